@@ -1,0 +1,8 @@
+"""`python -m clarion` is the `clarion` command."""
+
+import sys
+
+from clarion.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Credentials → Caller. Keys, tokens, passwords and the vault for secrets that are read again."""

@@ -1,0 +1,81 @@
+"""The one place that turns what a request brings into a Caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.access.secrets import PREFIX, ApiSecret, parse_api_secret
+from clarion.errors import Forbidden, Unauthenticated
+from clarion.model import ApiKey, AppCaller, Caller, UserCaller
+
+if TYPE_CHECKING:
+    from clarion.access.user_tokens import UserTokens
+    from clarion.model import Scope
+    from clarion.ports import Clock, Keys
+
+# How long a look-up may be believed. A revoked key is refused after this at the latest; on the
+# node that revoked it, at once.
+BELIEVED_MS = 2_000
+CACHED_KEYS = 10_000
+
+
+class Callers:
+    """Identifies callers by API key or user token."""
+
+    def __init__(self, keys: Keys, user_tokens: UserTokens, clock: Clock) -> None:
+        self._keys = keys
+        self._user_tokens = user_tokens
+        self._clock = clock
+        self._cache: dict[str, tuple[int, ApiKey | None]] = {}
+
+    async def identify(self, authorization: str | None) -> Caller:
+        """Return who calls, from the value of the `Authorization` header."""
+        if not authorization:
+            raise Unauthenticated
+        scheme, _, credential = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not credential:
+            msg = "The Authorization header must be `Bearer` and an API key or user token."
+            raise Unauthenticated(msg)
+        if credential.startswith(PREFIX):
+            return await self._by_key(credential)
+        return await self._user_tokens.verify(credential, self._clock.now())
+
+    def forget(self, key_id: str) -> None:
+        """Look a key up afresh next time."""
+        self._cache.pop(key_id, None)
+
+    async def _by_key(self, credential: str) -> AppCaller:
+        secret = parse_api_secret(credential)
+        key = await self._find(secret) if secret else None
+        now = self._clock.now()
+        if secret is None or key is None or not secret.matches(key.secret_hash):
+            msg = "There is no such API key."
+            raise Unauthenticated(msg)
+        if not key.is_live(now):
+            msg = "This API key was revoked or has expired."
+            raise Unauthenticated(msg)
+        return AppCaller(app_id=key.app_id, key_id=key.id, scopes=key.scopes)
+
+    async def _find(self, secret: ApiSecret) -> ApiKey | None:
+        now = self._clock.now()
+        looked_up, key = self._cache.get(secret.id, (0, None))
+        if now - looked_up < BELIEVED_MS:
+            return key
+        key = await self._keys.find(secret.id)
+        if len(self._cache) >= CACHED_KEYS:
+            self._cache.clear()
+        self._cache[secret.id] = (now, key)
+        return key
+
+
+def require_app(caller: Caller, scope: Scope) -> AppCaller:
+    """Return the caller if it is an application whose key holds the scope."""
+    match caller:
+        case AppCaller() if scope in caller.scopes:
+            return caller
+        case AppCaller():
+            msg = f"This API key lacks the scope `{scope.value}`."
+            raise Forbidden(msg)
+        case UserCaller():
+            msg = "This is for application servers: call it with an API key."
+            raise Forbidden(msg)

@@ -1,0 +1,104 @@
+"""Tokens of end users: JWTs that the app signed, with the one algorithm it has registered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jwt
+
+from clarion.errors import Unauthenticated
+from clarion.model import UserCaller
+
+if TYPE_CHECKING:
+    from clarion.model import App
+    from clarion.ports import Apps, Vault
+
+LEEWAY_S = 30
+USER_ID_LENGTH = 255
+
+
+class UserTokens:
+    """Verifies user tokens. `sub` is the user, `aud` the app, `exp` the end."""
+
+    def __init__(self, apps: Apps, vault: Vault) -> None:
+        self._apps = apps
+        self._vault = vault
+
+    async def verify(self, token: str, now: int) -> UserCaller:
+        """Return the caller; `Unauthenticated` says what is wrong with the token."""
+        app = await self._apps.get(_claimed_app(token))
+        if app is None:
+            msg = "The token's `aud` is not the id of an app here."
+            raise Unauthenticated(msg)
+        claims = self._decode(token, app, now)
+        return UserCaller(app_id=app.id, user_id=_user_id(claims))
+
+    def _decode(self, token: str, app: App, now: int) -> dict[str, object]:
+        key = self._vault.open(app.user_token_key, user_key_context(app.id))
+        try:
+            claims: dict[str, object] = jwt.decode(
+                token,
+                key,
+                algorithms=[app.user_token_algorithm.value],
+                audience=app.id,
+                # Time is ours to check, against the clock of the house.
+                options={"require": ["sub", "aud", "exp"], "verify_exp": False, "verify_nbf": False,
+                         "verify_iat": False},
+            )
+        except jwt.InvalidTokenError as error:
+            msg = f"The user token is not valid: {_reason(error, app)}."
+            raise Unauthenticated(msg) from error
+        _check_times(claims, now / 1000)
+        return claims
+
+
+def user_key_context(app_id: str) -> str:
+    """Return the place for which an app's user key is sealed."""
+    return f"apps/{app_id}/user_token_key"
+
+
+def _claimed_app(token: str) -> str:
+    try:
+        # Not trusted: it only says with whose key to verify.
+        claims = jwt.decode(token, options={"verify_signature": False})
+    except jwt.InvalidTokenError as error:
+        msg = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."
+        raise Unauthenticated(msg) from error
+    audience = claims.get("aud")
+    if not isinstance(audience, str):
+        msg = "The token's `aud` must be one text: the id of the app."
+        raise Unauthenticated(msg)
+    return audience
+
+
+def _reason(error: jwt.InvalidTokenError, app: App) -> str:
+    match error:
+        case jwt.InvalidSignatureError():
+            return "its signature does not fit the app's key"
+        case jwt.InvalidAlgorithmError():
+            return f"this app's tokens are signed with {app.user_token_algorithm.value}"
+        case jwt.MissingRequiredClaimError():
+            return f"`{error.claim}` is missing"
+        case _:
+            return "it cannot be read"
+
+
+def _check_times(claims: dict[str, object], now_s: float) -> None:
+    expires, starts = claims["exp"], claims.get("nbf", 0)
+    if not isinstance(expires, (int, float)) or not isinstance(starts, (int, float)):
+        msg = "`exp` and `nbf` of the user token must be numbers of seconds."
+        raise Unauthenticated(msg)
+    if now_s >= expires + LEEWAY_S:
+        msg = "The user token has expired."
+        raise Unauthenticated(msg)
+    if now_s < starts - LEEWAY_S:
+        msg = "The user token is not valid yet."
+        raise Unauthenticated(msg)
+
+
+def _user_id(claims: dict[str, object]) -> str:
+    subject = claims["sub"]
+    if not isinstance(subject, str) or not 0 < len(subject) <= USER_ID_LENGTH:
+        msg = f"The token's `sub` must be the user's id, 1 to {USER_ID_LENGTH} characters."
+        raise Unauthenticated(msg)
+    return subject

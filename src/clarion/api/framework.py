@@ -1,0 +1,125 @@
+"""The management API on Litestar: its routes on one page, its errors in our shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from litestar import Litestar, Request, Response
+from litestar.di import Provide
+from litestar.exceptions import (
+    ClientException,
+    HTTPException,
+    MethodNotAllowedException,
+    NotFoundException,
+    SerializationException,
+    ValidationException,
+)
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import Components, SecurityScheme
+
+from clarion import __version__
+from clarion.access.callers import Callers
+from clarion.api import problems
+from clarion.api.caller import get_caller
+from clarion.api.keys import KeysController
+from clarion.errors import (
+    ClarionError,
+    FieldFault,
+    InternalError,
+    InvalidFields,
+    MalformedBody,
+    MethodNotAllowed,
+    NotFound,
+    RequestError,
+)
+from clarion.ports import Clock, Keys, Vault
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROUTES = (KeysController, get_caller)
+
+_DESCRIPTION = """Clarion takes in what happened, decides for each person whether, where and when
+to say it, and keeps account of what became of it. Errors are `application/problem+json`; their
+codes are explained on [/docs/errors](/docs/errors)."""
+
+
+def build(*, keys: Keys, vault: Vault, clock: Clock, callers: Callers) -> Litestar:
+    """Return the framework's application."""
+    parts: Mapping[str, object] = {"keys": keys, "vault": vault, "clock": clock, "callers": callers}
+    return Litestar(
+        route_handlers=ROUTES,
+        dependencies={name: _provide(part) for name, part in parts.items()},
+        exception_handlers={Exception: answer_error},
+        openapi_config=_openapi(),
+        signature_types=(Keys, Vault, Clock, Callers),
+        logging_config=None,
+        request_max_body_size=None,  # the front has the limit
+    )
+
+
+def _provide(part: object) -> Provide:
+    return Provide(lambda: part, use_cache=True, sync_to_thread=False)
+
+
+def _openapi() -> OpenAPIConfig:
+    bearer = SecurityScheme(
+        type="http",
+        scheme="bearer",
+        description="An API key of the app (`ck_…`), or a token that the app signed for a user.",
+    )
+    return OpenAPIConfig(
+        title="Clarion",
+        version=__version__,
+        description=_DESCRIPTION,
+        components=Components(security_schemes={"bearer": bearer}),
+        security=[{"bearer": []}],
+        path="/openapi.json",
+        render_plugins=(),
+    )
+
+
+def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[problems.Problem]:
+    """Answer any error as a problem."""
+    request_id: str = request.scope.get("clarion.request_id", "")  # type: ignore[assignment]
+    ours = translate(error)
+    if isinstance(ours, InternalError):
+        get_logger().error("request_failed", request_id=request_id, exc_info=error)
+    headers = {key.decode(): value.decode() for key, value in problems.headers_of(ours)}
+    media_type = headers.pop("content-type")
+    return Response(
+        problems.describe(ours, request_id),
+        status_code=ours.status,
+        media_type=media_type,
+        headers=headers,
+    )
+
+
+def translate(error: Exception) -> ClarionError:
+    """Turn an error of the framework into one of ours."""
+    match error:
+        case ClarionError():
+            return error
+        case ValidationException():
+            return InvalidFields(*_faults(error))
+        case SerializationException():
+            return MalformedBody()
+        case NotFoundException():
+            return NotFound()
+        case MethodNotAllowedException():
+            return MethodNotAllowed()
+        case ClientException() | HTTPException() if error.status_code < problems.SERVER_FAULT:
+            return MalformedBody() if error.__cause__ else RequestError(error.detail)
+        case _:
+            return InternalError()
+
+
+def _faults(error: ValidationException) -> list[FieldFault]:
+    extra = error.extra if isinstance(error.extra, list) else []
+    faults = [
+        FieldFault(str(item.get("key") or "body"), str(item.get("message", "is not valid")))
+        for item in extra
+        if isinstance(item, dict)
+    ]
+    return faults or [FieldFault("body", error.detail)]

@@ -1,0 +1,170 @@
+"""The front of the house: what every HTTP request passes, whatever answers it behind.
+
+Gives the request its id, asks who calls, counts what they take, caps the body, turns errors into
+problems, and observes the answer. The routes in its table are answered by plain functions; the
+rest by the framework.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from clarion.api import problems
+from clarion.api.exchange import Headers, Request, Response, header, respond
+from clarion.errors import BodyTooLarge, ClarionError, InternalError, TooManyRequests
+from clarion.model import AppCaller
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from clarion.access.callers import Callers
+    from clarion.api.exchange import Message, Receive, Scope, Send
+    from clarion.model import Caller
+    from clarion.ports import Clock, Limits
+    from clarion.settings import Settings
+    from clarion.telemetry.metrics import Metrics
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+    Framework = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_WINDOW_S = 60
+SERVER_FAULT = 500
+
+
+class Front:
+    """The ASGI application that the listeners serve."""
+
+    def __init__(  # noqa: PLR0913 - the composition root hands each of its parts over by name
+        self,
+        *,
+        routes: Mapping[tuple[str, str], Endpoint],
+        framework: Framework,
+        callers: Callers,
+        limits: Limits,
+        clock: Clock,
+        metrics: Metrics,
+        settings: Settings,
+    ) -> None:
+        self._routes = routes
+        self._framework = framework
+        self._callers = callers
+        self._limits = limits
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        request_id = self._request_id(scope)
+        extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
+        watch = _Watch(send, extra)
+        try:
+            caller = await self._admit(scope, extra)
+            endpoint = self._routes.get((scope["method"], scope["path"]))
+            if endpoint:
+                request = Request(scope, receive, request_id, caller, self._settings.max_body_bytes)
+                await respond(watch, await endpoint(request), [])
+            else:
+                await self._serve_framework(scope, receive, watch, request_id, caller)
+        except ClarionError as error:
+            await _send_problem(watch, error, request_id)
+        except Exception as error:  # noqa: BLE001 - the last net: the caller gets an answer
+            get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
+            await _send_problem(watch, InternalError(), request_id, cause=error)
+        self._observe(scope, watch.status, time.perf_counter() - started, request_id)
+
+    def _request_id(self, scope: Scope) -> str:
+        given = header(scope, b"x-request-id")
+        return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
+
+    async def _admit(self, scope: Scope, extra: Headers) -> Caller | None:
+        """Ask who calls where that matters, and count the request against its limit."""
+        if not scope["path"].startswith("/v1/"):
+            return None
+        caller = await self._callers.identify(header(scope, b"authorization"))
+        who = caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
+        allowance = await self._limits.take(
+            who,
+            limit=self._settings.requests_per_minute,
+            window_s=_WINDOW_S,
+            now=self._clock.now(),
+        )
+        extra += (
+            (b"ratelimit-limit", b"%d" % allowance.limit),
+            (b"ratelimit-remaining", b"%d" % allowance.remaining),
+            (b"ratelimit-reset", b"%d" % allowance.reset_s),
+            (b"cache-control", b"no-store"),
+        )
+        if allowance.is_exceeded:
+            raise TooManyRequests(allowance.reset_s)
+        return caller
+
+    async def _serve_framework(
+        self, scope: Scope, receive: Receive, watch: _Watch, request_id: str, caller: Caller | None
+    ) -> None:
+        limit = self._settings.max_body_bytes
+        if int(header(scope, b"content-length") or 0) > limit:
+            raise BodyTooLarge
+        taken = 0
+
+        async def receive_capped() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > limit:
+                raise BodyTooLarge
+            return message
+
+        scope["clarion.request_id"] = request_id
+        scope["clarion.caller"] = caller
+        await self._framework(scope, receive_capped, watch)
+
+    def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = scope["path"] if (scope["method"], scope["path"]) in self._routes else None
+        route = route or scope.get("path_template") or "unmatched"
+        self._metrics.requests.labels(scope["method"], route, status).inc()
+        self._metrics.request_seconds.labels(route).observe(seconds)
+        which = self._settings.log_requests
+        if which == "all" or (which == "errors" and status >= SERVER_FAULT):
+            get_logger().info(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                duration_ms=round(seconds * 1000, 2),
+            )
+
+
+_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+
+
+class _Watch:
+    """Sends on, adds the headers of the house, and remembers what was answered."""
+
+    __slots__ = ("_extra", "_send", "status")
+
+    def __init__(self, send: Send, extra: Headers) -> None:
+        self.status = 0
+        self._send = send
+        self._extra = extra
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], *self._extra]
+        await self._send(message)
+
+
+async def _send_problem(
+    watch: _Watch, error: ClarionError, request_id: str, cause: BaseException | None = None
+) -> None:
+    if watch.status:  # the answer has begun; all that is left is to break it off
+        raise error from cause
+    body = problems.encode(error, request_id)
+    await respond(watch, Response(error.status, body), problems.headers_of(error))

@@ -1,0 +1,65 @@
+"""Errors → application/problem+json, the same shape from every door but the APNs one."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.errors import InvalidFields, ServiceError, TooManyRequests
+
+if TYPE_CHECKING:
+    from clarion.errors import ClarionError
+
+SERVER_FAULT = 500
+CONTENT_TYPE = b"application/problem+json"
+_encode = msgspec.json.Encoder().encode
+
+
+class FieldProblem(msgspec.Struct):
+    """A field and what is wrong with it."""
+
+    field: str
+    reason: str
+
+
+class Problem(msgspec.Struct):
+    """An error as the API answers it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem]
+    request_id: str
+
+
+def describe(error: ClarionError, request_id: str) -> Problem:
+    """Return the problem of an error. Causes, values and stack stay in the log."""
+    faults = error.faults if isinstance(error, InvalidFields) else ()
+    return Problem(
+        type=f"/docs/errors#{error.code}",
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        errors=[FieldProblem(fault.field, fault.reason) for fault in faults],
+        request_id=request_id,
+    )
+
+
+def encode(error: ClarionError, request_id: str) -> bytes:
+    """Return the body of the answer."""
+    return _encode(describe(error, request_id))
+
+
+def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:
+    """Return the headers that go with the body."""
+    headers = [(b"content-type", CONTENT_TYPE)]
+    if isinstance(error, (TooManyRequests, ServiceError)) and error.retryable:
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return headers

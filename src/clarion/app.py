@@ -1,0 +1,238 @@
+"""The composition root: the only place that knows the adapters, and in what order they live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.access.callers import Callers
+from clarion.access.user_tokens import UserTokens
+from clarion.access.vault import AesVault
+from clarion.api import framework, pages
+from clarion.api.front import Front
+from clarion.api.operation import Operation
+from clarion.clock import SystemClock
+from clarion.gateway.sockets import Sockets
+from clarion.hot.memory import MemoryLimits
+from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.serving.certificates import DevelopmentTls, load_context
+from clarion.serving.files import DataFolder
+from clarion.serving.listeners import HttpListener, check_free
+from clarion.settings import flag_of
+from clarion.store.opening import migrate, open_engine, sqlite_path
+from clarion.store.sql.administrators import SqlAdministrators
+from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.keys import SqlKeys
+from clarion.telemetry.logs import get_logger
+from clarion.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from redis.asyncio import Redis
+
+    from clarion.api.front import Endpoint
+    from clarion.ports import Administrators, Apps, Clock, Dependency, Keys, Limits, Vault
+    from clarion.settings import Address, Settings
+    from clarion.store.engine import Engine
+
+EXIT_OK = 0
+EXIT_BROKEN = 1
+_ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """The ports, filled: what the server and the command line work with."""
+
+    engine: Engine
+    apps: Apps
+    keys: Keys
+    administrators: Administrators
+    vault: Vault
+    clock: Clock
+    folder: DataFolder
+
+
+@contextlib.asynccontextmanager
+async def open_house(
+    settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
+) -> AsyncIterator[House]:
+    """Open the store, up to date, and everything that stands on it alone."""
+    folder = DataFolder(settings.data)
+    folder.ensure()
+    vault = AesVault(folder.master_key())
+    applied = await migrate(settings.database_url)
+    if applied:
+        get_logger().info("migrated", migrations=applied)
+    engine = await open_engine(
+        settings.database_url,
+        waiting_limit=settings.write_waiting,
+        batch_limit=settings.write_batch,
+        on_broken=on_broken,
+    )
+    try:
+        yield House(
+            engine=engine,
+            apps=SqlApps(engine),
+            keys=SqlKeys(engine),
+            administrators=SqlAdministrators(engine),
+            vault=vault,
+            clock=SystemClock(),
+            folder=folder,
+        )
+    finally:
+        await engine.close()
+
+
+
+
+class Server:
+    """Clarion, serving until it is told to stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        annex: Callable[[House], dict[tuple[str, str], Endpoint]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._annex = annex
+        self._stop = asyncio.Event()
+        self._exit_code = EXIT_OK
+
+    def stop(self) -> None:
+        """Begin to stop; a second time changes nothing."""
+        self._stop.set()
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> int:
+        """Serve until `stop`, and return the exit code."""
+        settings = self._settings
+        async with contextlib.AsyncExitStack() as stack:
+            folder = DataFolder(settings.data)
+            folder.ensure()
+            if sqlite_path(settings.database_url):
+                stack.enter_context(folder.lock())
+            check_free(_addresses(settings))
+            certificate, key = _certificate(settings, folder)
+            house = await stack.enter_async_context(open_house(settings, self._break))
+            redis = await _open_redis(settings, stack)
+            operation, front, metrics = self._build_front(house, redis)
+            sockets = Sockets()
+            metrics.open_sockets.set_function(lambda: len(sockets))
+            listeners = await self._listen(front, sockets, certificate, key)
+            self._handle_signals()
+            get_logger().info("ready", server_id=settings.server_id)
+            on_ready()
+            await self._stop.wait()
+            await self._shut(operation, listeners, sockets)
+        get_logger().info("stopped", exit_code=self._exit_code)
+        return self._exit_code
+
+    def _build_front(self, house: House, redis: Redis | None) -> tuple[Operation, Front, Metrics]:
+        metrics = Metrics()
+        metrics.watch_writer(house.engine.commit)
+        redis_dependency: Dependency | None = RedisDependency(redis) if redis else None
+        operation = Operation(
+            server_id=self._settings.server_id,
+            database=house.engine,
+            others={"redis": redis_dependency},
+            clock=house.clock,
+            metrics=metrics,
+        )
+        limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
+        callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
+        routes: dict[tuple[str, str], Endpoint] = {
+            ("GET", "/health"): operation.health,
+            ("GET", "/ready"): operation.ready,
+            ("GET", "/metrics"): operation.metrics,
+            **pages.routes(),
+            **(self._annex(house) if self._annex else {}),
+        }
+        front = Front(
+            routes=routes,
+            framework=framework.build(
+                keys=house.keys, vault=house.vault, clock=house.clock, callers=callers
+            ),
+            callers=callers,
+            limits=limits,
+            clock=house.clock,
+            metrics=metrics,
+            settings=self._settings,
+        )
+        return operation, front, metrics
+
+    async def _listen(
+        self, front: Front, sockets: Sockets, certificate: Path, key: Path
+    ) -> list[HttpListener]:
+        settings = self._settings
+        headers = settings.max_header_bytes
+        listeners = [HttpListener(front, settings.listen, max_header_bytes=headers)]
+        if settings.tls_listen:
+            listeners.append(
+                HttpListener(
+                    front,
+                    settings.tls_listen,
+                    max_header_bytes=headers,
+                    certificate=certificate,
+                    key=key,
+                )
+            )
+        for listener in listeners:
+            listener.start()
+        if "gateway" in settings.roles and settings.gateway_listen:
+            await sockets.listen(settings.gateway_listen)
+        if "gateway" in settings.roles and settings.gateway_tls_listen:
+            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
+        return listeners
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+
+    async def _shut(
+        self, operation: Operation, listeners: list[HttpListener], sockets: Sockets
+    ) -> None:
+        """Stop taking work, finish what is under way; the house flushes and closes behind us."""
+        operation.is_stopping = True
+        get_logger().info("stopping", grace_s=self._settings.grace_s)
+        await asyncio.gather(
+            sockets.stop(self._settings.grace_s),
+            *(listener.stop(self._settings.grace_s) for listener in listeners),
+        )
+
+    def _break(self, message: str) -> None:
+        """Stop with an error: what cannot be stored must not be accepted."""
+        get_logger().error("store_broken", message=message)
+        self._exit_code = EXIT_BROKEN
+        self._stop.set()
+
+
+def _addresses(settings: Settings) -> list[tuple[str, Address]]:
+    return [(flag_of(n), a) for n in _ADDRESSES if (a := getattr(settings, n)) is not None]
+
+
+def _certificate(settings: Settings, folder: DataFolder) -> tuple[Path, Path]:
+    if settings.tls_certificate and settings.tls_key:
+        load_context(settings.tls_certificate, settings.tls_key)
+        return settings.tls_certificate, settings.tls_key
+    tls = DevelopmentTls(folder.tls)
+    tls.ensure(dt.datetime.now(dt.UTC))
+    return tls.certificate, tls.key
+
+
+async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> Redis | None:
+    if not settings.redis:
+        return None
+    redis = connect(settings.redis)
+    stack.push_async_callback(redis.aclose)
+    try:
+        await RedisDependency(redis).check()
+    except RedisUnavailable:
+        get_logger().warning("redis_unreachable", effect="this node counts for itself until it is back")
+    return redis

@@ -1,0 +1,237 @@
+"""The `clarion` command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import uvloop
+from cyclopts import App, Parameter
+
+from clarion import __version__
+from clarion.errors import ClarionError, SettingsError
+from clarion.settings import describe, load
+from clarion.telemetry import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from clarion.app import House
+    from clarion.settings import Settings
+
+EXIT_FAULT = 2
+EXIT_FINDINGS = 1
+
+Flag = Annotated[bool, Parameter(negative="")]
+SettingFlags = Annotated[str, Parameter(show=False)]
+
+
+def _help_of_settings() -> str:
+    lines = ["Settings (each also as an environment variable, or in a TOML file given by --config):"]
+    for flag, metavar, variable, default, doc in describe():
+        shown = f" Default: {default}." if default else ""
+        lines.append(f"  {flag} {metavar}\n      {doc}{shown} [{variable}]")
+    return "\n".join(lines)
+
+
+app = App(
+    name="clarion",
+    version=__version__,
+    help="Clarion: a self-hosted notification platform.",
+    help_format="plaintext",
+)
+app_app = App(name="app", help="Applications that send through Clarion.", help_format="plaintext")
+key_app = App(name="key", help="API keys of an app.", help_format="plaintext")
+admin_app = App(name="admin", help="The people who run Clarion.", help_format="plaintext")
+for part in (app_app, key_app, admin_app):
+    app.command(part)
+
+
+def _serve(**settings: SettingFlags) -> int:
+    loaded = _load(settings)
+    from clarion.app import Server  # noqa: PLC0415 - the other commands start faster without
+
+    async def serve() -> int:
+        return await Server(loaded).run()
+
+    return uvloop.run(serve())
+
+
+def _init(
+    *, json: Flag = False, if_needed: Flag = False, greet: Flag = False, **settings: SettingFlags
+) -> int:
+    from clarion.commands.first_run import initialise  # noqa: PLC0415
+    from clarion.commands.first_run import greet as greeting  # noqa: PLC0415
+
+    loaded = _load(settings)
+
+    async def work(house: House) -> int:
+        first = await initialise(house, loaded)
+        if json:
+            print(msgspec.json.format(msgspec.json.encode(first), indent=2).decode())  # noqa: T201
+        elif greet:
+            print(greeting(first, str(house.folder.first_run)), flush=True)  # noqa: T201
+        elif not if_needed:
+            print(f"Clarion is set up. Its first keys are in {house.folder.first_run}")  # noqa: T201
+        return 0
+
+    return _with_house(loaded, work)
+
+
+def _migrate(**settings: SettingFlags) -> int:
+    loaded = _load(settings)
+    from clarion.serving.files import DataFolder  # noqa: PLC0415
+    from clarion.store.opening import migrate  # noqa: PLC0415
+
+    async def work() -> int:
+        DataFolder(loaded.data).ensure()
+        applied = await migrate(loaded.database_url)
+        for title in applied:
+            print(f"applied {title}")  # noqa: T201
+        if not applied:
+            print("The database is up to date.")  # noqa: T201
+        return 0
+
+    return asyncio.run(work())
+
+
+def _doctor(**settings: SettingFlags) -> int:
+    from clarion.commands.doctor import examine  # noqa: PLC0415
+
+    findings = asyncio.run(examine(_load(settings)))
+    for finding in findings:
+        print(f"{finding.state:6} {finding.what:12} {finding.detail}")  # noqa: T201
+    return EXIT_FINDINGS if any(finding.state == "fault" for finding in findings) else 0
+
+
+app.command(_serve, name="serve", help=f"Start the server.\n\n{_help_of_settings()}")
+app.command(
+    _init,
+    name="init",
+    help="Make the data folder, the first administrator, app, keys and certificates. A second "
+    "time it changes nothing. Takes the settings of `clarion serve`; --json prints all secrets.",
+)
+app.command(_migrate, name="migrate", help="Bring the database up to date. Takes --data, --database.")
+app.command(_doctor, name="doctor", help="Look at everything a server needs; exit 1 on a fault.")
+
+
+@app_app.command(name="create")
+def _create_app(name: str, bundle_id: str, /, **settings: SettingFlags) -> int:
+    """Make an app and print its keys as JSON. They are shown this once."""
+    from clarion.access.provisioning import create_app  # noqa: PLC0415
+    from clarion.commands.first_run import describe_app  # noqa: PLC0415
+
+    async def work(house: House) -> int:
+        new = await create_app(
+            name=name,
+            bundle_id=bundle_id,
+            apps=house.apps,
+            keys=house.keys,
+            vault=house.vault,
+            clock=house.clock,
+        )
+        _print_json(describe_app(house, new))
+        return 0
+
+    return _with_house(_load(settings), work)
+
+
+@app_app.command(name="list")
+def _list_apps(**settings: SettingFlags) -> int:
+    """List the apps."""
+
+    async def work(house: House) -> int:
+        for each in await house.apps.list():
+            print(f"{each.id}  {each.bundle_id}  {each.name}")  # noqa: T201
+        return 0
+
+    return _with_house(_load(settings), work)
+
+
+@key_app.command(name="create")
+def _create_key(app_id: str, label: str, /, *scopes: str, **settings: SettingFlags) -> int:
+    """Make an API key for an app and print it. Scopes are words like events:write; none means all."""
+    from clarion.access.issuing import issue_key  # noqa: PLC0415
+
+    async def work(house: House) -> int:
+        if await house.apps.get(app_id) is None:
+            print(f"There is no app {app_id}; `clarion app list` shows them.", file=sys.stderr)  # noqa: T201
+            return EXIT_FAULT
+        now = house.clock.now()
+        issued = issue_key(app_id=app_id, label=label, scopes=scopes or ["*"], now=now)
+        await house.keys.create(issued.key)
+        print(issued.secret.text)  # noqa: T201
+        return 0
+
+    return _with_house(_load(settings), work)
+
+
+@key_app.command(name="revoke")
+def _revoke_key(app_id: str, key_id: str, /, **settings: SettingFlags) -> int:
+    """Revoke an API key. Running servers refuse it within two seconds."""
+
+    async def work(house: House) -> int:
+        if await house.keys.revoke(app_id, key_id, house.clock.now()) is None:
+            print(f"The app {app_id} has no key {key_id}.", file=sys.stderr)  # noqa: T201
+            return EXIT_FAULT
+        print(f"Revoked {key_id}.")  # noqa: T201
+        return 0
+
+    return _with_house(_load(settings), work)
+
+
+@admin_app.command(name="create")
+def _create_admin(username: str, /, **settings: SettingFlags) -> int:
+    """Make an administrator with a random password and print it."""
+    from clarion.access.provisioning import create_administrator  # noqa: PLC0415
+
+    async def work(house: House) -> int:
+        new = await create_administrator(
+            username=username, administrators=house.administrators, clock=house.clock
+        )
+        print(new.password)  # noqa: T201
+        return 0
+
+    return _with_house(_load(settings), work)
+
+
+def _load(flags: dict[str, str]) -> Settings:
+    settings = load(flags, os.environ)
+    logs.configure(settings.log_level, settings.log_format)
+    return settings
+
+
+def _with_house(settings: Settings, work: Callable[[House], Coroutine[None, None, int]]) -> int:
+    from clarion.app import open_house  # noqa: PLC0415
+
+    async def run() -> int:
+        async with open_house(settings) as house:
+            return await work(house)
+
+    return asyncio.run(run())
+
+
+def _print_json(card: msgspec.Struct) -> None:
+    print(msgspec.json.format(msgspec.json.encode(card), indent=2).decode())  # noqa: T201
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code. Faults are sentences, never tracebacks."""
+    try:
+        result = app(
+            sys.argv[1:] if arguments is None else arguments, result_action="return_value"
+        )
+    except SettingsError as error:
+        for fault in error.faults:
+            print(f"clarion: {fault}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAULT
+    except ClarionError as error:
+        for line in error.detail.splitlines():
+            print(f"clarion: {line}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAULT
+    except KeyboardInterrupt:
+        return 130
+    return result if isinstance(result, int) else 0

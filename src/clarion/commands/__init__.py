@@ -1,0 +1,1 @@
+"""What an operator types → what the house does. One file a command that needs more than a line."""

@@ -1,0 +1,191 @@
+"""One tree of errors. Each has a stable code, an HTTP status and says whether trying again can help.
+
+ClarionError
+├── RequestError                 the caller can mend it
+│   ├── MalformedBody       400  malformed_body
+│   ├── Unauthenticated     401  unauthenticated
+│   ├── Forbidden           403  forbidden
+│   ├── NotFound            404  not_found
+│   ├── MethodNotAllowed    405  method_not_allowed
+│   ├── Conflict            409  conflict
+│   ├── BodyTooLarge        413  body_too_large
+│   ├── InvalidFields       422  invalid_fields
+│   ├── IdempotencyKeyReused 422 idempotency_key_reused
+│   └── TooManyRequests     429  too_many_requests   (retryable)
+├── ServiceError                 the caller can try again
+│   ├── Overloaded          503  overloaded          (retryable)
+│   ├── StoreUnavailable    503  store_unavailable   (retryable)
+│   ├── StorageFull         507  storage_full        (retryable)
+│   └── InternalError       500  internal_error
+└── StartError                   the operator can mend it; ends the program with exit code 2
+    ├── SettingsError            every fault of the configuration at once
+    └── MigrationError           the database and this program do not fit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class ClarionError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str | None = None) -> None:
+        self.detail = detail or (self.__doc__ or "").strip()
+        super().__init__(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """One field of a request and what is wrong with it."""
+
+    field: str
+    reason: str
+
+
+class RequestError(ClarionError):
+    """The request cannot be served as it is."""
+
+    code = "bad_request"
+    status = 400
+
+
+class MalformedBody(RequestError):
+    """The body is not valid JSON."""
+
+    code = "malformed_body"
+
+
+class Unauthenticated(RequestError):
+    """Say who you are: send an API key or a user token as `Authorization: Bearer …`."""
+
+    code = "unauthenticated"
+    status = 401
+
+
+class Forbidden(RequestError):
+    """This caller may not do that."""
+
+    code = "forbidden"
+    status = 403
+
+
+class NotFound(RequestError):
+    """There is nothing here by that name."""
+
+    code = "not_found"
+    status = 404
+
+
+class MethodNotAllowed(RequestError):
+    """This path does not take that method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+class Conflict(RequestError):
+    """Something by that name is there already."""
+
+    code = "conflict"
+    status = 409
+
+
+class BodyTooLarge(RequestError):
+    """The body is larger than this server takes."""
+
+    code = "body_too_large"
+    status = 413
+
+
+class InvalidFields(RequestError):
+    """Some fields are not as they should be."""
+
+    code = "invalid_fields"
+    status = 422
+
+    def __init__(self, *faults: FieldFault) -> None:
+        self.faults = faults
+        super().__init__("; ".join(f"{fault.field}: {fault.reason}" for fault in faults))
+
+
+class IdempotencyKeyReused(RequestError):
+    """This Idempotency-Key was used within 24 hours for another request."""
+
+    code = "idempotency_key_reused"
+    status = 422
+
+
+class TooManyRequests(RequestError):
+    """Too many requests; wait before the next one."""
+
+    code = "too_many_requests"
+    status = 429
+    retryable = True
+
+    def __init__(self, retry_after_s: int, detail: str | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(detail)
+
+
+class ServiceError(ClarionError):
+    """The server could not do it now."""
+
+    status = 503
+    retryable = True
+    retry_after_s: int = 1
+
+
+class Overloaded(ServiceError):
+    """More is waiting than this server takes; nothing was stored, try again shortly."""
+
+    code = "overloaded"
+
+
+class StoreUnavailable(ServiceError):
+    """The database did not answer; it is not known whether the request was stored."""
+
+    code = "store_unavailable"
+
+
+class StorageFull(ServiceError):
+    """The disk is full; nothing was stored."""
+
+    code = "storage_full"
+    status = 507
+    retry_after_s = 10
+
+
+class InternalError(ServiceError):
+    """Something went wrong on our side; the request id finds it in the log."""
+
+    code = "internal_error"
+    status = 500
+    retryable = False
+
+
+class StartError(ClarionError):
+    """Clarion cannot start."""
+
+    code = "cannot_start"
+
+
+class SettingsError(StartError):
+    """Some settings are not as they should be."""
+
+    code = "settings"
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(faults))
+
+
+class MigrationError(StartError):
+    """The database and this program do not fit together."""
+
+    code = "migration"

@@ -1,0 +1,1 @@
+"""Devices' connections ↔ messages. Sockets, their protocol, and what is stored for those away."""

@@ -1,0 +1,365 @@
+"""One frozen Settings. Every setting is a flag, a line in a TOML file and an environment variable.
+
+The last of these that names it wins: default, file, environment, flag. All faults are reported at
+once, each with the name of the setting and what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clarion.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from dataclasses import Field
+
+PREFIX = "CLARION_"
+# Variables of the test suite; they are no settings and not taken for misspelt ones.
+TEST_PREFIX = "CLARION_TEST_"
+ROLES = frozenset({"api", "gateway", "worker"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and port to listen on."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Write it as it is given."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class _Wrong(ValueError):
+    """What a value should have been, as the end of a sentence that starts with `must be`."""
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _optional_path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
+def _address(text: str) -> Address:
+    match = re.fullmatch(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text)
+    if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
+        msg = "host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080"
+        raise _Wrong(msg)
+    return Address(match["v6"] or match["host"], int(match["port"]))
+
+
+def _optional_address(text: str) -> Address | None:
+    return None if text in ("", "off") else _address(text)
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not roles or not roles <= ROLES:
+        msg = "one or more of api, gateway, worker, separated by commas"
+        raise _Wrong(msg)
+    return roles
+
+
+def _database(text: str) -> str:
+    if text and not re.match(r"sqlite:///.|postgres(ql)?://.", text):
+        msg = "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
+        raise _Wrong(msg)
+    return text
+
+
+def _redis(text: str) -> str:
+    if text and not re.match(r"(rediss?|unix)://.", text):
+        msg = "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
+        raise _Wrong(msg)
+    return text
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:
+            msg = f"a whole number from {low:,} to {high:,}"
+            raise _Wrong(msg)
+        return int(text)
+
+    return parse
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            msg = "one of " + ", ".join(words)
+            raise _Wrong(msg)
+        return text
+
+    return parse
+
+
+def _word(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
+        msg = "1 to 64 letters, digits, dots, dashes or underscores"
+        raise _Wrong(msg)
+    return text
+
+
+def _setting(
+    default: str, parse: Callable[[str], Any], doc: str, *, metavar: str, is_secret: bool = False
+) -> Any:  # noqa: ANN401 - what dataclasses.field returns
+    return field(
+        default=parse(default),
+        repr=not is_secret,
+        metadata={"default": default, "parse": parse, "doc": doc, "metavar": metavar, "secret": is_secret},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set."""
+
+    data: Path = _setting(
+        "./data", _path, "Folder for the database, keys and certificates.", metavar="DIR"
+    )
+    listen: Address = _setting(
+        "127.0.0.1:8080", _address, "Plain HTTP/1.1 and HTTP/2.", metavar="HOST:PORT"
+    )
+    tls_listen: Address | None = _setting(
+        "127.0.0.1:8443",
+        _optional_address,
+        "HTTP/2 and HTTP/1.1 over TLS, the APNs door among them; `off` for none.",
+        metavar="HOST:PORT",
+    )
+    gateway_listen: Address | None = _setting(
+        "127.0.0.1:8081",
+        _optional_address,
+        "WebSocket connections of devices and users; `off` for none.",
+        metavar="HOST:PORT",
+    )
+    gateway_tls_listen: Address | None = _setting(
+        "off", _optional_address, "The same over TLS; `off` for none.", metavar="HOST:PORT"
+    )
+    roles: frozenset[str] = _setting(
+        "api,gateway,worker", _roles, "What this node does.", metavar="LIST"
+    )
+    database: str = _setting(
+        "",
+        _database,
+        "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in the data folder.",
+        metavar="URL",
+        is_secret=True,
+    )
+    redis: str = _setting(
+        "",
+        _redis,
+        "redis://HOST:PORT/NUMBER of a Redis or Valkey server, for several nodes. Empty: none.",
+        metavar="URL",
+        is_secret=True,
+    )
+    server_id: str = _setting(
+        re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
+        _word,
+        "The name of this node in health answers and logs.",
+        metavar="NAME",
+    )
+    tls_certificate: Path | None = _setting(
+        "",
+        _optional_path,
+        "Certificate chain as PEM. Empty: a development certificate made in the data folder.",
+        metavar="FILE",
+    )
+    tls_key: Path | None = _setting(
+        "", _optional_path, "Its private key, PEM in PKCS#8 without a password.", metavar="FILE"
+    )
+    log_level: str = _setting(
+        "info", _choice("debug", "info", "warning", "error"), "The least that is logged.", metavar="LEVEL"
+    )
+    log_format: str = _setting(
+        "auto",
+        _choice("auto", "json", "console"),
+        "`auto` is `console` on a terminal and `json` elsewhere.",
+        metavar="FORMAT",
+    )
+    log_requests: str = _setting(
+        "errors",
+        _choice("none", "errors", "all"),
+        "Which requests are logged: none, those answered 5xx, or all.",
+        metavar="WHICH",
+    )
+    grace_s: int = _setting(
+        "10", _number(1, 600), "How long a stop waits for requests under way.", metavar="SECONDS"
+    )
+    max_body_bytes: int = _setting(
+        "1048576", _number(8192, 67_108_864), "Largest request body.", metavar="BYTES"
+    )
+    max_header_bytes: int = _setting(
+        "16384", _number(8192, 1_048_576), "Largest set of request headers.", metavar="BYTES"
+    )
+    requests_per_minute: int = _setting(
+        "60000",
+        _number(1, 100_000_000),
+        "Requests that one API key or user may make in a minute on one node (or, with Redis, on all).",
+        metavar="NUMBER",
+    )
+    write_waiting: int = _setting(
+        "20000",
+        _number(1, 1_000_000),
+        "Writes that may wait for the next commit; what comes beyond is answered 503.",
+        metavar="NUMBER",
+    )
+    write_batch: int = _setting(
+        "1000", _number(1, 10_000), "Most writes in one commit.", metavar="NUMBER"
+    )
+
+    @property
+    def database_url(self) -> str:
+        """The database, with the default filled in."""
+        return self.database or f"sqlite:///{self.data / 'clarion.db'}"
+
+
+def load(
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Build the settings; `SettingsError` with all faults at once."""
+    faults: list[str] = []
+    flags = {name.replace("-", "_"): value for name, value in (flags or {}).items()}
+    environment = environment or {}
+    config = flags.pop("config", environment.get(PREFIX + "CONFIG", ""))
+    texts = _from_file(config, faults) if config else {}
+    texts |= _from_environment(environment, faults)
+    texts |= _from_flags(flags, faults)
+    values = _parse(texts, faults)
+    if not faults:
+        faults += _find_contradictions(Settings(**values))
+    if faults:
+        raise SettingsError(faults)
+    return Settings(**values)
+
+
+# A text and where it came from, in the words of the person who wrote it.
+_Texts = dict[str, tuple[str, str]]
+
+
+def _from_file(name: str, faults: list[str]) -> _Texts:
+    try:
+        values = tomllib.loads(Path(name).read_text())
+    except OSError as error:
+        faults.append(f"--config: cannot read {name}: {error.strerror}")
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        faults.append(f"--config: {name} is not valid TOML: {error}")
+        return {}
+    texts: _Texts = {}
+    for key, value in values.items():
+        if _is_known(key, f"`{key}` in {name}", faults):
+            texts[key] = (_as_text(value), f"`{key}` in {name}")
+    return texts
+
+
+def _as_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _from_environment(environment: Mapping[str, str], faults: list[str]) -> _Texts:
+    texts: _Texts = {}
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(PREFIX) or variable.startswith(TEST_PREFIX):
+            continue
+        key = variable.removeprefix(PREFIX).lower()
+        if key == "config":
+            continue
+        if key.endswith("_file") and key.removesuffix("_file") in _by_name():
+            _read_secret_file(key.removesuffix("_file"), variable, value, texts, faults)
+        elif _is_known(key, variable, faults):
+            texts[key] = (value, variable)
+    return texts
+
+
+def _read_secret_file(
+    key: str, variable: str, file: str, texts: _Texts, faults: list[str]
+) -> None:
+    try:
+        texts[key] = (Path(file).read_text().strip(), variable)
+    except OSError as error:
+        faults.append(f"{variable}: cannot read {file}: {error.strerror}")
+
+
+def _from_flags(flags: Mapping[str, str], faults: list[str]) -> _Texts:
+    texts: _Texts = {}
+    for key, value in flags.items():
+        if _is_known(key, flag_of(key), faults):
+            texts[key] = (value, flag_of(key))
+    return texts
+
+
+def _is_known(key: str, source: str, faults: list[str]) -> bool:
+    if key in _by_name():
+        return True
+    near = difflib.get_close_matches(key, _by_name(), n=1)
+    hint = f"; did you mean {_in_manner_of(source, near[0])}?" if near else ""
+    faults.append(f"{source}: there is no such setting{hint}")
+    return False
+
+
+def _in_manner_of(source: str, key: str) -> str:
+    if source.startswith("--"):
+        return flag_of(key)
+    return PREFIX + key.upper() if source.startswith(PREFIX) else f"`{key}`"
+
+
+def _parse(texts: _Texts, faults: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, (text, source) in texts.items():
+        setting = _by_name()[key]
+        try:
+            values[key] = setting.metadata["parse"](text)
+        except _Wrong as wrong:
+            shown = "" if setting.metadata["secret"] else f", not {text!r}"
+            faults.append(f"{source}: must be {wrong}{shown}")
+    return values
+
+
+def _find_contradictions(settings: Settings) -> list[str]:
+    faults = []
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        faults.append("--tls-certificate and --tls-key: give both or neither")
+    named = [
+        (flag_of(name), getattr(settings, name))
+        for name in ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+    ]
+    seen: dict[Address, str] = {}
+    for flag, address in named:
+        if address is not None and seen.setdefault(address, flag) != flag:
+            faults.append(f"{flag}: {address} is taken by {seen[address]}; choose another port")
+    return faults
+
+
+def _by_name() -> dict[str, Field[Any]]:
+    return {setting.name: setting for setting in fields(Settings)}
+
+
+def flag_of(name: str) -> str:
+    """Return the command-line flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def describe() -> list[tuple[str, str, str, str, str]]:
+    """Return flag, what it takes, environment variable, default and meaning of every setting."""
+    return [
+        (
+            flag_of(setting.name),
+            setting.metadata["metavar"],
+            PREFIX + setting.name.upper(),
+            "the host's name" if setting.name == "server_id" else setting.metadata["default"],
+            setting.metadata["doc"],
+        )
+        for setting in fields(Settings)
+    ]

@@ -1,0 +1,1 @@
+"""Units of statements → durable rows. One set of SQL for SQLite and PostgreSQL."""

@@ -1,0 +1,46 @@
+"""What the rest of the store needs of a database: write units, fetch rows, migrate, answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clarion.store.batch import Outcome
+    from clarion.store.group_commit import GroupCommit
+    from clarion.store.statement import Row, Statement, Unit, Value
+
+
+class BatchRunner(Protocol):
+    """Runs one batch of units in one durable transaction."""
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Return one outcome a unit, after the commit. Raises if the batch as a whole failed."""
+        ...
+
+
+class Engine(Protocol):
+    """A database, opened."""
+
+    commit: GroupCommit
+
+    async def write(self, unit: Unit) -> tuple[tuple[Row, ...], ...] | None:
+        """Commit a unit and return the rows of its steps, or None if a guard refused it.
+
+        Returns after the commit is durable. `Conflict` if a constraint forbade it, `Overloaded`
+        if too many units wait: both leave nothing behind.
+        """
+        ...
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a short, indexed read."""
+        ...
+
+    async def check(self) -> None:
+        """Return if the database answers; raise `StoreUnavailable` otherwise."""
+        ...
+
+    async def close(self) -> None:
+        """Commit what waits, then close."""
+        ...

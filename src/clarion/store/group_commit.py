@@ -1,0 +1,122 @@
+"""The writer with group commit: everything that waits goes into one durable transaction.
+
+The caller hands over a unit and awaits it; while a commit is under way the next batch gathers by
+itself, so the batches grow with the load and no timer is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
+from clarion.store.batch import Done, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clarion.store.batch import Outcome
+    from clarion.store.engine import BatchRunner
+    from clarion.store.statement import Row, Unit
+
+Rows = tuple[tuple["Row", ...], ...]
+
+
+@dataclass(slots=True)
+class WriterCounts:
+    """What the writer has done since it started; the metrics read it."""
+
+    units: int = 0
+    batches: int = 0
+    refused: int = 0
+
+
+class GroupCommit:
+    """Gathers units into batches and resolves each caller with the outcome of its own."""
+
+    def __init__(self, runner: BatchRunner, *, waiting_limit: int, batch_limit: int) -> None:
+        self.counts = WriterCounts()
+        self._runner = runner
+        self._waiting_limit = waiting_limit
+        self._batch_limit = batch_limit
+        self._waiting: list[tuple[Unit, asyncio.Future[Rows | None]]] = []
+        self._wake = asyncio.Event()
+        self._is_closed = False
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
+
+    @property
+    def waiting(self) -> int:
+        """How many units wait for the next batch."""
+        return len(self._waiting)
+
+    def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
+        """Queue a unit; the future resolves when it is durable. Refuses at once when full."""
+        if self._is_closed:
+            raise StoreUnavailable
+        if len(self._waiting) >= self._waiting_limit:
+            self.counts.refused += 1
+            raise Overloaded
+        future: asyncio.Future[Rows | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((unit, future))
+        self._wake.set()
+        return future
+
+    async def close(self) -> None:
+        """Commit what waits, then stop. Idempotent."""
+        self._is_closed = True
+        self._wake.set()
+        await self._task
+
+    async def _run(self) -> None:
+        while self._waiting or not self._is_closed:
+            await self._wake.wait()
+            batch, self._waiting = (
+                self._waiting[: self._batch_limit],
+                self._waiting[self._batch_limit :],
+            )
+            if not self._waiting and not self._is_closed:
+                self._wake.clear()
+            if batch:
+                await self._commit(batch)
+
+    async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
+        try:
+            outcomes = await self._runner.run([unit for unit, _ in batch])
+        except ClarionError as error:
+            _fail(batch, error)
+        except Exception as error:  # noqa: BLE001 - a batch must never leave its callers waiting
+            _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
+        else:
+            self.counts.batches += 1
+            self.counts.units += len(batch)
+            _resolve(batch, outcomes)
+
+
+def _resolve(
+    batch: list[tuple[Unit, asyncio.Future[Rows | None]]], outcomes: Sequence[Outcome]
+) -> None:
+    for (_, future), outcome in zip(batch, outcomes, strict=True):
+        if future.done():  # its caller went away; the unit is in all the same
+            continue
+        match outcome:
+            case Done(rows):
+                future.set_result(rows)
+            case Refused():
+                future.set_result(None)
+            case failed:
+                future.set_exception(
+                    Conflict() if failed.constraint else InternalError(failed.message)
+                )
+
+
+def _fail(
+    batch: list[tuple[Unit, asyncio.Future[Rows | None]]],
+    error: ClarionError,
+    cause: BaseException | None = None,
+) -> None:
+    for _, future in batch:
+        if not future.done():
+            copy = type(error)(error.detail)
+            copy.__cause__ = cause
+            future.set_exception(copy)

@@ -1,0 +1,129 @@
+"""Reads the numbered SQL files and applies those that a database lacks.
+
+`0003_name.sql` serves both engines; `0003_name.sqlite.sql` and `0003_name.postgres.sql` stand side
+by side where they must differ. Each file and the row that records it are one transaction: a crash
+leaves the database as before the file or after it. A file that was applied must not change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from clarion.errors import MigrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+    import asyncpg
+
+_NAME = re.compile(r"(?P<version>\d{4})_(?P<name>\w+?)(\.(?P<engine>sqlite|postgres))?\.sql")
+# Any number will do, as long as every Clarion asks for the same one.
+_LOCK = 0x636C6172
+_RECORD_TABLE = (
+    "CREATE TABLE IF NOT EXISTS migrations "
+    "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
+)
+_RECORDED = "SELECT version, checksum FROM migrations"
+_RECORD = "INSERT INTO migrations (version, name, checksum) VALUES ($1, $2, $3)"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered step of the schema."""
+
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        """What the database remembers of the file."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def title(self) -> str:
+        """The number and name, as the file has them."""
+        return f"{self.version:04} {self.name}"
+
+
+def load(engine: str) -> list[Migration]:
+    """Return the migrations for an engine, in order."""
+    found = []
+    for file in resources.files(__package__).iterdir():
+        match = _NAME.fullmatch(file.name)
+        if match and match["engine"] in (None, engine):
+            found.append(Migration(int(match["version"]), match["name"], file.read_text()))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def find_missing(
+    migrations: Sequence[Migration], recorded: Iterable[Sequence[object]]
+) -> list[Migration]:
+    """Return what a database lacks; `MigrationError` if it is newer or was made from other files."""
+    applied = {int(str(row[0])): str(row[1]) for row in recorded}
+    newest = migrations[-1].version if migrations else 0
+    if applied and max(applied) > newest:
+        msg = (
+            f"The database is at migration {max(applied)}, this Clarion knows only up to {newest}. "
+            "Start the newer Clarion that made it, or restore a backup from before the upgrade."
+        )
+        raise MigrationError(msg)
+    for migration in migrations:
+        if applied.get(migration.version, migration.checksum) != migration.checksum:
+            msg = (
+                f"Migration {migration.title} was applied to this database from another text. "
+                "Install the Clarion release that made it, or restore a backup."
+            )
+            raise MigrationError(msg)
+    return [migration for migration in migrations if migration.version not in applied]
+
+
+def apply_to_sqlite(
+    connection: apsw.Connection, migrations: Sequence[Migration] | None = None
+) -> list[str]:
+    """Apply what is missing and return its titles. One migration, one immediate transaction."""
+    migrations = load("sqlite") if migrations is None else migrations
+    titles: list[str] = []
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(_RECORD_TABLE)
+            missing = find_missing(migrations, connection.execute(_RECORDED).fetchall())
+            if missing:
+                migration = missing[0]
+                connection.execute(migration.sql).fetchall()
+                record = (migration.version, migration.name, migration.checksum)
+                connection.execute(_RECORD, record)
+                titles.append(migration.title)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        if not missing:
+            return titles
+
+
+async def apply_to_postgres(
+    connection: asyncpg.Connection, migrations: Sequence[Migration] | None = None
+) -> list[str]:
+    """Apply what is missing and return its titles. A session lock keeps other nodes waiting."""
+    migrations = load("postgres") if migrations is None else migrations
+    await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+    try:
+        await connection.execute(_RECORD_TABLE)
+        missing = find_missing(migrations, await connection.fetch(_RECORDED))
+        for migration in missing:
+            async with connection.transaction():
+                await connection.execute(migration.sql)
+                await connection.execute(
+                    _RECORD, migration.version, migration.name, migration.checksum
+                )
+        return [migration.title for migration in missing]
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock($1)", _LOCK)

@@ -1,0 +1,41 @@
+"""Chooses the engine from a database URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.store.postgres import engine as postgres
+from clarion.store.sqlite import engine as sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clarion.store.postgres.engine import PostgresEngine
+    from clarion.store.sqlite.engine import SqliteEngine
+
+SQLITE_PREFIX = "sqlite:///"
+
+
+def sqlite_path(url: str) -> str | None:
+    """Return the path of a SQLite URL; None for PostgreSQL."""
+    return url.removeprefix(SQLITE_PREFIX) if url.startswith(SQLITE_PREFIX) else None
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring a database up to date and return what was applied."""
+    path = sqlite_path(url)
+    return sqlite.migrate(path) if path else await postgres.migrate(url)
+
+
+async def open_engine(
+    url: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
+) -> SqliteEngine | PostgresEngine:
+    """Open a database that is up to date."""
+    path = sqlite_path(url)
+    if path:
+        return await sqlite.SqliteEngine.open(
+            path, waiting_limit=waiting_limit, batch_limit=batch_limit, on_broken=on_broken
+        )
+    return await postgres.PostgresEngine.open(
+        url, waiting_limit=waiting_limit, batch_limit=batch_limit
+    )

@@ -1,0 +1,98 @@
+"""The PostgreSQL engine: group commit on one connection, reads from a pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from clarion.errors import StartError, StoreUnavailable
+from clarion.store.group_commit import GroupCommit, Rows
+from clarion.store.migrations.plan import apply_to_postgres
+from clarion.store.postgres.runner import PostgresRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clarion.store.statement import Row, Statement, Unit, Value
+
+# `off` would lose acknowledged work with the next crash of the database; it is not offered.
+SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+_TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+class PostgresEngine:
+    """A PostgreSQL database, opened."""
+
+    def __init__(self, pool: asyncpg.Pool, runner: PostgresRunner, commit: GroupCommit) -> None:
+        self.commit = commit
+        self._pool = pool
+        self._runner = runner
+
+    @classmethod
+    async def open(
+        cls, url: str, *, waiting_limit: int, batch_limit: int, readers: int = 4
+    ) -> PostgresEngine:
+        """Open a database that is there and up to date."""
+
+        async def connect() -> asyncpg.Connection:
+            return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
+
+        pool = await asyncpg.create_pool(
+            url, min_size=1, max_size=readers, timeout=10, server_settings=SERVER_SETTINGS
+        )
+        runner = PostgresRunner(connect)
+        commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
+        return cls(pool, runner, commit)
+
+    async def write(self, unit: Unit) -> Rows | None:
+        """Commit a unit; see `Engine`."""
+        return await self.commit.write(unit)
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a read."""
+        try:
+            rows = await self._pool.fetch(statement.text, *statement.bind(**values), timeout=30)
+        except _TROUBLE as error:
+            raise StoreUnavailable from error
+        return [tuple(row) for row in rows]
+
+    async def check(self) -> None:
+        """Return if the database answers within two seconds."""
+        try:
+            await self._pool.fetchval("SELECT 1", timeout=2)
+        except _TROUBLE as error:
+            raise StoreUnavailable from error
+
+    async def close(self) -> None:
+        """Commit what waits, then close."""
+        await self.commit.close()
+        await self._runner.close()
+        await self._pool.close()
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring the database up to date and return what was applied."""
+    connection = await connect_or_explain(url)
+    try:
+        return await apply_to_postgres(connection)
+    finally:
+        await connection.close()
+
+
+async def connect_or_explain(url: str) -> asyncpg.Connection:
+    """Connect, or raise a `StartError` that says what to do. The password is in neither."""
+    try:
+        return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
+    except asyncpg.InvalidCatalogNameError as error:
+        msg = f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
+        raise StartError(msg) from error
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+        msg = f"PostgreSQL refused the user or password of --database: {error}"
+        raise StartError(msg) from error
+    except _TROUBLE as error:
+        msg = (
+            f"PostgreSQL cannot be reached ({type(error).__name__}). "
+            "Check the host and port of --database and that the server is running."
+        )
+        raise StartError(msg) from error

@@ -1,0 +1,184 @@
+"""Runs batches on a PostgreSQL connection, each in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from clarion.errors import StorageFull, StoreUnavailable
+from clarion.store.batch import Group, Report, Spoiled, arrange
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from clarion.store.batch import Outcome
+    from clarion.store.statement import Row, Unit
+
+ATTEMPTS = 5
+# Two nodes met; the loser's batch did nothing and is run again.
+_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+# These concern one unit.
+_OF_A_UNIT = (
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.DataError,
+    asyncpg.SyntaxOrAccessError,
+    asyncpg.InterfaceError,
+)
+
+
+class PostgresRunner:
+    """Runs each batch in one transaction; a unit that fails does not harm the rest."""
+
+    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]]) -> None:
+        self._connect = connect
+        self._connection: asyncpg.Connection | None = None
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Commit a batch, its rows in key order, again if another node's batch got in its way."""
+        order = sorted(range(len(units)), key=lambda i: units[i].key)
+        groups = arrange([units[i] for i in order])
+        report = await self._run_translated(groups)
+        outcomes = report.outcomes([units[i] for i in order])
+        in_place: list[Outcome] = [outcomes[0]] * len(units)
+        for place, outcome in zip(order, outcomes, strict=True):
+            in_place[place] = outcome
+        return in_place
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close(timeout=5)
+
+    async def _run_translated(self, groups: Sequence[Group]) -> Report:
+        try:
+            return await self._run_again(groups)
+        except asyncpg.DiskFullError as error:
+            raise StorageFull from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            await self._drop_connection()
+            raise StoreUnavailable from error
+
+    async def _run_again(self, groups: Sequence[Group]) -> Report:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._run_once(groups)
+            except _AGAIN:
+                if attempt == ATTEMPTS:
+                    raise
+                await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - jitter
+        raise AssertionError
+
+    async def _run_once(self, groups: Sequence[Group]) -> Report:
+        connection = await self._open_connection()
+        try:
+            async with connection.transaction():
+                return await _run_together(connection, groups)
+        except Spoiled:
+            async with connection.transaction():
+                return await _run_apart(connection, groups)
+
+    async def _open_connection(self) -> asyncpg.Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+        return self._connection
+
+    async def _drop_connection(self) -> None:
+        # What a broken connection still has in hand is the server's to undo.
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+
+async def _run_together(connection: asyncpg.Connection, groups: Sequence[Group]) -> Report:
+    report = Report()
+    for group in groups:
+        members = [member for member in group.members if not report.is_out(member[0])]
+        if members:
+            await _run_group(connection, group, members, report)
+    return report
+
+
+async def _run_group(
+    connection: asyncpg.Connection,
+    group: Group,
+    members: Sequence[tuple[int, Sequence[Row]]],
+    report: Report,
+) -> None:
+    try:
+        if group.returns_rows:
+            await _fetch_rows(connection, group, members, report)
+        else:
+            await connection.executemany(group.text, [row for _, rows in members for row in rows])
+    except _OF_A_UNIT as error:  # it has aborted the transaction, whoever's row it was
+        raise Spoiled from error
+    if group.is_guard:
+        _refuse(group, members, report)
+
+
+async def _fetch_rows(
+    connection: asyncpg.Connection,
+    group: Group,
+    members: Sequence[tuple[int, Sequence[Row]]],
+    report: Report,
+) -> None:
+    # The rows of a batch come back in one list; each brings the place of its unit with it.
+    arguments = [(*row, unit) for unit, rows in members for row in rows]
+    place = len(arguments[0]) if arguments else 0
+    text = _with_place(group.text, place)
+    for *row, unit in await connection.fetchmany(text, arguments):
+        report.rows.setdefault(unit, {}).setdefault(group.position, []).append(tuple(row))
+
+
+def _with_place(text: str, place: int) -> str:
+    if not re.search(r"\bRETURNING\b", text, re.IGNORECASE):
+        msg = f"a statement in a unit returns rows by RETURNING alone: {text}"
+        raise TypeError(msg)
+    return f"{text}, ${place}::int"
+
+
+def _refuse(group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report) -> None:
+    for unit, _ in members:
+        if group.position in report.rows.get(unit, ()):
+            continue
+        if group.position:
+            raise Spoiled(group.position)
+        report.refused[unit] = 0
+
+
+async def _run_apart(connection: asyncpg.Connection, groups: Sequence[Group]) -> Report:
+    report = Report()
+    alone: dict[int, list[Group]] = {}
+    for group in groups:
+        for member in group.members:
+            mine = Group(group.position, group.text, group.returns_rows, group.is_guard, [member])
+            alone.setdefault(member[0], []).append(mine)
+    for unit, steps in alone.items():
+        await _run_alone(connection, unit, steps, report)
+    return report
+
+
+async def _run_alone(
+    connection: asyncpg.Connection, unit: int, steps: Sequence[Group], report: Report
+) -> None:
+    try:
+        async with connection.transaction():  # nested: a savepoint
+            for step in steps:
+                await _run_group(connection, step, step.members, report)
+                if report.is_out(unit):
+                    break
+    except Spoiled as spoiled:
+        report.rows.pop(unit, None)
+        if spoiled.__cause__ is None:
+            report.refused[unit] = spoiled.args[0]
+        else:
+            report.failed[unit] = describe(spoiled.__cause__)
+
+
+def describe(error: BaseException) -> tuple[bool, str]:
+    """Return whether a constraint forbade it, and the kind of error without the values in it."""
+    is_constraint = isinstance(error, asyncpg.IntegrityConstraintViolationError)
+    return is_constraint, type(error).__name__

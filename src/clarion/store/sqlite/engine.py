@@ -1,0 +1,96 @@
+"""The SQLite engine: group commit into the writer process, reads on the loop's own thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from clarion.errors import StartError, StoreUnavailable
+from clarion.store.group_commit import GroupCommit, Rows
+from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.sqlite.process import WriterProcess
+from clarion.store.sqlite.runner import open_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from clarion.store.statement import Row, Statement, Unit, Value
+
+
+class SqliteEngine:
+    """A SQLite database, opened.
+
+    A short indexed read takes microseconds, so `fetch` runs it where it stands; a thread would
+    cost ten times as much.
+    """
+
+    def __init__(self, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit) -> None:
+        self.commit = commit
+        self._reader = reader
+        self._process = process
+
+    @classmethod
+    async def open(
+        cls,
+        path: str,
+        *,
+        waiting_limit: int,
+        batch_limit: int,
+        on_broken: Callable[[str], None],
+    ) -> SqliteEngine:
+        """Open a database that is there and up to date."""
+        process = await WriterProcess.start(path, on_broken)
+        reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        reader.set_busy_timeout(100)
+        reader.execute("PRAGMA mmap_size=268435456").fetchall()
+        commit = GroupCommit(process, waiting_limit=waiting_limit, batch_limit=batch_limit)
+        return cls(reader, process, commit)
+
+    async def write(self, unit: Unit) -> Rows | None:
+        """Commit a unit; see `Engine`."""
+        return await self.commit.write(unit)
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a read."""
+        try:
+            return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
+        except apsw.Error as error:
+            raise StoreUnavailable from error
+
+    async def check(self) -> None:
+        """Return if the database answers."""
+        try:
+            self._reader.execute("SELECT 1").fetchall()
+        except apsw.Error as error:
+            raise StoreUnavailable from error
+
+    async def close(self) -> None:
+        """Commit what waits, then close."""
+        await self.commit.close()
+        await self._process.close()
+        self._reader.close()
+
+
+def migrate(path: str) -> list[str]:
+    """Bring the database at `path` up to date, making it if need be; return what was applied."""
+    try:
+        connection = open_connection(path)
+        try:
+            return apply_to_sqlite(connection)
+        finally:
+            connection.close()
+    except apsw.NotADBError as error:
+        msg = f"{path} is not a SQLite database. Choose another with --database, or move it away."
+        raise StartError(msg) from error
+    except apsw.Error as error:
+        msg = f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
+        raise StartError(msg) from error
+
+
+def _advice(path: str) -> str:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return f"The folder {folder} does not exist: make it, or choose another with --data."
+    return f"Check that {folder} and the files in it belong to you and that the disk has room."

@@ -1,0 +1,116 @@
+"""The server's end of the writer process: starts it, hands it batches, waits for its reports."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.errors import StorageFull, StoreUnavailable
+from clarion.store.batch import arrange
+from clarion.store.sqlite.child import HEADER_BYTES, Answer, Finished, Opened, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from clarion.store.batch import Outcome
+    from clarion.store.statement import Unit
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Answer).decode
+
+
+class WriterProcess:
+    """A batch runner in a process of its own.
+
+    If it breaks (it was killed, or the disk failed under it), the batch in hand is of unknown
+    fate, every later one is refused, and `on_broken` is told: the server stops, and its next start
+    opens the database afresh.
+    """
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._on_broken = on_broken
+        self._is_broken = False
+
+    @classmethod
+    async def start(cls, path: str, on_broken: Callable[[str], None]) -> WriterProcess:
+        """Start the process and wait until it has the database open."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "clarion.store.sqlite.child",
+                str(theirs.fileno()),
+                path,
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self = cls(process, reader, writer, on_broken)
+        try:
+            answer = await self._receive()
+        except EOFError as error:
+            msg = "the writer process ended before it had opened the database"
+            raise StoreUnavailable(msg) from error
+        if not isinstance(answer, Opened):
+            await self.close()
+            raise _error_of(answer)
+        return self
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Have one batch committed."""
+        if self._is_broken:
+            raise StoreUnavailable
+        try:
+            answer = await self._exchange(_encode(arrange(units)))
+        except (EOFError, OSError) as error:
+            self._break("the writer process ended")
+            raise StoreUnavailable from error
+        if isinstance(answer, Finished):
+            return answer.report.outcomes(units)
+        raise self._fail(answer)
+
+    async def close(self) -> None:
+        """Let the process end; it has nothing in hand, for batches are run one by one."""
+        self._is_broken = True
+        self._writer.close()
+        await self._process.wait()
+
+    async def _exchange(self, message: bytes) -> Answer:
+        self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
+        self._writer.write(message)
+        return await self._receive()
+
+    async def _receive(self) -> Answer:
+        size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
+        return _decode(await self._reader.readexactly(size))
+
+    def _fail(self, answer: Answer) -> Exception:
+        if isinstance(answer, Trouble) and answer.kind == "broken":
+            self._break(answer.message)
+        return _error_of(answer)
+
+    def _break(self, message: str) -> None:
+        if not self._is_broken:
+            self._is_broken = True
+            self._on_broken(message)
+
+
+def _error_of(answer: Answer) -> Exception:
+    if isinstance(answer, Trouble) and answer.kind == "full":
+        return StorageFull()
+    return StoreUnavailable()

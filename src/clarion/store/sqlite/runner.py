@@ -1,0 +1,182 @@
+"""Runs batches on a SQLite connection. Knows nothing of processes or of the event loop."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+
+from clarion.store.batch import Group, Report, Spoiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from clarion.store.statement import Row
+
+# These concern the database, not one unit: the batch fails as a whole.
+WHOLE_BATCH = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.CantOpenError,
+    apsw.ReadOnlyError,
+)
+
+
+def open_connection(path: str, *, vfs: str | None = None, synchronous: str = "FULL") -> apsw.Connection:
+    """Open a connection for writing, as durable as SQLite can be.
+
+    `vfs` and `synchronous` are for the power-loss tests and their negative control alone; no
+    setting reaches them.
+    """
+    connection = apsw.Connection(path, vfs=vfs)
+    connection.set_busy_timeout(5000)
+    for pragma in (
+        "journal_mode=WAL",
+        f"synchronous={synchronous}",
+        "cache_size=-65536",
+        "temp_store=MEMORY",
+        "wal_autocheckpoint=4000",
+        "journal_size_limit=67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+class _Feed:
+    """Hands rows to `executemany` one by one and remembers whose row is being run."""
+
+    def __init__(self, members: Sequence[tuple[int, Sequence[Row]]]) -> None:
+        self.unit = -1
+        self.row = 0
+        self._members = iter(members)
+        self._rows: Iterator[tuple[int, Row]] = iter(())
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> Row:
+        for self.row, values in self._rows:
+            return values
+        self.unit, rows = next(self._members)
+        self._rows = enumerate(rows)
+        return next(self)
+
+    def skip_unit(self) -> None:
+        self._rows = iter(())
+
+
+class SqliteRunner:
+    """Runs each batch in one transaction; a unit that fails does not harm the rest."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+
+    def run(self, groups: Sequence[Group]) -> Report:
+        """Run a batch and commit it."""
+        with self._transaction():
+            try:
+                report = self._run_together(groups)
+            except Spoiled:
+                self._cursor.execute("ROLLBACK")
+                self._cursor.execute("BEGIN IMMEDIATE")
+                report = self._run_apart(groups)
+        return report
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._cursor.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._cursor.execute("ROLLBACK")
+            raise
+
+    def _run_together(self, groups: Sequence[Group]) -> Report:
+        report = Report()
+        for group in groups:
+            members = group.members
+            if report.refused or report.failed:
+                members = [member for member in members if not report.is_out(member[0])]
+            self._run_group(group, members, report)
+        return report
+
+    def _run_group(
+        self, group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report
+    ) -> None:
+        feed = _Feed(members)
+        while True:
+            try:
+                self._run_feed(group, feed, report)
+                break
+            except WHOLE_BATCH:
+                raise
+            except apsw.Error as error:
+                if group.position or feed.row:
+                    raise Spoiled from error
+                report.failed[feed.unit] = describe(error)
+                feed.skip_unit()
+        if group.is_guard:
+            _refuse(group, members, report)
+
+    def _run_feed(self, group: Group, feed: _Feed, report: Report) -> None:
+        # executemany takes the next row only when the one before it is finished, so the feed
+        # always knows whose rows come back and which row failed.
+        cursor = self._cursor.executemany(group.text, feed)
+        if group.returns_rows:
+            for row in cursor:
+                steps = report.rows.setdefault(feed.unit, {})
+                steps.setdefault(group.position, []).append(row)
+
+    def _run_apart(self, groups: Sequence[Group]) -> Report:
+        report = Report()
+        alone: dict[int, list[Group]] = {}
+        for group in groups:
+            for member in group.members:
+                mine = Group(group.position, group.text, group.returns_rows, group.is_guard, [member])
+                alone.setdefault(member[0], []).append(mine)
+        for unit, steps in alone.items():
+            self._run_alone(unit, steps, report)
+        return report
+
+    def _run_alone(self, unit: int, steps: Sequence[Group], report: Report) -> None:
+        self._cursor.execute("SAVEPOINT unit")
+        try:
+            for step in steps:
+                self._run_group(step, step.members, report)
+                if report.is_out(unit):
+                    break
+        except Spoiled as spoiled:
+            self._cursor.execute("ROLLBACK TO unit")
+            report.rows.pop(unit, None)
+            _blame(unit, spoiled, report)
+        self._cursor.execute("RELEASE unit")
+
+
+def describe(error: BaseException) -> tuple[bool, str]:
+    """Return whether a constraint forbade it, and the kind of error without the values in it."""
+    return isinstance(error, apsw.ConstraintError), type(error).__name__
+
+
+def _refuse(group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report) -> None:
+    for unit, _ in members:
+        if unit in report.failed or group.position in report.rows.get(unit, ()):
+            continue
+        if group.position:
+            raise Spoiled(group.position)
+        report.refused[unit] = 0
+
+
+def _blame(unit: int, spoiled: Spoiled, report: Report) -> None:
+    if spoiled.__cause__ is None:
+        report.refused[unit] = spoiled.args[0]
+    else:
+        report.failed[unit] = describe(spoiled.__cause__)

@@ -1,0 +1,100 @@
+"""Named statements, the steps made of them, and the units that are committed together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Value = str | int | float | bytes | None
+# What a database gives back is as typed as its schema: each store file names the types it reads.
+Row = tuple[Any, ...]
+
+# A parameter is `:name`; `::type` is a cast and stays.
+_PARAMETER = re.compile(r"(?<!:):([a-z][a-z0-9_]*)")
+
+
+class Step(NamedTuple):
+    """One statement with the rows of values to run it with."""
+
+    statement: Statement
+    rows: Sequence[Row]
+    # A guard that returns no row undoes its unit. As the first step it costs nothing to refuse.
+    is_guard: bool = False
+
+
+class Unit(NamedTuple):
+    """Steps that are committed together or not at all.
+
+    `key` names what the unit is about (a user, a device): batches are written in key order, so
+    that two nodes that write about the same people wait for each other instead of deadlocking.
+    """
+
+    key: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """A statement by name, its text for both engines, and the order of its parameters."""
+
+    name: str
+    text: str
+    names: tuple[str, ...]
+    returns_rows: bool
+    _pick: Callable[[Mapping[str, Value]], Row] = field(repr=False)
+
+    def bind(self, **values: Value) -> Row:
+        """Put named values into the order of the parameters; a missing one is a KeyError."""
+        if len(values) != len(self.names):
+            unknown = sorted(set(values) - set(self.names))
+            missing = sorted(set(self.names) - set(values))
+            msg = f"{self.name}: missing {missing}, unknown {unknown}"
+            raise TypeError(msg)
+        return self._pick(values)
+
+    def step(self, **values: Value) -> Step:
+        """Return the step that runs this statement once."""
+        return Step(self, (self.bind(**values),))
+
+    def guard(self, **values: Value) -> Step:
+        """Return the step that runs this statement once and undoes the unit if no row comes back."""
+        if not self.returns_rows:
+            msg = f"{self.name}: a guard needs RETURNING"
+            raise TypeError(msg)
+        return Step(self, (self.bind(**values),), is_guard=True)
+
+    def many(self, rows: Sequence[Row]) -> Step:
+        """Return the step that runs this statement once a row; rows as `bind` makes them."""
+        return Step(self, rows)
+
+
+def statement(name: str, sql: str) -> Statement:
+    """Compile a statement with `:named` parameters.
+
+    Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite takes them for names and numbers
+    them in the order in which they first appear, which is the order they are given here.
+    """
+    names: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            names.append(match[1])
+        return f"${names.index(match[1]) + 1}"
+
+    text = " ".join(_PARAMETER.sub(number, sql).split())
+    returns_rows = bool(re.search(r"\bRETURNING\b|^SELECT\b|^WITH\b", text, re.IGNORECASE))
+    return Statement(name, text, tuple(names), returns_rows, _picker(names))
+
+
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Value]], Row]:
+    if not names:
+        return lambda _values: ()
+    if len(names) == 1:
+        only = names[0]
+        return lambda values: (values[only],)
+    return itemgetter(*names)

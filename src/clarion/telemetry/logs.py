@@ -1,0 +1,42 @@
+"""Structured logs: one JSON object a line, or readable lines on a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+
+
+def configure(level: str, log_format: str) -> None:
+    """Set the logs up for the whole process. Logs go to standard error; output is for people."""
+    is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    # The libraries below us speak through the standard logging: their warnings are ours.
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def get_logger() -> FilteringBoundLogger:
+    """Return the logger."""
+    logger: FilteringBoundLogger = structlog.get_logger()
+    return logger

@@ -1,0 +1,81 @@
+"""The metrics, by name. No label grows with apps, users or devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.metrics_core import Metric
+
+    from clarion.store.group_commit import GroupCommit
+
+_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """Everything that is counted, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "clarion_http_requests",
+            "Requests answered, by route and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "clarion_http_request_seconds",
+            "Time from the request's headers to its answer.",
+            ("route",),
+            registry=self.registry,
+            buckets=_BUCKETS_S,
+        )
+        self.dependency_health = Gauge(
+            "clarion_dependency_health",
+            "1 if the dependency answered the last check, 0 if not.",
+            ("dependency",),
+            registry=self.registry,
+        )
+        self.open_sockets = Gauge(
+            "clarion_gateway_connections",
+            "WebSocket connections open on this node.",
+            registry=self.registry,
+        )
+
+    def watch_writer(self, commit: GroupCommit) -> None:
+        """Export the counts of the group-commit writer."""
+        self.registry.register(_WriterCollector(commit))
+
+    def watch_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
+        """Export a number that is read when asked for."""
+        Gauge(name, doc, registry=self.registry).set_function(read)
+
+    def render(self) -> bytes:
+        """Return all metrics in the text form of Prometheus."""
+        return generate_latest(self.registry)
+
+
+class _WriterCollector(Collector):
+    def __init__(self, commit: GroupCommit) -> None:
+        self._commit = commit
+
+    def collect(self) -> Iterable[Metric]:
+        counts = self._commit.counts
+        yield CounterMetricFamily(
+            "clarion_store_units", "Units committed by the writer.", counts.units
+        )
+        yield CounterMetricFamily(
+            "clarion_store_batches", "Batches, one durable commit each.", counts.batches
+        )
+        yield CounterMetricFamily(
+            "clarion_store_refused", "Units refused because too many waited.", counts.refused
+        )
+        yield GaugeMetricFamily(
+            "clarion_store_waiting", "Units that wait for the next commit.", self._commit.waiting
+        )
