@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from clarion.api.front import Endpoint
+    from clarion.api.exchange import Endpoint
     from clarion.ports import Administrators, Apps, Clock, Dependency, Keys, Limits, Vault
     from clarion.settings import Address, Settings
     from clarion.store.engine import Engine
@@ -88,8 +88,6 @@ async def open_house(
         )
     finally:
         await engine.close()
-
-
 
 
 class Server:
@@ -234,5 +232,7 @@ async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> R
     try:
         await RedisDependency(redis).check()
     except RedisUnavailable:
-        get_logger().warning("redis_unreachable", effect="this node counts for itself until it is back")
+        get_logger().warning(
+            "redis_unreachable", effect="this node counts for itself until it is back"
+        )
     return redis

@@ -30,7 +30,9 @@ SettingFlags = Annotated[str, Parameter(show=False)]
 
 
 def _help_of_settings() -> str:
-    lines = ["Settings (each also as an environment variable, or in a TOML file given by --config):"]
+    lines = [
+        "Settings (each also as an environment variable, or in a TOML file given by --config):"
+    ]
     for flag, metavar, variable, default, doc in describe():
         shown = f" Default: {default}." if default else ""
         lines.append(f"  {flag} {metavar}\n      {doc}{shown} [{variable}]")
@@ -52,7 +54,7 @@ for part in (app_app, key_app, admin_app):
 
 def _serve(**settings: SettingFlags) -> int:
     loaded = _load(settings)
-    from clarion.app import Server  # noqa: PLC0415 - the other commands start faster without
+    from clarion.app import Server
 
     async def serve() -> int:
         return await Server(loaded).run()
@@ -63,19 +65,19 @@ def _serve(**settings: SettingFlags) -> int:
 def _init(
     *, json: Flag = False, if_needed: Flag = False, greet: Flag = False, **settings: SettingFlags
 ) -> int:
-    from clarion.commands.first_run import initialise  # noqa: PLC0415
-    from clarion.commands.first_run import greet as greeting  # noqa: PLC0415
+    from clarion.commands.first_run import greet as greeting
+    from clarion.commands.first_run import initialise
 
     loaded = _load(settings)
 
     async def work(house: House) -> int:
         first = await initialise(house, loaded)
         if json:
-            print(msgspec.json.format(msgspec.json.encode(first), indent=2).decode())  # noqa: T201
+            print(msgspec.json.format(msgspec.json.encode(first), indent=2).decode())
         elif greet:
-            print(greeting(first, str(house.folder.first_run)), flush=True)  # noqa: T201
+            print(greeting(first, str(house.folder.first_run)), flush=True)
         elif not if_needed:
-            print(f"Clarion is set up. Its first keys are in {house.folder.first_run}")  # noqa: T201
+            print(f"Clarion is set up. Its first keys are in {house.folder.first_run}")
         return 0
 
     return _with_house(loaded, work)
@@ -83,27 +85,27 @@ def _init(
 
 def _migrate(**settings: SettingFlags) -> int:
     loaded = _load(settings)
-    from clarion.serving.files import DataFolder  # noqa: PLC0415
-    from clarion.store.opening import migrate  # noqa: PLC0415
+    from clarion.serving.files import DataFolder
+    from clarion.store.opening import migrate
 
     async def work() -> int:
         DataFolder(loaded.data).ensure()
         applied = await migrate(loaded.database_url)
         for title in applied:
-            print(f"applied {title}")  # noqa: T201
+            print(f"applied {title}")
         if not applied:
-            print("The database is up to date.")  # noqa: T201
+            print("The database is up to date.")
         return 0
 
     return asyncio.run(work())
 
 
 def _doctor(**settings: SettingFlags) -> int:
-    from clarion.commands.doctor import examine  # noqa: PLC0415
+    from clarion.commands.doctor import examine
 
     findings = asyncio.run(examine(_load(settings)))
     for finding in findings:
-        print(f"{finding.state:6} {finding.what:12} {finding.detail}")  # noqa: T201
+        print(f"{finding.state:6} {finding.what:12} {finding.detail}")
     return EXIT_FINDINGS if any(finding.state == "fault" for finding in findings) else 0
 
 
@@ -114,15 +116,17 @@ app.command(
     help="Make the data folder, the first administrator, app, keys and certificates. A second "
     "time it changes nothing. Takes the settings of `clarion serve`; --json prints all secrets.",
 )
-app.command(_migrate, name="migrate", help="Bring the database up to date. Takes --data, --database.")
+app.command(
+    _migrate, name="migrate", help="Bring the database up to date. Takes --data, --database."
+)
 app.command(_doctor, name="doctor", help="Look at everything a server needs; exit 1 on a fault.")
 
 
 @app_app.command(name="create")
 def _create_app(name: str, bundle_id: str, /, **settings: SettingFlags) -> int:
     """Make an app and print its keys as JSON. They are shown this once."""
-    from clarion.access.provisioning import create_app  # noqa: PLC0415
-    from clarion.commands.first_run import describe_app  # noqa: PLC0415
+    from clarion.access.provisioning import create_app
+    from clarion.commands.first_run import describe_app
 
     async def work(house: House) -> int:
         new = await create_app(
@@ -145,7 +149,7 @@ def _list_apps(**settings: SettingFlags) -> int:
 
     async def work(house: House) -> int:
         for each in await house.apps.list():
-            print(f"{each.id}  {each.bundle_id}  {each.name}")  # noqa: T201
+            print(f"{each.id}  {each.bundle_id}  {each.name}")
         return 0
 
     return _with_house(_load(settings), work)
@@ -153,17 +157,17 @@ def _list_apps(**settings: SettingFlags) -> int:
 
 @key_app.command(name="create")
 def _create_key(app_id: str, label: str, /, *scopes: str, **settings: SettingFlags) -> int:
-    """Make an API key for an app and print it. Scopes are words like events:write; none means all."""
-    from clarion.access.issuing import issue_key  # noqa: PLC0415
+    """Make an API key for an app and print it. Scopes are like events:write; none means all."""
+    from clarion.access.issuing import issue_key
 
     async def work(house: House) -> int:
         if await house.apps.get(app_id) is None:
-            print(f"There is no app {app_id}; `clarion app list` shows them.", file=sys.stderr)  # noqa: T201
+            print(f"There is no app {app_id}; `clarion app list` shows them.", file=sys.stderr)
             return EXIT_FAULT
         now = house.clock.now()
         issued = issue_key(app_id=app_id, label=label, scopes=scopes or ["*"], now=now)
         await house.keys.create(issued.key)
-        print(issued.secret.text)  # noqa: T201
+        print(issued.secret.text)
         return 0
 
     return _with_house(_load(settings), work)
@@ -175,9 +179,9 @@ def _revoke_key(app_id: str, key_id: str, /, **settings: SettingFlags) -> int:
 
     async def work(house: House) -> int:
         if await house.keys.revoke(app_id, key_id, house.clock.now()) is None:
-            print(f"The app {app_id} has no key {key_id}.", file=sys.stderr)  # noqa: T201
+            print(f"The app {app_id} has no key {key_id}.", file=sys.stderr)
             return EXIT_FAULT
-        print(f"Revoked {key_id}.")  # noqa: T201
+        print(f"Revoked {key_id}.")
         return 0
 
     return _with_house(_load(settings), work)
@@ -186,13 +190,13 @@ def _revoke_key(app_id: str, key_id: str, /, **settings: SettingFlags) -> int:
 @admin_app.command(name="create")
 def _create_admin(username: str, /, **settings: SettingFlags) -> int:
     """Make an administrator with a random password and print it."""
-    from clarion.access.provisioning import create_administrator  # noqa: PLC0415
+    from clarion.access.provisioning import create_administrator
 
     async def work(house: House) -> int:
         new = await create_administrator(
             username=username, administrators=house.administrators, clock=house.clock
         )
-        print(new.password)  # noqa: T201
+        print(new.password)
         return 0
 
     return _with_house(_load(settings), work)
@@ -205,7 +209,7 @@ def _load(flags: dict[str, str]) -> Settings:
 
 
 def _with_house(settings: Settings, work: Callable[[House], Coroutine[None, None, int]]) -> int:
-    from clarion.app import open_house  # noqa: PLC0415
+    from clarion.app import open_house
 
     async def run() -> int:
         async with open_house(settings) as house:
@@ -215,22 +219,20 @@ def _with_house(settings: Settings, work: Callable[[House], Coroutine[None, None
 
 
 def _print_json(card: msgspec.Struct) -> None:
-    print(msgspec.json.format(msgspec.json.encode(card), indent=2).decode())  # noqa: T201
+    print(msgspec.json.format(msgspec.json.encode(card), indent=2).decode())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Faults are sentences, never tracebacks."""
     try:
-        result = app(
-            sys.argv[1:] if arguments is None else arguments, result_action="return_value"
-        )
+        result = app(sys.argv[1:] if arguments is None else arguments, result_action="return_value")
     except SettingsError as error:
         for fault in error.faults:
-            print(f"clarion: {fault}", file=sys.stderr)  # noqa: T201
+            print(f"clarion: {fault}", file=sys.stderr)
         return EXIT_FAULT
     except ClarionError as error:
         for line in error.detail.splitlines():
-            print(f"clarion: {line}", file=sys.stderr)  # noqa: T201
+            print(f"clarion: {line}", file=sys.stderr)
         return EXIT_FAULT
     except KeyboardInterrupt:
         return 130

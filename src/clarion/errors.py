@@ -1,4 +1,4 @@
-"""One tree of errors. Each has a stable code, an HTTP status and says whether trying again can help.
+"""One tree of errors, each with a stable code, an HTTP status and whether to try again.
 
 ClarionError
 ├── RequestError                 the caller can mend it

@@ -29,7 +29,7 @@ class Apps(Protocol):
     """The registry of apps and of their provider keys."""
 
     async def create(self, app: App, provider_key: ProviderKey) -> None:
-        """Add an app with its first provider key; `Conflict` if the bundle id or key id is taken."""
+        """Add an app with its first provider key; `Conflict` if a bundle or key id is taken."""
         ...
 
     async def get(self, app_id: str) -> App | None:
@@ -62,7 +62,7 @@ class Keys(Protocol):
         ...
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
-        """Revoke a key and return it; None if the app has no such key. A second time changes nothing."""
+        """Revoke a key and return it; None if the app has none such. Again changes nothing."""
         ...
 
 

@@ -51,7 +51,9 @@ def _optional_path(text: str) -> Path | None:
 
 
 def _address(text: str) -> Address:
-    match = re.fullmatch(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text)
+    match = re.fullmatch(
+        r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text
+    )
     if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
         msg = "host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080"
         raise _Wrong(msg)
@@ -113,11 +115,17 @@ def _word(text: str) -> str:
 
 def _setting(
     default: str, parse: Callable[[str], Any], doc: str, *, metavar: str, is_secret: bool = False
-) -> Any:  # noqa: ANN401 - what dataclasses.field returns
+) -> Any:
     return field(
         default=parse(default),
         repr=not is_secret,
-        metadata={"default": default, "parse": parse, "doc": doc, "metavar": metavar, "secret": is_secret},
+        metadata={
+            "default": default,
+            "parse": parse,
+            "doc": doc,
+            "metavar": metavar,
+            "secret": is_secret,
+        },
     )
 
 
@@ -152,7 +160,7 @@ class Settings:
     database: str = _setting(
         "",
         _database,
-        "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in the data folder.",
+        "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
         metavar="URL",
         is_secret=True,
     )
@@ -179,7 +187,10 @@ class Settings:
         "", _optional_path, "Its private key, PEM in PKCS#8 without a password.", metavar="FILE"
     )
     log_level: str = _setting(
-        "info", _choice("debug", "info", "warning", "error"), "The least that is logged.", metavar="LEVEL"
+        "info",
+        _choice("debug", "info", "warning", "error"),
+        "The least that is logged.",
+        metavar="LEVEL",
     )
     log_format: str = _setting(
         "auto",
@@ -205,7 +216,7 @@ class Settings:
     requests_per_minute: int = _setting(
         "60000",
         _number(1, 100_000_000),
-        "Requests that one API key or user may make in a minute on one node (or, with Redis, on all).",
+        "Requests that one API key or user may make in a minute, counted over all nodes with Redis.",
         metavar="NUMBER",
     )
     write_waiting: int = _setting(
@@ -283,9 +294,7 @@ def _from_environment(environment: Mapping[str, str], faults: list[str]) -> _Tex
     return texts
 
 
-def _read_secret_file(
-    key: str, variable: str, file: str, texts: _Texts, faults: list[str]
-) -> None:
+def _read_secret_file(key: str, variable: str, file: str, texts: _Texts, faults: list[str]) -> None:
     try:
         texts[key] = (Path(file).read_text().strip(), variable)
     except OSError as error:

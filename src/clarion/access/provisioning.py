@@ -45,7 +45,7 @@ class NewAdministrator:
     password: str
 
 
-async def create_app(  # noqa: PLR0913 - the ports it needs, by name
+async def create_app(
     *, name: str, bundle_id: str, apps: Apps, keys: Keys, vault: Vault, clock: Clock
 ) -> NewApp:
     """Make an app with an API key, a user secret and a provider key."""

@@ -42,8 +42,12 @@ class UserTokens:
                 algorithms=[app.user_token_algorithm.value],
                 audience=app.id,
                 # Time is ours to check, against the clock of the house.
-                options={"require": ["sub", "aud", "exp"], "verify_exp": False, "verify_nbf": False,
-                         "verify_iat": False},
+                options={
+                    "require": ["sub", "aud", "exp"],
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
             )
         except jwt.InvalidTokenError as error:
             msg = f"The user token is not valid: {_reason(error, app)}."

@@ -14,7 +14,7 @@ _NONCE_BYTES = 12
 
 
 class AesVault:
-    """The `Vault` port. Sealed: version, nonce, ciphertext with tag; the context is authenticated."""
+    """The `Vault` port. Sealed is version, nonce and ciphertext; the context is authenticated."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clarion.errors import BodyTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import MutableMapping
 
     from clarion.model import Caller
 
@@ -56,6 +57,9 @@ class Request:
             if len(parts) > self._limit:
                 raise BodyTooLarge
         return bytes(parts)
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:

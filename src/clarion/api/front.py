@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clarion.api import problems
 from clarion.api.exchange import Headers, Request, Response, header, respond
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from clarion.access.callers import Callers
-    from clarion.api.exchange import Message, Receive, Scope, Send
+    from clarion.api.exchange import Endpoint, Message, Receive, Scope, Send
     from clarion.model import Caller
     from clarion.ports import Clock, Limits
     from clarion.settings import Settings
     from clarion.telemetry.metrics import Metrics
 
-    Endpoint = Callable[[Request], Awaitable[Response]]
-    Framework = Callable[[Scope, Receive, Send], Awaitable[None]]
+    # Litestar types the messages of ASGI one by one; to us they are mappings.
+    Framework = Callable[[Any, Any, Any], Awaitable[None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
@@ -38,7 +38,7 @@ SERVER_FAULT = 500
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(  # noqa: PLR0913 - the composition root hands each of its parts over by name
+    def __init__(
         self,
         *,
         routes: Mapping[tuple[str, str], Endpoint],
@@ -87,7 +87,9 @@ class Front:
         if not scope["path"].startswith("/v1/"):
             return None
         caller = await self._callers.identify(header(scope, b"authorization"))
-        who = caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
+        who = (
+            caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
+        )
         allowance = await self._limits.take(
             who,
             limit=self._settings.requests_per_minute,
@@ -125,17 +127,16 @@ class Front:
         await self._framework(scope, receive_capped, watch)
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        route = scope["path"] if (scope["method"], scope["path"]) in self._routes else None
-        route = route or scope.get("path_template") or "unmatched"
-        self._metrics.requests.labels(scope["method"], route, status).inc()
-        self._metrics.request_seconds.labels(route).observe(seconds)
+        method, path = scope["method"], scope["path"]
+        route = path if (method, path) in self._routes else scope.get("path_template", "unmatched")
+        self._metrics.observe_request(method, route, status, seconds)
         which = self._settings.log_requests
         if which == "all" or (which == "errors" and status >= SERVER_FAULT):
             get_logger().info(
                 "request",
                 request_id=request_id,
-                method=scope["method"],
-                path=scope["path"],
+                method=method,
+                path=path,
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )

@@ -70,7 +70,11 @@ class KeysController(Controller):
 
     @get(summary="List the app's API keys")
     async def list_keys(
-        self, request: Request[Any, Any, Any], keys: Keys, limit: Limit = PAGE_DEFAULT, after: After = None
+        self,
+        request: Request[Any, Any, Any],
+        keys: Keys,
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
     ) -> Items[KeyView]:
         """Return the keys in the order of their ids, revoked and expired ones too."""
         caller = require_app(caller_of(request), Scope.KEYS_READ)
@@ -78,7 +82,7 @@ class KeysController(Controller):
         return Items([KeyView(**_view(key)) for key in page.items], page.next)
 
     @post(summary="Make an API key", status_code=201)
-    async def create_key(  # noqa: PLR0913, PLR0917 - what the framework injects
+    async def create_key(
         self,
         request: Request[Any, Any, Any],
         data: NewKey,
@@ -107,12 +111,19 @@ class KeysController(Controller):
         replay = await keys.create(issued.key, once)
         if replay is None:
             return Response(answer, status_code=201)
-        first = msgspec.json.decode(vault.open(replay.answer, _context(caller.app_id, given)), type=CreatedKey)
+        first = msgspec.json.decode(
+            vault.open(replay.answer, _context(caller.app_id, given)), type=CreatedKey
+        )
         return Response(first, status_code=201, headers={"idempotent-replayed": "true"})
 
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
-        self, request: Request[Any, Any, Any], key_id: str, keys: Keys, clock: Clock, callers: Callers
+        self,
+        request: Request[Any, Any, Any],
+        key_id: str,
+        keys: Keys,
+        clock: Clock,
+        callers: Callers,
     ) -> KeyView:
         """Revoke a key at once; it stays in the list. Revoking it again changes nothing."""
         caller = require_app(caller_of(request), Scope.KEYS_WRITE)
@@ -146,12 +157,19 @@ def _milliseconds(moment: datetime | None) -> int | None:
     if moment is None:
         return None
     if moment.tzinfo is None:
-        raise InvalidFields(FieldFault("expires_at", "must say its offset, like 2026-01-31T12:00:00Z"))
+        raise InvalidFields(
+            FieldFault("expires_at", "must say its offset, like 2026-01-31T12:00:00Z")
+        )
     return int(moment.timestamp() * 1000)
 
 
-async def _once(  # noqa: PLR0913, PLR0917 - all of it makes the request what it is
-    request: Request[Any, Any, Any], key: str, app_id: str, answer: CreatedKey, vault: Vault, now: int
+async def _once(
+    request: Request[Any, Any, Any],
+    key: str,
+    app_id: str,
+    answer: CreatedKey,
+    vault: Vault,
+    now: int,
 ) -> Once:
     return Once(
         app_id=app_id,

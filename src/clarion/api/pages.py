@@ -13,7 +13,7 @@ from clarion.errors import ClarionError, RequestError, ServiceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from clarion.api.front import Endpoint
+    from clarion.api.exchange import Endpoint
 
 # Swagger UI sets styles from its script; scripts come from here alone.
 _POLICY = (
@@ -72,12 +72,12 @@ def render_errors() -> str:
     rows = "".join(
         f'<h2 id="{kind.code}">{kind.code}</h2>'
         f"<p>{kind.status} {HTTPStatus(kind.status).phrase}. {html.escape(_meaning(kind))} "
-        f"{'Trying again can help.' if kind.retryable else 'Trying again as it is will not help.'}</p>"
+        f"{'Trying again can help.' if kind.retryable else 'The same again will not help.'}</p>"
         for kind in error_kinds()
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Clarion errors</title>'
-        '<style>body{font:16px/1.5 system-ui;max-width:44rem;margin:2rem auto;padding:0 1rem}'
+        "<style>body{font:16px/1.5 system-ui;max-width:44rem;margin:2rem auto;padding:0 1rem}"
         "h2{font:600 1rem ui-monospace,monospace;margin-top:2rem}</style></head>"
         f"<body><h1>Errors of the Clarion API</h1>{rows}</body></html>"
     )

@@ -101,10 +101,12 @@ async def _postgres(url: str) -> Finding:
     try:
         version = await connection.fetchval("SHOW server_version")
         if await connection.fetchval("SHOW fsync") != "on":
-            return Finding("fault", "database", "PostgreSQL runs with fsync=off: a crash loses data")
+            return Finding(
+                "fault", "database", "PostgreSQL runs with fsync=off: a crash loses data"
+            )
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
             return Finding("note", "database", "empty: `clarion migrate` sets it up")
-        missing = find_missing(load("postgres"), await connection.fetch(_RECORDED))
+        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(_RECORDED)))
     finally:
         await connection.close()
     return _pending(f"PostgreSQL {version}", len(missing))
@@ -112,7 +114,9 @@ async def _postgres(url: str) -> Finding:
 
 def _pending(what: str, missing: int) -> Finding:
     if missing:
-        return Finding("note", "database", f"{what}; {missing} migrations to apply at the next start")
+        return Finding(
+            "note", "database", f"{what}; {missing} migrations to apply at the next start"
+        )
     return Finding("ok", "database", f"{what}, up to date")
 
 

@@ -77,7 +77,8 @@ async def initialise(house: House, settings: Settings) -> FirstRun:
     if await house.administrators.find(ADMIN_NAME):
         msg = (
             "This database is set up already, and first-run.json, which kept its first secrets, "
-            "is not in the data folder. Make new ones with `clarion app create` and `clarion admin create`."
+            "is not in the data folder. Make new ones with `clarion app create` and "
+            "`clarion admin create`."
         )
         raise StartError(msg)
     app = await create_app(
@@ -96,9 +97,7 @@ async def initialise(house: House, settings: Settings) -> FirstRun:
     return first
 
 
-def _describe(
-    house: House, settings: Settings, new: NewApp, admin: NewAdministrator
-) -> FirstRun:
+def _describe(house: House, settings: Settings, new: NewApp, admin: NewAdministrator) -> FirstRun:
     tls = DevelopmentTls(house.folder.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     return FirstRun(

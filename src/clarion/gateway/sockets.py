@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, ws_create_server
 
@@ -88,6 +88,8 @@ class _Connection(WSListener):
                 transport.send_pong(frame.get_payload_as_bytes())
             case WSMsgType.CONTINUATION:
                 self._close(Close(CloseCode.BAD_FRAME, "frames are sent whole"))
+            case WSMsgType.PONG:
+                pass  # any frame is a sign of life
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature
         self._registry.discard(self)
@@ -108,5 +110,7 @@ class _Connection(WSListener):
 
     def _close(self, close: Close) -> None:
         if self._transport and not self._transport.is_close_frame_sent:
-            self._transport.send_close(close.code, close.reason.encode())
+            # picows types the codes of the standard alone; ours are of the private range.
+            code: Any = int(close.code)
+            self._transport.send_close(code, close.reason.encode())
             self._transport.disconnect()

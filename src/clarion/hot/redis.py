@@ -25,7 +25,7 @@ class RedisUnavailable(ServiceError):
 
 
 def connect(url: str) -> Redis:
-    """Return a client; it connects when first used. Every call is answered or fails within 0.5 s."""
+    """Return a client; it connects when first used. A call is answered or fails within 0.5 s."""
     return Redis.from_url(
         url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, max_connections=64
     )

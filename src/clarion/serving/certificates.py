@@ -64,7 +64,7 @@ class DevelopmentTls:
         authority = x509.load_pem_x509_certificate(self.ca.read_bytes())
         ca_key = serialization.load_pem_private_key(self.ca_key.read_bytes(), password=None)
         if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-            msg = f"{self.ca_key} is not the key that Clarion made. Remove the tls folder to start afresh."
+            msg = f"{self.ca_key} is not a key that Clarion made. Remove its folder to begin anew."
             raise StartError(msg)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
@@ -98,7 +98,11 @@ def _names() -> x509.SubjectAlternativeName:
 
 
 def _builder(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, days: int
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: dt.datetime,
+    days: int,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -72,7 +72,7 @@ class DataFolder:
                 write_private(self._master_key, secrets.token_bytes(_KEY_BYTES))
             key = self._master_key.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {self._master_key}: {error.strerror}. It belongs to the account that made it."
+            msg = f"Cannot read {self._master_key} ({error.strerror}). Make it yours with chown."
             raise StartError(msg) from error
         if len(key) != _KEY_BYTES:
             msg = f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."

@@ -33,7 +33,7 @@ class HttpListener:
 
     def __init__(
         self,
-        app: Any,  # noqa: ANN401 - an ASGI application; Granian does not type it
+        app: Any,
         address: Address,
         *,
         max_header_bytes: int,
@@ -73,7 +73,7 @@ class HttpListener:
         """Take no more requests, let those under way finish, then return; bounded by the grace."""
         if self._task is None:
             return
-        self._server.stop()
+        self._server.stop()  # type: ignore[no-untyped-call]
         done, _ = await asyncio.wait([self._task], timeout=grace_s)
         if not done:
             self._task.cancel()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from clarion.store.statement import Row  # noqa: TC001 - msgspec reads it at run time
+from clarion.store.statement import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Failed(NamedTuple):
 Outcome = Done | Refused | Failed
 
 
-class Spoiled(Exception):  # noqa: N818 - a signal inside the runners, never seen outside
+class Spoiled(Exception):
     """A unit failed after it had changed something: undo the batch and run its units apart."""
 
 
@@ -78,7 +78,7 @@ _NOTHING: list[tuple[tuple[Row, ...], ...]] = [((),) * steps for steps in range(
 
 
 class Group(msgspec.Struct, array_like=True):
-    """One statement at one position, and the rows to run it with for each unit that has it there."""
+    """One statement at one position, and the rows of each unit that has it there."""
 
     position: int
     text: str

@@ -62,7 +62,7 @@ class Statement:
         return Step(self, (self.bind(**values),))
 
     def guard(self, **values: Value) -> Step:
-        """Return the step that runs this statement once and undoes the unit if no row comes back."""
+        """Return the step that runs once and undoes its unit if no row comes back."""
         if not self.returns_rows:
             msg = f"{self.name}: a guard needs RETURNING"
             raise TypeError(msg)

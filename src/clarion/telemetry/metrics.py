@@ -48,6 +48,21 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request. Finding a metric by its labels costs more than counting: it is kept."""
+        key = (method, route, status)
+        observer = self._observers.get(key)
+        if observer is None:
+            observer = (
+                self.requests.labels(method, route, status),
+                self.request_seconds.labels(route),
+            )
+            self._observers[key] = observer
+        observer[0].inc()
+        observer[1].observe(seconds)
+
     def watch_writer(self, commit: GroupCommit) -> None:
         """Export the counts of the group-commit writer."""
         self.registry.register(_WriterCollector(commit))

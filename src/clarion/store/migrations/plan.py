@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import apsw
     import asyncpg
 
+    from clarion.store.statement import Row
+
 _NAME = re.compile(r"(?P<version>\d{4})_(?P<name>\w+?)(\.(?P<engine>sqlite|postgres))?\.sql")
 # Any number will do, as long as every Clarion asks for the same one.
 _LOCK = 0x636C6172
@@ -61,11 +63,9 @@ def load(engine: str) -> list[Migration]:
     return sorted(found, key=lambda migration: migration.version)
 
 
-def find_missing(
-    migrations: Sequence[Migration], recorded: Iterable[Sequence[object]]
-) -> list[Migration]:
-    """Return what a database lacks; `MigrationError` if it is newer or was made from other files."""
-    applied = {int(str(row[0])): str(row[1]) for row in recorded}
+def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
+    """Return what a database lacks; `MigrationError` if it is newer or of other files."""
+    applied: dict[int, str] = dict(recorded)
     newest = migrations[-1].version if migrations else 0
     if applied and max(applied) > newest:
         msg = (
@@ -117,7 +117,7 @@ async def apply_to_postgres(
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_RECORD_TABLE)
-        missing = find_missing(migrations, await connection.fetch(_RECORDED))
+        missing = find_missing(migrations, map(tuple, await connection.fetch(_RECORDED)))
         for migration in missing:
             async with connection.transaction():
                 await connection.execute(migration.sql)

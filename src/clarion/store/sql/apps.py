@@ -65,7 +65,13 @@ class SqlApps:
 
 
 def _app(
-    app_id: str, name: str, bundle_id: str, team_id: str, algorithm: str, key: bytes, created_at: int
+    app_id: str,
+    name: str,
+    bundle_id: str,
+    team_id: str,
+    algorithm: str,
+    key: bytes,
+    created_at: int,
 ) -> App:
     return App(
         id=app_id,

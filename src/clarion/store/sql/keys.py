@@ -76,7 +76,7 @@ class SqlKeys:
         return _key(*done[0][0]) if done else None
 
 
-def _key(  # noqa: PLR0913, PLR0917 - one argument a column
+def _key(
     key_id: str,
     app_id: str,
     label: str,

@@ -26,7 +26,9 @@ class SqliteEngine:
     cost ten times as much.
     """
 
-    def __init__(self, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit) -> None:
+    def __init__(
+        self, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit
+    ) -> None:
         self.commit = commit
         self._reader = reader
         self._process = process

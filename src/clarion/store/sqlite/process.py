@@ -97,7 +97,8 @@ class WriterProcess:
 
     async def _receive(self) -> Answer:
         size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
-        return _decode(await self._reader.readexactly(size))
+        answer: Answer = _decode(await self._reader.readexactly(size))
+        return answer
 
     def _fail(self, answer: Answer) -> Exception:
         if isinstance(answer, Trouble) and answer.kind == "broken":

@@ -28,7 +28,9 @@ WHOLE_BATCH = (
 )
 
 
-def open_connection(path: str, *, vfs: str | None = None, synchronous: str = "FULL") -> apsw.Connection:
+def open_connection(
+    path: str, *, vfs: str | None = None, synchronous: str = "FULL"
+) -> apsw.Connection:
     """Open a connection for writing, as durable as SQLite can be.
 
     `vfs` and `synchronous` are for the power-loss tests and their negative control alone; no
@@ -53,19 +55,20 @@ class _Feed:
 
     def __init__(self, members: Sequence[tuple[int, Sequence[Row]]]) -> None:
         self.unit = -1
-        self.row = 0
+        self.row = -1
         self._members = iter(members)
-        self._rows: Iterator[tuple[int, Row]] = iter(())
+        self._rows: Iterator[Row] = iter(())
 
     def __iter__(self) -> _Feed:
         return self
 
     def __next__(self) -> Row:
-        for self.row, values in self._rows:
-            return values
-        self.unit, rows = next(self._members)
-        self._rows = enumerate(rows)
-        return next(self)
+        while True:
+            for values in self._rows:
+                self.row += 1
+                return values
+            self.unit, rows = next(self._members)
+            self._rows, self.row = iter(rows), -1
 
     def skip_unit(self) -> None:
         self._rows = iter(())
@@ -120,7 +123,7 @@ class SqliteRunner:
             except WHOLE_BATCH:
                 raise
             except apsw.Error as error:
-                if group.position or feed.row:
+                if group.position or feed.row > 0:
                     raise Spoiled from error
                 report.failed[feed.unit] = describe(error)
                 feed.skip_unit()
@@ -141,7 +144,9 @@ class SqliteRunner:
         alone: dict[int, list[Group]] = {}
         for group in groups:
             for member in group.members:
-                mine = Group(group.position, group.text, group.returns_rows, group.is_guard, [member])
+                mine = Group(
+                    group.position, group.text, group.returns_rows, group.is_guard, [member]
+                )
                 alone.setdefault(member[0], []).append(mine)
         for unit, steps in alone.items():
             self._run_alone(unit, steps, report)

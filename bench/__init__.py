@@ -1,0 +1,1 @@
+"""What is measured, against what, printed as a table with ratios."""

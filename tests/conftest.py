@@ -1,0 +1,84 @@
+"""What every test may ask for: real servers, a fresh database, an empty Redis."""
+
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from types import FrameType
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import redis
+from hypothesis import settings
+
+from tests.servers import POSTGRES, REDIS, SharedServers, shared_url
+
+SERVERS = pytest.StashKey[SharedServers]()
+
+# A limit for each example would fail by chance on a busy machine; pytest-timeout bounds the test.
+settings.register_profile("clarion", deadline=None, print_blob=True)
+settings.load_profile("clarion")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the servers once a run, in the process that the xdist workers come from."""
+    if hasattr(config, "workerinput") or config.getoption("collectonly"):
+        return
+    signal.signal(signal.SIGTERM, interrupt)
+    config.stash[SERVERS] = SharedServers()
+    config.stash[SERVERS].start()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if servers := config.stash.get(SERVERS, None):
+        servers.stop()
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """A terminated run ends like an interrupted one, so that no server outlives it."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """The address of the PostgreSQL server, at its own database `postgres`."""
+    return shared_url(POSTGRES)
+
+
+@pytest.fixture
+def database_name() -> str:
+    return f"test_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+async def postgres_database(postgres_url: str, database_name: str) -> AsyncIterator[str]:
+    """The address of a fresh, empty database, dropped afterwards whoever is still connected."""
+    await run_sql(postgres_url, f'CREATE DATABASE "{database_name}"')
+    yield urlunsplit(urlsplit(postgres_url)._replace(path=f"/{database_name}"))
+    await run_sql(postgres_url, f'DROP DATABASE "{database_name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """The address of an empty Redis database that no other worker uses.
+
+    Publish and subscribe know no databases: name channels so that no other worker does.
+    """
+    url = urlunsplit(urlsplit(shared_url(REDIS))._replace(path=f"/{worker_number()}"))
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+def worker_number() -> int:
+    """0 for gw0 and for a run without workers, 3 for gw3."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+async def run_sql(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
