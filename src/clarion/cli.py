@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -31,11 +32,12 @@ SettingFlags = Annotated[str, Parameter(show=False)]
 
 def _help_of_settings() -> str:
     lines = [
-        "Settings (each also as an environment variable, or in a TOML file given by --config):"
+        "Settings; each is also an environment variable, or a line in --config FILE (TOML):"
     ]
     for flag, metavar, variable, default, doc in describe():
-        shown = f" Default: {default}." if default else ""
-        lines.append(f"  {flag} {metavar}\n      {doc}{shown} [{variable}]")
+        lines += ["", f"  {flag} {metavar}  [{variable}]"]
+        lines += textwrap.wrap(doc, 70, initial_indent="      ", subsequent_indent="      ")
+        lines += [f"      Default: {default}"] if default else []
     return "\n".join(lines)
 
 

@@ -216,7 +216,7 @@ class Settings:
     requests_per_minute: int = _setting(
         "60000",
         _number(1, 100_000_000),
-        "Requests that one API key or user may make in a minute, counted over all nodes with Redis.",
+        "Requests that one API key or user may make in a minute; with Redis, on all nodes.",
         metavar="NUMBER",
     )
     write_waiting: int = _setting(

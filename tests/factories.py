@@ -1,0 +1,111 @@
+"""Makes what tests speak about: apps, keys, people, and a clock that stands still."""
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from clarion.access.issuing import IssuedKey, issue_key
+from clarion.model import (
+    Administrator,
+    ApiKey,
+    App,
+    Once,
+    ProviderKey,
+    Role,
+    Scope,
+    UserTokenAlgorithm,
+)
+
+# 2026-01-01T00:00:00Z, the beginning of a minute.
+NOW = 1_767_225_600_000
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+
+_numbers = count(1)
+
+
+@dataclass
+class FixedClock:
+    """The `Clock` port: stands still until it is moved."""
+
+    milliseconds: int = NOW
+    _ids: count[int] = field(default_factory=lambda: count(1), repr=False)
+
+    def now(self) -> int:
+        return self.milliseconds
+
+    def new_id(self) -> str:
+        return f"0190f000-0000-7000-8000-{next(self._ids):012x}"
+
+    def advance(self, milliseconds: int) -> None:
+        self.milliseconds += milliseconds
+
+
+def new_app_id() -> str:
+    """Return an id that sorts behind all before it, as UUIDv7 do."""
+    return f"0190f000-0000-7000-9000-{next(_numbers):012x}"
+
+
+def make_app(**changes: Any) -> App:
+    number = next(_numbers)
+    values: dict[str, Any] = {
+        "id": new_app_id(),
+        "name": "Ünïcode Äpp 🚀",
+        "bundle_id": f"com.example.app{number}",
+        "team_id": "TEAM000001",
+        "user_token_algorithm": UserTokenAlgorithm.HS256,
+        "user_token_key": b"\x00\xffsealed",
+        "created_at": NOW,
+    }
+    return App(**values | changes)
+
+
+def make_provider_key(app: App, **changes: Any) -> ProviderKey:
+    values: dict[str, Any] = {
+        "app_id": app.id,
+        "key_id": f"KEY{next(_numbers):07}",
+        "team_id": app.team_id,
+        "public_key": "-----BEGIN PUBLIC KEY-----",
+        "created_at": app.created_at,
+    }
+    return ProviderKey(**values | changes)
+
+
+def make_key(app_id: str, **changes: Any) -> ApiKey:
+    values: dict[str, Any] = {
+        "id": f"key{next(_numbers):013}",
+        "app_id": app_id,
+        "label": "läbel",
+        "scopes": frozenset({Scope.EVENTS_WRITE, Scope.KEYS_READ}),
+        "secret_hash": b"\x00\x01hash\xff",
+        "created_at": NOW,
+    }
+    return ApiKey(**values | changes)
+
+
+def make_administrator(username: str, **changes: Any) -> Administrator:
+    values: dict[str, Any] = {
+        "id": new_app_id(),
+        "username": username,
+        "password_hash": "$argon2id$…",
+        "role": Role.VIEWER,
+        "created_at": NOW,
+    }
+    return Administrator(**values | changes)
+
+
+def make_once(app_id: str, **changes: Any) -> Once:
+    values: dict[str, Any] = {
+        "app_id": app_id,
+        "key": "once",
+        "fingerprint": b"the request",
+        "answer": b"the answer",
+        "now": NOW,
+        "expires_at": NOW + DAY,
+    }
+    return Once(**values | changes)
+
+
+def issue(app_id: str = "app-1", *, now: int = NOW, expires_at: int | None = None) -> IssuedKey:
+    """Return a key with its secret, to call with."""
+    return issue_key(app_id=app_id, label="test", scopes=["*"], now=now, expires_at=expires_at)

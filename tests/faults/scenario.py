@@ -1,0 +1,167 @@
+"""A scenario for the storage faults: clients that make API keys through the real writer.
+
+An operation is the unit of `POST /v1/keys`: the claim of an idempotency key, then the key. Its
+name is the idempotency key and the label of the key, so that a unit that is half there shows.
+Some operations repeat an earlier one (the guard refuses them) and some take an id that is taken
+(the batch is run again, unit by unit); neither may leave a trace.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from clarion.errors import Conflict
+from clarion.model import Once
+from clarion.store.batch import Done, Outcome, arrange
+from clarion.store.group_commit import GroupCommit
+from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.sql import idempotency
+from clarion.store.sql.keys import INSERT_KEY
+from clarion.store.sqlite.runner import SqliteRunner, open_connection
+from clarion.store.statement import Unit
+from tests.faults.power_loss import Operation, RecordingVfs
+
+DATABASE = "clarion.db"
+CLIENTS = 8
+
+
+def key_unit(name: str, *, key_id: str | None = None, claims: str | None = None) -> Unit:
+    """The unit that makes a key; `key_id` and `claims` are the name unless they are taken ones."""
+    once = Once(
+        app_id="app",
+        key=claims or name,
+        fingerprint=b"",
+        answer=name.encode() * 40,
+        now=1,
+        expires_at=2,
+    )
+    insert = INSERT_KEY.step(
+        id=key_id or name,
+        app_id="app",
+        label=name,
+        scopes="*",
+        secret_hash=b"",
+        created_at=1,
+        expires_at=None,
+        revoked_at=None,
+    )
+    return Unit(name, (idempotency.claim(once), insert))
+
+
+class InProcessRunner:
+    """Runs batches here, where the disk is watched, and notes which units each one brought in."""
+
+    def __init__(self, runner: SqliteRunner) -> None:
+        self.batches: list[frozenset[str]] = []
+        self._runner = runner
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        # The callers of the batch before go first, so that they note when they were answered.
+        await asyncio.sleep(0)
+        outcomes = self._runner.run(arrange(units)).outcomes(units)
+        pairs = zip(units, outcomes, strict=True)
+        self.batches.append(frozenset(u.key for u, outcome in pairs if isinstance(outcome, Done)))
+        return outcomes
+
+
+class Survivors(NamedTuple):
+    """The names found in a database."""
+
+    claims: frozenset[str]
+    keys: frozenset[str]
+
+
+def read_survivors(connection: apsw.Connection) -> Survivors:
+    """Read what is there; a database that is not migrated yet holds nothing."""
+    if not connection.table_exists(None, "api_keys"):
+        return Survivors(frozenset(), frozenset())
+    claims = connection.execute("SELECT key FROM idempotency_keys")
+    keys = connection.execute("SELECT label FROM api_keys")
+    return Survivors(frozenset(row[0] for row in claims), frozenset(row[0] for row in keys))
+
+
+@dataclass(kw_only=True)
+class Story:
+    """What was asked of the disk, what was committed together, and who was answered when."""
+
+    operations: list[Operation] = field(default_factory=list)
+    batches: list[frozenset[str]] = field(default_factory=list)
+    # The number of disk operations before the answer.
+    answered: dict[str, int] = field(default_factory=dict)
+
+    def find_faults(self, survivors: Survivors, moment: int) -> list[str]:
+        """Say what a crash after `moment` operations must not have done to the units."""
+        owed = {name for name, answered in self.answered.items() if answered <= moment}
+        faults = [f"lost {name}" for name in sorted(owed - survivors.keys)]
+        faults += [f"half there {name}" for name in sorted(survivors.claims ^ survivors.keys)]
+        if not self._is_prefix(survivors.keys):
+            faults.append("the survivors are no prefix of the batches")
+        return faults
+
+    def _is_prefix(self, survivors: frozenset[str]) -> bool:
+        rest = survivors
+        for batch in self.batches:
+            if not batch <= rest:
+                break
+            rest -= batch
+        return not rest
+
+
+async def play(folder: Path, *, operations: int, seed: int, synchronous: str) -> Story:
+    """Run the scenario on a fresh database and tell it."""
+    with RecordingVfs(f"recording-{folder}") as vfs:
+        connection = open_connection(
+            str(folder / DATABASE), vfs=vfs.name, synchronous=synchronous
+        )
+        apply_to_sqlite(connection)
+        # Checkpoints, and the truncation of the WAL after them, are where a crash is hardest.
+        connection.execute("PRAGMA wal_autocheckpoint=30").fetchall()
+        connection.execute("PRAGMA journal_size_limit=65536").fetchall()
+        runner = InProcessRunner(SqliteRunner(connection))
+        story = Story(operations=vfs.operations, batches=runner.batches)
+        await _serve_clients(runner, story, _deal(operations, seed))
+        connection.close()
+    return story
+
+
+def _deal(operations: int, seed: int) -> list[list[Unit]]:
+    chance = random.Random(seed)
+    hands: list[list[Unit]] = [[] for _ in range(CLIENTS)]
+    for number in range(operations):
+        hands[chance.randrange(CLIENTS)].append(_choose(number, chance))
+    return hands
+
+
+def _choose(number: int, chance: random.Random) -> Unit:
+    name = f"{number}-" + "x" * chance.choice((0, 20, 200, 3000))
+    match chance.randrange(20):
+        case 0:
+            return key_unit(f"repeats-{name}", claims="first")
+        case 1:
+            return key_unit(f"collides-{name}", key_id="first")
+        case _:
+            return key_unit(name)
+
+
+async def _serve_clients(runner: InProcessRunner, story: Story, hands: list[list[Unit]]) -> None:
+    commit = GroupCommit(runner, waiting_limit=1000, batch_limit=1000)
+    await _submit(commit, story, [key_unit("first")])
+    async with asyncio.TaskGroup() as clients:
+        for hand in hands:
+            clients.create_task(_submit(commit, story, hand))
+    await commit.close()
+
+
+async def _submit(commit: GroupCommit, story: Story, hand: list[Unit]) -> None:
+    for unit in hand:
+        try:
+            is_in = await commit.write(unit) is not None
+        except Conflict:
+            is_in = False
+        if is_in:
+            story.answered[unit.key] = len(story.operations)

@@ -1,0 +1,69 @@
+"""How long each fault test runs: `pr` in CI, `night` by `make faults`.
+
+`CLARION_TEST_SIZE` chooses the column. The numbers of a test stand here and nowhere else.
+"""
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """One column of the table."""
+
+    timeout_s: int
+
+    # T03, T04: power loss.
+    power_loss_operations: int
+    torn_seeds: int
+    random_power_losses: int
+    control_power_losses: int
+
+    # T01, T11, T05: the server as a process.
+    server_kills: int
+    server_stops: int
+    clients: int
+
+    # T05, T06: errors of the disk.
+    failing_syncs: int
+    disk_full_cycles: int
+
+    # T10: migrations.
+    migration_rounds: int
+
+    # T12: PostgreSQL.
+    postgres_kills: int
+
+
+TABLE = {
+    "pr": Sizes(
+        timeout_s=120,
+        power_loss_operations=200,
+        torn_seeds=3,
+        random_power_losses=2_000,
+        control_power_losses=200,
+        server_kills=20,
+        server_stops=3,
+        clients=50,
+        failing_syncs=20,
+        disk_full_cycles=5,
+        migration_rounds=1,
+        postgres_kills=5,
+    ),
+    "night": Sizes(
+        timeout_s=2 * 3600,
+        power_loss_operations=200,
+        torn_seeds=3,
+        random_power_losses=10_000,
+        control_power_losses=1_000,
+        server_kills=300,
+        server_stops=100,
+        clients=50,
+        failing_syncs=100,
+        disk_full_cycles=20,
+        migration_rounds=5,
+        postgres_kills=100,
+    ),
+}
+
+SIZES = TABLE[os.environ.get("CLARION_TEST_SIZE", "pr")]
