@@ -1,5 +1,6 @@
 """Makes what tests speak about: apps, keys, people, and a clock that stands still."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -29,7 +30,7 @@ class FixedClock:
     """The `Clock` port: stands still until it is moved."""
 
     milliseconds: int = NOW
-    _ids: count[int] = field(default_factory=lambda: count(1), repr=False)
+    _ids: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
 
     def now(self) -> int:
         return self.milliseconds

@@ -181,7 +181,7 @@ class Server:
                 )
             )
         for listener in listeners:
-            listener.start()
+            await listener.start(self._break)
         if "gateway" in settings.roles and settings.gateway_listen:
             await sockets.listen(settings.gateway_listen)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
@@ -206,7 +206,7 @@ class Server:
 
     def _break(self, message: str) -> None:
         """Stop with an error: what cannot be stored must not be accepted."""
-        get_logger().error("store_broken", message=message)
+        get_logger().error("broken", message=message)
         self._exit_code = EXIT_BROKEN
         self._stop.set()
 

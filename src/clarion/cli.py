@@ -31,9 +31,7 @@ SettingFlags = Annotated[str, Parameter(show=False)]
 
 
 def _help_of_settings() -> str:
-    lines = [
-        "Settings; each is also an environment variable, or a line in --config FILE (TOML):"
-    ]
+    lines = ["Settings; each is also an environment variable, or a line in --config FILE (TOML):"]
     for flag, metavar, variable, default, doc in describe():
         lines += ["", f"  {flag} {metavar}  [{variable}]"]
         lines += textwrap.wrap(doc, 70, initial_indent="      ", subsequent_indent="      ")

@@ -194,7 +194,6 @@ class Disk:
     """The disk after the operations played so far; `image` is what a crash now would leave."""
 
     def __init__(self) -> None:
-        self.durable_version = 0  # moves when what is surely there has changed
         self._open: dict[str, _File] = {}
         self._directory: dict[str, _File] = {}
         self._pending: list[tuple[str, _File | None]] = []
@@ -211,11 +210,9 @@ class Disk:
                 self._open[operation.file].change(operation)
             case Kind.SYNC:
                 self._open[operation.file].sync()
-                self.durable_version += 1
             case Kind.SYNC_DIRECTORY:
                 self._directory = self._entries(everything())
                 self._pending.clear()
-                self.durable_version += 1
 
     def image(self, survival: Survival) -> Image:
         entries = self._entries(survival)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from clarion.api import problems
 from clarion.api.exchange import Headers, Request, Response, header, respond
-from clarion.errors import BodyTooLarge, ClarionError, InternalError, TooManyRequests
+from clarion.errors import (
+    BodyTooLarge,
+    ClarionError,
+    InternalError,
+    MethodNotAllowed,
+    TooManyRequests,
+)
 from clarion.model import AppCaller
 from clarion.telemetry.logs import get_logger
 
@@ -50,6 +56,7 @@ class Front:
         settings: Settings,
     ) -> None:
         self._routes = routes
+        self._paths = frozenset(path for _, path in routes)
         self._framework = framework
         self._callers = callers
         self._limits = limits
@@ -65,7 +72,7 @@ class Front:
         watch = _Watch(send, extra)
         try:
             caller = await self._admit(scope, extra)
-            endpoint = self._routes.get((scope["method"], scope["path"]))
+            endpoint = self._find(scope["method"], scope["path"])
             if endpoint:
                 request = Request(scope, receive, request_id, caller, self._settings.max_body_bytes)
                 await respond(watch, await endpoint(request), [])
@@ -77,6 +84,13 @@ class Front:
             get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
             await _send_problem(watch, InternalError(), request_id, cause=error)
         self._observe(scope, watch.status, time.perf_counter() - started, request_id)
+
+    def _find(self, method: str, path: str) -> Endpoint | None:
+        # A HEAD is a GET whose body the listener keeps to itself.
+        endpoint = self._routes.get(("GET" if method == "HEAD" else method, path))
+        if endpoint is None and path in self._paths:
+            raise MethodNotAllowed
+        return endpoint
 
     def _request_id(self, scope: Scope) -> str:
         given = header(scope, b"x-request-id")
@@ -128,7 +142,7 @@ class Front:
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         method, path = scope["method"], scope["path"]
-        route = path if (method, path) in self._routes else scope.get("path_template", "unmatched")
+        route = path if path in self._paths else scope.get("path_template", "unmatched")
         self._metrics.observe_request(method, route, status, seconds)
         which = self._settings.log_requests
         if which == "all" or (which == "errors" and status >= SERVER_FAULT):

@@ -14,7 +14,7 @@ from granian.server.embed import Server
 from clarion.errors import StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from clarion.settings import Address
@@ -26,6 +26,8 @@ _STREAMS = 500
 _HEADER_READ_MS = 10_000
 _KEEP_ALIVE_INTERVAL_MS = 30_000
 _KEEP_ALIVE_TIMEOUT_S = 10
+_START_TIMEOUT_S = 10.0
+_START_POLL_S = 0.01
 
 
 class HttpListener:
@@ -63,16 +65,37 @@ class HttpListener:
             ssl_key=key,
             ssl_protocol_min=SSLProtocols.tls12,
         )
+        self._address = address
+        self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to listen."""
+    async def start(self, on_failed: Callable[[str], None]) -> None:
+        """Listen; returns when connections are taken. Tells `on_failed` if that ends unasked."""
+
+        def report(task: asyncio.Task[None]) -> None:
+            if not self._is_stopping and not task.cancelled():
+                on_failed(f"the listener on {self._address} ended: {task.exception()!r}")
+
         self._task = asyncio.get_running_loop().create_task(self._server.serve())
+        self._task.add_done_callback(report)
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            # Granian does not say when it listens, so we knock.
+            while not self._task.done() and not await self._is_listening():  # noqa: ASYNC110
+                await asyncio.sleep(_START_POLL_S)
+
+    async def _is_listening(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(self._address.host, self._address.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests, let those under way finish, then return; bounded by the grace."""
         if self._task is None:
             return
+        self._is_stopping = True
         self._server.stop()  # type: ignore[no-untyped-call]
         done, _ = await asyncio.wait([self._task], timeout=grace_s)
         if not done:

@@ -2,9 +2,9 @@
 
 Why a process: SQLite's commit must run beside the event loop, and a Python thread cannot. It
 needs the interpreter lock back after every call into SQLite, and an event loop under load gives
-the lock up so briefly that the thread wakes too late to take it: measured waits of 20 to 400 ms
-for each return, at any switch interval (`bench/interpreter_lock.py` shows it). A process of its
-own shares no lock.
+the lock up so briefly that the thread wakes too late to take it: waits of tens to hundreds of
+milliseconds, at any switch interval (`python -m bench.interpreter_lock` shows it). A process
+of its own shares no lock.
 """
 
 from __future__ import annotations

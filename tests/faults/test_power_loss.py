@@ -1,0 +1,150 @@
+"""T03, T04: power loss at every operation of the disk, under the real writer."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.faults.power_loss import Disk, Image, Survival, everything, nothing, torn, write_image
+from tests.faults.scenario import DATABASE, Story, Survivors, play, read_survivors
+from tests.faults.sizes import SIZES
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+SEED = 20_260_101
+CRASHES_A_STORY = 200
+
+# Which crashes to try, by the number of operations before them.
+Plan = Mapping[int, Sequence[Survival]]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What the crashes did."""
+
+    crashes: int = 0
+    owed: int = 0
+    lost: int = 0
+    corrupt: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, story: Story, moment: int, found: Survivors | str, where: str) -> None:
+        owed = {name for name, answered in story.answered.items() if answered <= moment}
+        self.crashes += 1
+        self.owed += len(owed)
+        if isinstance(found, str):
+            self.corrupt += 1
+            self.faults.append(f"{where}: corrupt, {found}")
+            return
+        self.lost += len(owed - found.keys)
+        self.faults += [f"{where}: {fault}" for fault in story.find_faults(found, moment)]
+
+    def __str__(self) -> str:
+        rate = 100 * self.lost / self.owed
+        return (
+            f"{self.crashes:,} power losses, {self.lost:,} of {self.owed:,} acknowledged units "
+            f"lost ({rate:.1f} %), {self.corrupt:,} databases corrupt"
+        )
+
+
+def examine(image: Image, folder: Path) -> Survivors | str:
+    """Open what a crash left with plain SQLite; a text says what is wrong with the file."""
+    write_image(image, folder)
+    try:
+        connection = apsw.Connection(str(folder / DATABASE))
+        try:
+            # Only to be quick: what is closed here is thrown away.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            verdict = str(connection.execute("PRAGMA integrity_check").get)
+            return read_survivors(connection) if verdict == "ok" else verdict
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+
+
+def crash(story: Story, plan: Plan, folder: Path, tally: Tally) -> None:
+    """Play the story once and crash it as planned on the way."""
+    disk = Disk()
+    for moment, operation in enumerate([*story.operations, None]):
+        for survival in plan.get(moment, ()):
+            found = examine(disk.image(survival), folder / "crashed")
+            tally.count(story, moment, found, f"after operation {moment}, {survival.name}")
+        if operation is not None:
+            disk.play(operation)
+
+
+def at_every_operation(story: Story) -> Plan:
+    """A kill, a power loss, and torn power losses after each operation."""
+    return {
+        moment: [
+            everything(),
+            nothing(),
+            *(torn(f"{moment}/{seed}") for seed in range(SIZES.torn_seeds)),
+        ]
+        for moment in range(len(story.operations) + 1)
+    }
+
+
+def at_random(story: Story, crashes: int, seed: int) -> Plan:
+    chance = random.Random(seed)
+    plan: dict[int, list[Survival]] = {}
+    for number in range(crashes):
+        moment = chance.randint(0, len(story.operations))
+        plan.setdefault(moment, []).append(torn(f"{seed}/{number}"))
+    return plan
+
+
+async def crash_stories(folder: Path, crashes: int, synchronous: str) -> Tally:
+    """Crash at random, in a new story every 200 crashes."""
+    tally = Tally()
+    for seed in range(SEED, SEED + crashes // CRASHES_A_STORY):
+        story_folder = folder / str(seed)
+        story_folder.mkdir()
+        story = await tell(story_folder, seed, synchronous)
+        crash(story, at_random(story, CRASHES_A_STORY, seed), folder, tally)
+    return tally
+
+
+async def tell(folder: Path, seed: int, synchronous: str = "FULL") -> Story:
+    return await play(
+        folder, operations=SIZES.power_loss_operations, seed=seed, synchronous=synchronous
+    )
+
+
+async def test_nothing_is_lost_at_any_operation(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """T03: whatever the last operation was, what was answered is there, whole and in order."""
+    tally, story = Tally(), await tell(tmp_path, SEED)
+    crash(story, at_every_operation(story), tmp_path, tally)
+    figures(f"T03 {len(story.operations):,} operations: {tally}")
+    assert tally.faults[:20] == []
+
+
+async def test_nothing_is_lost_at_random(tmp_path: Path, figures: Callable[[str], None]) -> None:
+    """T03: the same with other scenarios and other sectors."""
+    tally = await crash_stories(tmp_path, SIZES.random_power_losses, "FULL")
+    figures(f"T03 random: {tally}")
+    assert tally.faults[:20] == []
+
+
+async def test_without_syncing_each_commit_work_is_lost(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """T04: the control; the same crashes must show losses if commits are not synced."""
+    tally = await crash_stories(tmp_path, SIZES.control_power_losses, "NORMAL")
+    figures(f"T04 control, synchronous=NORMAL: {tally}")
+    assert tally.lost > 0
+
+
+async def test_without_any_sync_databases_break(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """T04: the second control; without syncs, torn checkpoints must show as corruption."""
+    tally = await crash_stories(tmp_path, SIZES.control_power_losses, "OFF")
+    figures(f"T04 control, synchronous=OFF: {tally}")
+    assert tally.corrupt > 0
