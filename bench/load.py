@@ -350,8 +350,9 @@ class _Session:
 
     def fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Keep an exception of a callback, such as the caller's own, for the end of the run."""
-        self.fault = cast("BaseException | None", context.get("exception")) or self.fault
-        self._quiet.set()
+        if exception := context.get("exception"):
+            self.fault = cast("BaseException", exception)
+            self._quiet.set()
 
     async def wait(self, seconds: float) -> None:
         """Wait for the time to pass or for the end of all work, whichever comes first."""
@@ -434,7 +435,7 @@ class _Connection(asyncio.Protocol):
         self.fill(perf_counter())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
+        del exc  # Whatever it was, the requests have got no answer.
         self._give_up("lost")
         if self.ready.is_set() and not self._closing:
             self._tally.errors["disconnect"] += 1
@@ -661,10 +662,10 @@ async def _connect(session: _Session) -> None:
                     lambda: _Connection(session), load.host, load.port, ssl=context
                 )
                 await opened.ready.wait()
-    for connection in [connection for connection in session.live if not connection.ready.is_set()]:
-        connection.close()
-        session.live.remove(connection)
-    if missing := load.connections - len(session.live):
+    for connection in session.live:
+        if not connection.ready.is_set():
+            connection.close()
+    if missing := load.connections - sum(c.ready.is_set() for c in session.live):
         session.tally.errors["connect"] = missing
 
 

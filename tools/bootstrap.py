@@ -70,7 +70,7 @@ def use_new_enough_python() -> None:
             os.execvp(name, [name, *sys.argv])
     found = sys.version.split()[0]
     raise Failed(
-        f"Clarion needs Python 3.11 or newer, and found {found}. Install it, then run make again."
+        f"Clarion needs Python 3.11 or newer, not {found}. Install that, then run make again."
     )
 
 

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.access.vault import AesVault
-from clarion.api import framework, pages
+from clarion.api import apns, framework, pages
+from clarion.api.apns import ApnsDoor
 from clarion.api.front import Front
 from clarion.api.operation import Operation
 from clarion.clock import SystemClock
+from clarion.gateway.channels import ChannelDoor
+from clarion.gateway.connections import Connections
+from clarion.gateway.dispatch import Dispatch
+from clarion.gateway.provider import PushIntake
+from clarion.gateway.provider_tokens import ProviderTokens
+from clarion.gateway.registry import Registry
 from clarion.gateway.sockets import Sockets
+from clarion.gateway.sweeper import Sweeper
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.serving.certificates import DevelopmentTls, load_context
@@ -26,9 +34,12 @@ from clarion.settings import flag_of
 from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.sql.administrators import SqlAdministrators
 from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.devices import SqlDevices, SqlFeedback
 from clarion.store.sql.keys import SqlKeys
+from clarion.store.sql.messages import SqlHistory, SqlMessages
+from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import Metrics
+from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -37,8 +48,23 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from clarion.api.exchange import Endpoint
-    from clarion.ports import Administrators, Apps, Clock, Dependency, Keys, Limits, Vault
-    from clarion.settings import Address, Settings
+    from clarion.ports import (
+        Administrators,
+        Apps,
+        Broadcasts,
+        Clock,
+        Dependency,
+        Devices,
+        DeviceTopics,
+        FeedbackList,
+        History,
+        Keys,
+        Limits,
+        Messages,
+        Vault,
+    )
+    from clarion.setting_kinds import Address
+    from clarion.settings import Settings
     from clarion.store.engine import Engine
 
 EXIT_OK = 0
@@ -54,6 +80,12 @@ class House:
     apps: Apps
     keys: Keys
     administrators: Administrators
+    devices: Devices
+    feedback: FeedbackList
+    messages: Messages
+    history: History
+    topics: DeviceTopics
+    broadcasts: Broadcasts
     vault: Vault
     clock: Clock
     folder: DataFolder
@@ -82,12 +114,94 @@ async def open_house(
             apps=SqlApps(engine),
             keys=SqlKeys(engine),
             administrators=SqlAdministrators(engine),
+            devices=SqlDevices(engine),
+            feedback=SqlFeedback(engine),
+            messages=SqlMessages(engine),
+            history=SqlHistory(engine),
+            topics=SqlDeviceTopics(engine),
+            broadcasts=SqlBroadcasts(engine),
             vault=vault,
             clock=SystemClock(),
             folder=folder,
         )
     finally:
         await engine.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The push gateway, put together."""
+
+    registry: Registry
+    connections: Connections
+    dispatch: Dispatch
+    intake: PushIntake
+    channels: ChannelDoor
+    sockets: Sockets
+    sweeper: Sweeper
+
+
+def build_gateway(settings: Settings, house: House, metrics: Metrics) -> Gateway:
+    """Put the gateway together from the open house."""
+    clock = house.clock
+    registry = Registry(house.devices, clock)
+    connections = Connections()
+    dispatch = Dispatch(
+        messages=house.messages,
+        broadcasts=house.broadcasts,
+        connections=connections,
+        clock=clock,
+        metrics=GatewayMetrics(metrics.registry),
+        stored_limit=settings.device_stored,
+    )
+    sockets = Sockets(
+        registry=registry,
+        dispatch=dispatch,
+        connections=connections,
+        clock=clock,
+        window_s=settings.low_priority_window_s,
+    )
+    metrics.watch_gateway(sockets=sockets, connections=connections, registry=registry)
+    return Gateway(
+        registry=registry,
+        connections=connections,
+        dispatch=dispatch,
+        intake=PushIntake(
+            tokens=ProviderTokens(house.apps),
+            registry=registry,
+            dispatch=dispatch,
+            limits=MemoryLimits(),
+            clock=clock,
+            device_per_minute=settings.device_messages_per_minute,
+            app_per_minute=settings.app_messages_per_minute,
+        ),
+        channels=ChannelDoor(topics=house.topics, dispatch=dispatch, clock=clock),
+        sockets=sockets,
+        sweeper=Sweeper(
+            messages=house.messages,
+            history=house.history,
+            broadcasts=house.broadcasts,
+            devices=house.devices,
+            apps=house.apps,
+            dispatch=dispatch,
+            clock=clock,
+            keep_days=settings.message_days,
+        ),
+    )
+
+
+def _build_operation(
+    settings: Settings, house: House, redis: Redis | None, metrics: Metrics
+) -> Operation:
+    metrics.watch_writer(house.engine.commit)
+    redis_dependency: Dependency | None = RedisDependency(redis) if redis else None
+    return Operation(
+        server_id=settings.server_id,
+        database=house.engine,
+        others={"redis": redis_dependency},
+        clock=house.clock,
+        metrics=metrics,
+    )
 
 
 class Server:
@@ -119,40 +233,50 @@ class Server:
             certificate, key = _certificate(settings, folder)
             house = await stack.enter_async_context(open_house(settings, self._break))
             redis = await _open_redis(settings, stack)
-            operation, front, metrics = self._build_front(house, redis)
-            sockets = Sockets()
-            metrics.open_sockets.set_function(lambda: len(sockets))
-            listeners = await self._listen(front, sockets, certificate, key)
+            metrics = Metrics()
+            operation = _build_operation(settings, house, redis, metrics)
+            gateway = build_gateway(settings, house, metrics)
+            front = self._build_front(house, redis, operation, gateway, metrics)
+            listeners = await self._listen(front, gateway.sockets, certificate, key)
+            sweeping = asyncio.get_running_loop().create_task(gateway.sweeper.run())
+            stack.callback(sweeping.cancel)
             self._handle_signals()
             get_logger().info("ready", server_id=settings.server_id)
             on_ready()
             await self._stop.wait()
-            await self._shut(operation, listeners, sockets)
+            await self._shut(operation, listeners, gateway.sockets)
         get_logger().info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
-    def _build_front(self, house: House, redis: Redis | None) -> tuple[Operation, Front, Metrics]:
-        metrics = Metrics()
-        metrics.watch_writer(house.engine.commit)
-        redis_dependency: Dependency | None = RedisDependency(redis) if redis else None
-        operation = Operation(
-            server_id=self._settings.server_id,
-            database=house.engine,
-            others={"redis": redis_dependency},
+    def _build_front(
+        self,
+        house: House,
+        redis: Redis | None,
+        operation: Operation,
+        gateway: Gateway,
+        metrics: Metrics,
+    ) -> Front:
+        door = ApnsDoor(
+            intake=gateway.intake,
+            channels=gateway.channels,
             clock=house.clock,
-            metrics=metrics,
+            is_stopping=lambda: operation.is_stopping,
         )
         limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
         callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
-        routes: dict[tuple[str, str], Endpoint] = {
-            ("GET", "/health"): operation.health,
-            ("GET", "/ready"): operation.ready,
-            ("GET", "/metrics"): operation.metrics,
-            **pages.routes(),
-            **(self._annex(house) if self._annex else {}),
-        }
-        front = Front(
-            routes=routes,
+        return Front(
+            routes={
+                ("GET", "/health"): operation.health,
+                ("GET", "/ready"): operation.ready,
+                ("GET", "/metrics"): operation.metrics,
+                **pages.routes(),
+                **(self._annex(house) if self._annex else {}),
+            },
+            prefixes={
+                apns.DEVICE_PREFIX: door.push,
+                apns.BROADCAST_PREFIX: door.broadcast,
+                apns.CHANNELS_PREFIX: door.manage,
+            },
             framework=framework.build(
                 keys=house.keys, vault=house.vault, clock=house.clock, callers=callers
             ),
@@ -162,7 +286,6 @@ class Server:
             metrics=metrics,
             settings=self._settings,
         )
-        return operation, front, metrics
 
     async def _listen(
         self, front: Front, sockets: Sockets, certificate: Path, key: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -118,6 +118,163 @@ class UserCaller:
 
 
 Caller = AppCaller | UserCaller
+
+
+class Platform(StrEnum):
+    """What a device's token is for. `clarion` devices hold their connection to us."""
+
+    IOS = "ios"
+    ANDROID = "android"
+    WEB = "web"
+    CLARION = "clarion"
+
+
+class DeviceEnd(StrEnum):
+    """Why a device's token is no longer valid."""
+
+    UNINSTALLED = "uninstalled"
+    TOKEN_EXPIRED = "token_expired"
+    USER_OPT_OUT = "user_opt_out"
+    REVOKED = "revoked"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceDetails:
+    """What a device says about itself; all of it may be unknown."""
+
+    user_id: str | None = None
+    model: str | None = None
+    os_version: str | None = None
+    app_version: str | None = None
+    language: str | None = None
+    timezone: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device of an app. Its token and its secret are known by their hashes alone."""
+
+    id: str
+    app_id: str
+    token_hash: bytes
+    secret_hash: bytes
+    platform: Platform
+    details: DeviceDetails
+    created_at: int
+    last_seen_at: int
+    invalidated_at: int | None = None
+    invalidation_reason: DeviceEnd | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether messages may be sent to it."""
+        return self.invalidated_at is None
+
+
+class PushPriority(IntEnum):
+    """How soon a device should hear of a message, in the numbers of APNs."""
+
+    IMMEDIATE = 10
+    CONSIDERATE = 5
+    LOW = 1
+
+
+class MessageStatus(StrEnum):
+    """The life of a message to a device.
+
+    pending (handed to a connection) or queued (stored, the device is away)
+        → delivered (acknowledged) | failed | expired
+    """
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+class MessageReason(StrEnum):
+    """Why a message is where it is."""
+
+    ACKNOWLEDGED = "acknowledged"
+    DEVICE_OFFLINE = "device_offline"
+    COLLAPSED = "collapsed"
+    TTL_PASSED = "ttl_passed"
+    NOT_STORED = "not_stored"
+    OVERFLOW = "overflow"
+    UNREGISTERED = "unregistered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message to one device."""
+
+    id: str
+    device_id: str
+    app_id: str
+    sequence: int
+    payload: bytes  # a JSON object, as it was sent
+    priority: PushPriority
+    collapse_id: str | None
+    is_stored: bool  # kept for a device that is away; False: one attempt
+    created_at: int
+    expires_at: int
+    topic: str | None = None  # set when it was sent to a topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRecord:
+    """A message as the history shows it."""
+
+    id: str
+    device_id: str
+    priority: PushPriority
+    collapse_id: str | None
+    status: MessageStatus
+    reason: MessageReason | None
+    created_at: int
+    expires_at: int
+    updated_at: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """A token that is no longer valid."""
+
+    app_id: str
+    token_hash: bytes
+    reason: str
+    invalidated_at: int
+
+
+class Keeps(IntEnum):
+    """How many messages of a topic wait for devices that are away."""
+
+    NONE = 0
+    LAST = 1
+    ALL = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTopic:
+    """A topic that devices hear, or an APNs broadcast channel."""
+
+    app_id: str
+    topic: str
+    is_channel: bool
+    keeps: Keeps
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A device hears a topic, and has acknowledged it up to the cursor."""
+
+    topic: str
+    cursor: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clarion import setting_kinds as kinds
 from clarion.errors import SettingsError
+from clarion.setting_kinds import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,94 +25,6 @@ if TYPE_CHECKING:
 PREFIX = "CLARION_"
 # Variables of the test suite; they are no settings and not taken for misspelt ones.
 TEST_PREFIX = "CLARION_TEST_"
-ROLES = frozenset({"api", "gateway", "worker"})
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and port to listen on."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Write it as it is given."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class _Wrong(ValueError):
-    """What a value should have been, as the end of a sentence that starts with `must be`."""
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
-def _optional_path(text: str) -> Path | None:
-    return Path(text).expanduser() if text else None
-
-
-def _address(text: str) -> Address:
-    match = re.fullmatch(
-        r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text
-    )
-    if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
-        msg = "host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080"
-        raise _Wrong(msg)
-    return Address(match["v6"] or match["host"], int(match["port"]))
-
-
-def _optional_address(text: str) -> Address | None:
-    return None if text in ("", "off") else _address(text)
-
-
-def _roles(text: str) -> frozenset[str]:
-    roles = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if not roles or not roles <= ROLES:
-        msg = "one or more of api, gateway, worker, separated by commas"
-        raise _Wrong(msg)
-    return roles
-
-
-def _database(text: str) -> str:
-    if text and not re.match(r"sqlite:///.|postgres(ql)?://.", text):
-        msg = "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
-        raise _Wrong(msg)
-    return text
-
-
-def _redis(text: str) -> str:
-    if text and not re.match(r"(rediss?|unix)://.", text):
-        msg = "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
-        raise _Wrong(msg)
-    return text
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:
-            msg = f"a whole number from {low:,} to {high:,}"
-            raise _Wrong(msg)
-        return int(text)
-
-    return parse
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            msg = "one of " + ", ".join(words)
-            raise _Wrong(msg)
-        return text
-
-    return parse
-
-
-def _word(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
-        msg = "1 to 64 letters, digits, dots, dashes or underscores"
-        raise _Wrong(msg)
-    return text
 
 
 def _setting(
@@ -134,99 +48,135 @@ class Settings:
     """Everything that can be set."""
 
     data: Path = _setting(
-        "./data", _path, "Folder for the database, keys and certificates.", metavar="DIR"
+        "./data", kinds.path, "Folder for the database, keys and certificates.", metavar="DIR"
     )
     listen: Address = _setting(
-        "127.0.0.1:8080", _address, "Plain HTTP/1.1 and HTTP/2.", metavar="HOST:PORT"
+        "127.0.0.1:8080", kinds.address, "Plain HTTP/1.1 and HTTP/2.", metavar="HOST:PORT"
     )
     tls_listen: Address | None = _setting(
         "127.0.0.1:8443",
-        _optional_address,
+        kinds.optional_address,
         "HTTP/2 and HTTP/1.1 over TLS, the APNs door among them; `off` for none.",
         metavar="HOST:PORT",
     )
     gateway_listen: Address | None = _setting(
         "127.0.0.1:8081",
-        _optional_address,
+        kinds.optional_address,
         "WebSocket connections of devices and users; `off` for none.",
         metavar="HOST:PORT",
     )
     gateway_tls_listen: Address | None = _setting(
-        "off", _optional_address, "The same over TLS; `off` for none.", metavar="HOST:PORT"
+        "off", kinds.optional_address, "The same over TLS; `off` for none.", metavar="HOST:PORT"
     )
     roles: frozenset[str] = _setting(
-        "api,gateway,worker", _roles, "What this node does.", metavar="LIST"
+        "api,gateway,worker", kinds.roles, "What this node does.", metavar="LIST"
     )
     database: str = _setting(
         "",
-        _database,
+        kinds.database,
         "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
         metavar="URL",
         is_secret=True,
     )
     redis: str = _setting(
         "",
-        _redis,
+        kinds.redis,
         "redis://HOST:PORT/NUMBER of a Redis or Valkey server, for several nodes. Empty: none.",
         metavar="URL",
         is_secret=True,
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
-        _word,
+        kinds.word,
         "The name of this node in health answers and logs.",
         metavar="NAME",
     )
     tls_certificate: Path | None = _setting(
         "",
-        _optional_path,
+        kinds.optional_path,
         "Certificate chain as PEM. Empty: a development certificate made in the data folder.",
         metavar="FILE",
     )
     tls_key: Path | None = _setting(
-        "", _optional_path, "Its private key, PEM in PKCS#8 without a password.", metavar="FILE"
+        "",
+        kinds.optional_path,
+        "Its private key, PEM in PKCS#8 without a password.",
+        metavar="FILE",
     )
     log_level: str = _setting(
         "info",
-        _choice("debug", "info", "warning", "error"),
+        kinds.choice("debug", "info", "warning", "error"),
         "The least that is logged.",
         metavar="LEVEL",
     )
     log_format: str = _setting(
         "auto",
-        _choice("auto", "json", "console"),
+        kinds.choice("auto", "json", "console"),
         "`auto` is `console` on a terminal and `json` elsewhere.",
         metavar="FORMAT",
     )
     log_requests: str = _setting(
         "errors",
-        _choice("none", "errors", "all"),
+        kinds.choice("none", "errors", "all"),
         "Which requests are logged: none, those answered 5xx, or all.",
         metavar="WHICH",
     )
     grace_s: int = _setting(
-        "10", _number(1, 600), "How long a stop waits for requests under way.", metavar="SECONDS"
+        "10",
+        kinds.number(1, 600),
+        "How long a stop waits for requests under way.",
+        metavar="SECONDS",
     )
     max_body_bytes: int = _setting(
-        "1048576", _number(8192, 67_108_864), "Largest request body.", metavar="BYTES"
+        "1048576", kinds.number(8192, 67_108_864), "Largest request body.", metavar="BYTES"
     )
     max_header_bytes: int = _setting(
-        "16384", _number(8192, 1_048_576), "Largest set of request headers.", metavar="BYTES"
+        "16384", kinds.number(8192, 1_048_576), "Largest set of request headers.", metavar="BYTES"
     )
     requests_per_minute: int = _setting(
         "60000",
-        _number(1, 100_000_000),
+        kinds.number(1, 100_000_000),
         "Requests that one API key or user may make in a minute; with Redis, on all nodes.",
         metavar="NUMBER",
     )
+    device_messages_per_minute: int = _setting(
+        "100",
+        kinds.number(1, 100_000_000),
+        "Pushes that one device may be sent in a minute; more are answered TooManyRequests.",
+        metavar="NUMBER",
+    )
+    app_messages_per_minute: int = _setting(
+        "1000000",
+        kinds.number(1, 1_000_000_000),
+        "Pushes that one app may send in a minute through one node.",
+        metavar="NUMBER",
+    )
+    device_stored: int = _setting(
+        "1000",
+        kinds.number(1, 100_000),
+        "Messages kept for one device that is away; the oldest of the lowest priority go first.",
+        metavar="NUMBER",
+    )
+    low_priority_window_s: int = _setting(
+        "30",
+        kinds.number(5, 3600),
+        "How often messages of low priority are handed to devices that are connected.",
+        metavar="SECONDS",
+    )
+    message_days: int = _setting(
+        "30",
+        kinds.number(1, 3650),
+        "How long the history of messages to devices is kept.",
+        metavar="DAYS",
+    )
     write_waiting: int = _setting(
         "20000",
-        _number(1, 1_000_000),
+        kinds.number(1, 1_000_000),
         "Writes that may wait for the next commit; what comes beyond is answered 503.",
         metavar="NUMBER",
     )
     write_batch: int = _setting(
-        "1000", _number(1, 10_000), "Most writes in one commit.", metavar="NUMBER"
+        "1000", kinds.number(1, 10_000), "Most writes in one commit.", metavar="NUMBER"
     )
 
     @property
@@ -299,6 +249,8 @@ def _read_secret_file(key: str, variable: str, file: str, texts: _Texts, faults:
         texts[key] = (Path(file).read_text().strip(), variable)
     except OSError as error:
         faults.append(f"{variable}: cannot read {file}: {error.strerror}")
+    except UnicodeDecodeError:
+        faults.append(f"{variable}: cannot read {file}: it is not text")
 
 
 def _from_flags(flags: Mapping[str, str], faults: list[str]) -> _Texts:
@@ -330,7 +282,7 @@ def _parse(texts: _Texts, faults: list[str]) -> dict[str, Any]:
         setting = _by_name()[key]
         try:
             values[key] = setting.metadata["parse"](text)
-        except _Wrong as wrong:
+        except kinds.Wrong as wrong:
             shown = "" if setting.metadata["secret"] else f", not {text!r}"
             faults.append(f"{source}: must be {wrong}{shown}")
     return values

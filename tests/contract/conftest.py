@@ -115,13 +115,15 @@ async def depending_on(url: str) -> AsyncIterator[Dependency]:
 
 @asynccontextmanager
 async def opened(url: str, waiting_limit: int = 20_000) -> AsyncIterator[Engine]:
+    broken: list[str] = []
     engine = await open_engine(
-        url, waiting_limit=waiting_limit, batch_limit=1_000, on_broken=pytest.fail
+        url, waiting_limit=waiting_limit, batch_limit=1_000, on_broken=broken.append
     )
     try:
         yield engine
     finally:
         await engine.close()
+    assert not broken
 
 
 @asynccontextmanager
@@ -132,10 +134,15 @@ async def nothing_left() -> AsyncIterator[None]:
     gc.collect()
     # A connection that is closed takes a few turns of the loop to be gone.
     limit = asyncio.get_running_loop().time() + LEAVE_WITHIN_SECONDS
-    while asyncio.all_tasks() - tasks and asyncio.get_running_loop().time() < limit:
+    while other_tasks() - tasks and asyncio.get_running_loop().time() < limit:
         await asyncio.sleep(0)
-    assert not asyncio.all_tasks() - tasks, "tasks are left"
+    assert not other_tasks() - tasks, "tasks are left"
     assert not child_processes() - children, "a writer process is left"
+
+
+def other_tasks() -> set[asyncio.Task[object]]:
+    """All tasks but the one that asks: a fixture ends in another task than it began in."""
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def child_processes() -> set[str]:

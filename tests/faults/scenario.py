@@ -30,13 +30,15 @@ DATABASE = "clarion.db"
 CLIENTS = 8
 
 
-def key_unit(name: str, *, key_id: str | None = None, claims: str | None = None) -> Unit:
+def key_unit(
+    name: str, *, key_id: str | None = None, claims: str | None = None, size_bytes: int = 300
+) -> Unit:
     """The unit that makes a key; `key_id` and `claims` are the name unless they are taken ones."""
     once = Once(
         app_id="app",
         key=claims or name,
         fingerprint=b"",
-        answer=bytes(300),
+        answer=bytes(size_bytes),
         now=1,
         expires_at=2,
     )

@@ -182,6 +182,11 @@ def answers(load: Load, source: Request | Callable[[int], Request]) -> dict[int,
     return bodies
 
 
+def send_signal_at_100(server: Server, number: int, index: int, _: int, __: bytes) -> None:
+    if index == 100:
+        os.kill(server.pid, number)
+
+
 def any_status(index: int) -> Request:
     return Request(path=f"/status/{(202, 404, 503, 429)[index % 4]}")
 
@@ -295,28 +300,32 @@ def test_tls_with_any_certificate(tls_port: int) -> None:
 
 def test_a_server_that_dies_ends_the_run(mortal: tuple[int, Server]) -> None:
     port, server = mortal
-
-    def kill_once(index: int, _status: int, _body: bytes) -> None:
-        if index == 100:
-            os.kill(server.pid, signal.SIGKILL)
-
-    result = run(Load(host="localhost", port=port, duration_s=60), Request(), kill_once)
+    load = Load(host="localhost", port=port, duration_s=60)
+    result = run(load, Request(), partial(send_signal_at_100, server, signal.SIGKILL))
     assert result.seconds < 30
     assert result.errors == {"disconnect": 1, "lost": result.sent - result.answered}
 
 
 def test_a_server_that_hangs_ends_the_run(mortal: tuple[int, Server]) -> None:
     port, server = mortal
-
-    def freeze_once(index: int, _status: int, _body: bytes) -> None:
-        if index == 100:
-            os.kill(server.pid, signal.SIGSTOP)
-
     load = Load(host="localhost", port=port, duration_s=0.5, grace_s=0.5)
-    result = run(load, Request(), freeze_once)
+    result = run(load, Request(), partial(send_signal_at_100, server, signal.SIGSTOP))
     os.kill(server.pid, signal.SIGCONT)
     assert result.errors == {"unanswered": result.sent - result.answered}
     assert result.errors["unanswered"] > 0
+
+
+def test_a_tls_server_that_dies_ends_the_run(certificate: Path) -> None:
+    with started("https", certificate, certificate.with_name("key.pem")) as (port, server):
+        load = Load(host="localhost", port=port, tls=True, connections=2, duration_s=60)
+        result = run(load, Request(), partial(send_signal_at_100, server, signal.SIGKILL))
+    assert result.errors == {"disconnect": 2, "lost": result.sent - result.answered}
+
+
+def test_a_peer_that_never_speaks_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        load = Load(host="127.0.0.1", port=silent.getsockname()[1], connect_s=0.2)
+        assert run(load, Request()).errors == {"connect": 1}
 
 
 def test_no_server_at_all() -> None:

@@ -28,6 +28,8 @@ class AesVault:
         """Decrypt what was sealed for the same place."""
         nonce, ciphertext = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
+            if sealed[:1] != _VERSION:
+                raise InvalidTag
             return self._cipher.decrypt(nonce, ciphertext, context.encode())
         except (InvalidTag, ValueError) as error:
             msg = "a sealed secret does not open: is master.key the one it was sealed with?"

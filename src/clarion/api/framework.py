@@ -53,7 +53,6 @@ def build(*, keys: Keys, vault: Vault, clock: Clock, callers: Callers) -> Litest
         dependencies={name: _provide(part) for name, part in parts.items()},
         exception_handlers={Exception: answer_error},
         openapi_config=_openapi(),
-        signature_types=(Keys, Vault, Clock, Callers),
         logging_config=None,
         request_max_body_size=None,  # the front has the limit
     )

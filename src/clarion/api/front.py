@@ -48,6 +48,7 @@ class Front:
         self,
         *,
         routes: Mapping[tuple[str, str], Endpoint],
+        prefixes: Mapping[str, Endpoint],
         framework: Framework,
         callers: Callers,
         limits: Limits,
@@ -56,6 +57,7 @@ class Front:
         settings: Settings,
     ) -> None:
         self._routes = routes
+        self._prefixes = tuple(prefixes.items())
         self._paths = frozenset(path for _, path in routes)
         self._framework = framework
         self._callers = callers
@@ -90,7 +92,13 @@ class Front:
         endpoint = self._routes.get(("GET" if method == "HEAD" else method, path))
         if endpoint is None and path in self._paths:
             raise MethodNotAllowed
-        return endpoint
+        return endpoint or self._find_by_prefix(path)[1]
+
+    def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:
+        for prefix, endpoint in self._prefixes:
+            if path.startswith(prefix):
+                return prefix, endpoint
+        return "unmatched", None
 
     def _request_id(self, scope: Scope) -> str:
         given = header(scope, b"x-request-id")
@@ -142,7 +150,8 @@ class Front:
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         method, path = scope["method"], scope["path"]
-        route = path if path in self._paths else scope.get("path_template", "unmatched")
+        route = path if path in self._paths else scope.get("path_template")
+        route = route or self._find_by_prefix(path)[0]
         self._metrics.observe_request(method, route, status, seconds)
         which = self._settings.log_requests
         if which == "all" or (which == "errors" and status >= SERVER_FAULT):

@@ -9,8 +9,9 @@ import msgspec
 from litestar import Controller, Request, Response, delete, get, post
 from litestar.params import Parameter
 
-from clarion.access.callers import Callers, require_app
+from clarion.access.callers import require_app
 from clarion.access.issuing import IssuedKey, issue_key
+from clarion.api.injected import Callers, Clock, Keys, Vault
 from clarion.api.shapes import (
     IDEMPOTENCY_MS,
     PAGE_DEFAULT,
@@ -24,7 +25,6 @@ from clarion.api.shapes import (
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.model import AppCaller, Once, Scope
-from clarion.ports import Clock, Keys, Vault
 
 if TYPE_CHECKING:
     from clarion.model import ApiKey

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from clarion.settings import Address
+    from clarion.setting_kinds import Address
 
 # Granian's `backpressure` counts open connections, not requests.
 _CONNECTIONS = 20_000

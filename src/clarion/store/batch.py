@@ -7,6 +7,7 @@ rely on its own earlier steps, never on those of another unit in flight.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -59,7 +60,7 @@ class Report(msgspec.Struct, array_like=True):
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome]:
         """Return one outcome a unit."""
         if not self.refused and not self.failed and not self.rows:
-            return [Done(_NOTHING[len(unit.steps)]) for unit in units]
+            return [Done(_nothing(len(unit.steps))) for unit in units]
         return [self._outcome(i, len(unit.steps)) for i, unit in enumerate(units)]
 
     def _outcome(self, unit: int, steps: int) -> Outcome:
@@ -69,12 +70,13 @@ class Report(msgspec.Struct, array_like=True):
             return Refused(self.refused[unit])
         rows = self.rows.get(unit)
         if rows is None:
-            return Done(_NOTHING[steps])
+            return Done(_nothing(steps))
         return Done(tuple(tuple(rows.get(step, ())) for step in range(steps)))
 
 
-STEPS_LIMIT = 64
-_NOTHING: list[tuple[tuple[Row, ...], ...]] = [((),) * steps for steps in range(STEPS_LIMIT + 1)]
+@cache
+def _nothing(steps: int) -> tuple[tuple[Row, ...], ...]:
+    return ((),) * steps
 
 
 class Group(msgspec.Struct, array_like=True):

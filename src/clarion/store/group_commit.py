@@ -83,14 +83,13 @@ class GroupCommit:
     async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
+            self.counts.batches += 1
+            self.counts.units += len(batch)
+            _resolve(batch, outcomes)
         except ClarionError as error:
             _fail(batch, error)
         except Exception as error:  # noqa: BLE001 - a batch must never leave its callers waiting
             _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
-        else:
-            self.counts.batches += 1
-            self.counts.units += len(batch)
-            _resolve(batch, outcomes)
 
 
 def _resolve(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sized
 
     from prometheus_client.metrics_core import Metric
 
     from clarion.store.group_commit import GroupCommit
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class LookUps(Protocol):
+    """Something that counts what it found in memory, and what it had to ask the store."""
+
+    hits: int
+    misses: int
 
 
 class Metrics:
@@ -42,11 +49,6 @@ class Metrics:
             ("dependency",),
             registry=self.registry,
         )
-        self.open_sockets = Gauge(
-            "clarion_gateway_connections",
-            "WebSocket connections open on this node.",
-            registry=self.registry,
-        )
 
         self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -67,13 +69,57 @@ class Metrics:
         """Export the counts of the group-commit writer."""
         self.registry.register(_WriterCollector(commit))
 
-    def watch_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
+    def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: LookUps) -> None:
+        """Export what the gateway holds."""
+        self._watch("clarion_gateway_connections", "WebSocket connections open.", sockets.__len__)
+        self._watch("apns_active_device_connections", "Devices connected.", connections.__len__)
+        self._watch("apns_cache_hits", "Token look-ups from memory.", lambda: registry.hits)
+        self._watch("apns_cache_misses", "Token look-ups in the store.", lambda: registry.misses)
+
+    def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Export a number that is read when asked for."""
         Gauge(name, doc, registry=self.registry).set_function(read)
 
     def render(self) -> bytes:
         """Return all metrics in the text form of Prometheus."""
         return generate_latest(self.registry)
+
+
+class GatewayMetrics:
+    """What the push gateway counts, under the names that APNs dashboards know."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._sent = Counter(
+            "apns_notifications_sent",
+            "Messages to devices by what became of them.",
+            ("priority", "status"),
+            registry=registry,
+        )
+        self._delivery_seconds = Histogram(
+            "apns_notification_delivery_seconds",
+            "Time from acceptance to the device's acknowledgement.",
+            ("priority",),
+            registry=registry,
+            buckets=_BUCKETS_S,
+        )
+        self._counters: dict[tuple[int, str], Counter] = {}
+        self._histograms: dict[int, Histogram] = {}
+
+    def count(self, priority: int, status: str) -> None:
+        """Count a message that took on a status."""
+        counter = self._counters.get((priority, status))
+        if counter is None:
+            counter = self._counters[priority, status] = self._sent.labels(int(priority), status)
+        counter.inc()
+
+    def observe_delivery(self, priority: int, seconds: float) -> None:
+        """Count a message as delivered, so long after it was accepted."""
+        self.count(priority, "delivered")
+        histogram = self._histograms.get(priority)
+        if histogram is None:
+            histogram = self._delivery_seconds.labels(int(priority))
+            self._histograms[priority] = histogram
+        histogram.observe(seconds)
 
 
 class _WriterCollector(Collector):

@@ -66,13 +66,7 @@ def load(engine: str) -> list[Migration]:
 def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
     """Return what a database lacks; `MigrationError` if it is newer or of other files."""
     applied: dict[int, str] = dict(recorded)
-    newest = migrations[-1].version if migrations else 0
-    if applied and max(applied) > newest:
-        msg = (
-            f"The database is at migration {max(applied)}, this Clarion knows only up to {newest}. "
-            "Start the newer Clarion that made it, or restore a backup from before the upgrade."
-        )
-        raise MigrationError(msg)
+    _check_known(migrations, applied)
     for migration in migrations:
         if applied.get(migration.version, migration.checksum) != migration.checksum:
             msg = (
@@ -80,7 +74,32 @@ def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> li
                 "Install the Clarion release that made it, or restore a backup."
             )
             raise MigrationError(msg)
-    return [migration for migration in migrations if migration.version not in applied]
+    missing = [migration for migration in migrations if migration.version not in applied]
+    if missing and missing[0].version < max(applied, default=0):
+        msg = (
+            f"The database lacks migration {missing[0].title}, but has later ones. "
+            "Install the Clarion release that made it, or restore a backup."
+        )
+        raise MigrationError(msg)
+    return missing
+
+
+def _check_known(migrations: Sequence[Migration], applied: Iterable[int]) -> None:
+    newest = migrations[-1].version if migrations else 0
+    unknown = max(set(applied) - {migration.version for migration in migrations}, default=None)
+    if unknown is None:
+        return
+    if unknown > newest:
+        msg = (
+            f"The database is at migration {unknown}, this Clarion knows only up to {newest}. "
+            "Start the newer Clarion that made it, or restore a backup from before the upgrade."
+        )
+        raise MigrationError(msg)
+    msg = (
+        f"The database has migration {unknown}, which this Clarion does not know. "
+        "Install the Clarion release that made it, or restore a backup."
+    )
+    raise MigrationError(msg)
 
 
 def apply_to_sqlite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # `off` would lose acknowledged work with the next crash of the database; it is not offered.
 SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+# Below the two seconds that `check` is given, with room to say so.
+_CHECK_S = 1.5
+_FETCH_S = 30.0
 _TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
@@ -51,16 +55,22 @@ class PostgresEngine:
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         """Return the rows of a read."""
-        try:
-            rows = await self._pool.fetch(statement.text, *statement.bind(**values), timeout=30)
-        except _TROUBLE as error:
-            raise StoreUnavailable from error
+        rows = await self._ask(statement.text, *statement.bind(**values), within_s=_FETCH_S)
         return [tuple(row) for row in rows]
 
     async def check(self) -> None:
         """Return if the database answers within two seconds."""
+        await self._ask("SELECT 1", within_s=_CHECK_S)
+
+    async def _ask(self, text: str, *values: Value, within_s: float) -> list[asyncpg.Record]:
         try:
-            await self._pool.fetchval("SELECT 1", timeout=2)
+            async with asyncio.timeout(within_s), self._pool.acquire() as connection:
+                try:
+                    return await connection.fetch(text, *values)
+                except asyncio.CancelledError:
+                    # The pool would wait for the server to confirm; a silent one never does.
+                    connection.terminate()
+                    raise
         except _TROUBLE as error:
             raise StoreUnavailable from error
 

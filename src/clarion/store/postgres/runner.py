@@ -27,6 +27,7 @@ _OF_A_UNIT = (
     asyncpg.DataError,
     asyncpg.SyntaxOrAccessError,
     asyncpg.InterfaceError,
+    asyncpg.ProgramLimitExceededError,  # a text too long for its index
 )
 
 
@@ -127,8 +128,9 @@ async def _fetch_rows(
 ) -> None:
     # The rows of a batch come back in one list; each brings the place of its unit with it.
     arguments = [(*row, unit) for unit, rows in members for row in rows]
-    place = len(arguments[0]) if arguments else 0
-    text = _with_place(group.text, place)
+    if not arguments:
+        return
+    text = _with_place(group.text, len(arguments[0]))
     for *row, unit in await connection.fetchmany(text, arguments):
         report.rows.setdefault(unit, {}).setdefault(group.position, []).append(tuple(row))
 

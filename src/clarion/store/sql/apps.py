@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clarion.model import App, UserTokenAlgorithm
+from clarion.model import App, ProviderKey, UserTokenAlgorithm
 from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
-    from clarion.model import ProviderKey
     from clarion.store.engine import Engine
 
 _COLUMNS = "id, name, bundle_id, team_id, user_token_algorithm, user_token_key, created_at"
@@ -16,15 +15,20 @@ INSERT_APP = statement(
     "insert_app",
     f"""INSERT INTO apps ({_COLUMNS})
     VALUES (:id, :name, :bundle_id, :team_id, :user_token_algorithm, :user_token_key, :created_at)
-    """,  # noqa: S608 - the columns are a constant
+    """,
 )
 INSERT_PROVIDER_KEY = statement(
     "insert_provider_key",
     """INSERT INTO provider_keys (key_id, app_id, team_id, public_key, created_at, revoked_at)
     VALUES (:key_id, :app_id, :team_id, :public_key, :created_at, :revoked_at)""",
 )
-SELECT_APP = statement("select_app", f"SELECT {_COLUMNS} FROM apps WHERE id = :id")  # noqa: S608
-SELECT_APPS = statement("select_apps", f"SELECT {_COLUMNS} FROM apps ORDER BY id LIMIT 1000")  # noqa: S608
+SELECT_PROVIDER_KEY = statement(
+    "select_provider_key",
+    """SELECT key_id, app_id, team_id, public_key, created_at, revoked_at FROM provider_keys
+    WHERE key_id = :key_id""",
+)
+SELECT_APP = statement("select_app", f"SELECT {_COLUMNS} FROM apps WHERE id = :id")
+SELECT_APPS = statement("select_apps", f"SELECT {_COLUMNS} FROM apps ORDER BY id LIMIT 1000")
 
 
 class SqlApps:
@@ -58,6 +62,21 @@ class SqlApps:
         """Return the app, or None."""
         rows = await self._engine.fetch(SELECT_APP, id=app_id)
         return _app(*rows[0]) if rows else None
+
+    async def find_provider_key(self, key_id: str) -> ProviderKey | None:
+        """Return the provider key whatever its state, or None."""
+        rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
+        if not rows:
+            return None
+        key_id, app_id, team_id, public_key, created_at, revoked_at = rows[0]
+        return ProviderKey(
+            key_id=key_id,
+            app_id=app_id,
+            team_id=team_id,
+            public_key=public_key,
+            created_at=created_at,
+            revoked_at=revoked_at,
+        )
 
     async def list(self) -> tuple[App, ...]:
         """Return the apps, oldest first."""

@@ -17,18 +17,18 @@ INSERT_KEY = statement(
     "insert_api_key",
     f"""INSERT INTO api_keys ({_COLUMNS}) VALUES
     (:id, :app_id, :label, :scopes, :secret_hash, :created_at, :expires_at, :revoked_at)
-    """,  # noqa: S608 - the columns are a constant
+    """,
 )
-SELECT_KEY = statement("select_api_key", f"SELECT {_COLUMNS} FROM api_keys WHERE id = :id")  # noqa: S608
+SELECT_KEY = statement("select_api_key", f"SELECT {_COLUMNS} FROM api_keys WHERE id = :id")
 SELECT_KEYS = statement(
     "select_api_keys_of_app",
     f"""SELECT {_COLUMNS} FROM api_keys WHERE app_id = :app_id AND id > :after
-    ORDER BY id LIMIT :limit""",  # noqa: S608 - the columns are a constant
+    ORDER BY id LIMIT :limit""",
 )
 REVOKE_KEY = statement(
     "revoke_api_key",
     f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
-    WHERE id = :id AND app_id = :app_id RETURNING {_COLUMNS}""",  # noqa: S608
+    WHERE id = :id AND app_id = :app_id RETURNING {_COLUMNS}""",
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import arrange
+from clarion.store.batch import Failed, arrange
 from clarion.store.sqlite.child import HEADER_BYTES, Answer, Finished, Opened, Trouble
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
+# Text that is no Unicode, a number beyond 64 bits, a value of another kind.
+_UNSENDABLE = (OverflowError, TypeError, ValueError)
 
 
 class WriterProcess:
@@ -76,7 +78,11 @@ class WriterProcess:
         if self._is_broken:
             raise StoreUnavailable
         try:
-            answer = await self._exchange(_encode(arrange(units)))
+            message = _encode(arrange(units))
+        except _UNSENDABLE:
+            return await self._run_sendable(units)
+        try:
+            answer = await self._exchange(message)
         except (EOFError, OSError) as error:
             self._break("the writer process ended")
             raise StoreUnavailable from error
@@ -89,6 +95,13 @@ class WriterProcess:
         self._is_broken = True
         self._writer.close()
         await self._process.wait()
+
+    async def _run_sendable(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Leave out the units with a value that cannot be sent, so that they fail alone."""
+        faults = [_fault_of(unit) for unit in units]
+        good = [unit for unit, fault in zip(units, faults, strict=True) if fault is None]
+        outcomes = iter(await self.run(good) if good else ())
+        return [fault or next(outcomes) for fault in faults]
 
     async def _exchange(self, message: bytes) -> Answer:
         self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
@@ -109,6 +122,14 @@ class WriterProcess:
         if not self._is_broken:
             self._is_broken = True
             self._on_broken(message)
+
+
+def _fault_of(unit: Unit) -> Failed | None:
+    try:
+        _encode(arrange([unit]))
+    except _UNSENDABLE as error:
+        return Failed(constraint=False, message=type(error).__name__)
+    return None
 
 
 def _error_of(answer: Answer) -> Exception:

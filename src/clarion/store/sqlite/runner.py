@@ -26,6 +26,8 @@ WHOLE_BATCH = (
     apsw.CantOpenError,
     apsw.ReadOnlyError,
 )
+# These concern one unit: what SQLite refuses, and values that it cannot take in the first place.
+OF_A_UNIT = (apsw.Error, OverflowError, TypeError, ValueError)
 
 
 def open_connection(
@@ -122,7 +124,7 @@ class SqliteRunner:
                 break
             except WHOLE_BATCH:
                 raise
-            except apsw.Error as error:
+            except OF_A_UNIT as error:
                 if group.position or feed.row > 0:
                     raise Spoiled from error
                 report.failed[feed.unit] = describe(error)

@@ -1,0 +1,273 @@
+"""A checked push → stored, then in the device's mailbox. And back: acknowledgements → delivered.
+
+Durable first: a message is answered for after its commit. Only then is it offered to the device's
+connection, looked up afresh, so that a device that connected meanwhile is not missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from clarion.errors import ClarionError
+from clarion.gateway.connections import Connection, TopicCursor
+from clarion.model import Keeps, Message, MessageReason, MessageStatus
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from clarion.gateway.connections import Connections
+    from clarion.gateway.push import Push
+    from clarion.model import Device, PushPriority
+    from clarion.ports import Broadcasts, Clock, Messages
+    from clarion.telemetry.metrics import GatewayMetrics
+
+CHUNK = 64
+COUNTS_LIMIT = 100_000
+
+
+class Dispatch:
+    """Takes messages in for devices, and hands them over."""
+
+    def __init__(
+        self,
+        *,
+        messages: Messages,
+        broadcasts: Broadcasts,
+        connections: Connections,
+        clock: Clock,
+        metrics: GatewayMetrics,
+        stored_limit: int,
+    ) -> None:
+        self._messages = messages
+        self._broadcasts = broadcasts
+        self._connections = connections
+        self._clock = clock
+        self._metrics = metrics
+        self._stored_limit = stored_limit
+        self._last_sequence = 0
+        self._stored: dict[str, int] = {}
+        # Devices that came or went since somebody last asked.
+        self.seen: set[str] = set()
+        self._acknowledged: list[tuple[Connection, Message]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # From providers.
+
+    async def accept(self, device: Device, push: Push, message_id: str) -> bool:
+        """Store a push and offer it; False if it is a repeat. Returns after the commit."""
+        message = self._make_message(device, push, message_id)
+        is_online = self._connections.get(device.id) is not None
+        status, reason = _first_status(message, is_online=is_online)
+        if not await self._messages.add(message, status, reason):
+            return False
+        self._metrics.count(message.priority, status)
+        connection = self._connections.get(device.id)
+        is_taken = connection is not None and self._offer(connection, message)
+        if message.is_stored and not is_taken:
+            await self._keep_within_limit(device.id)
+        return True
+
+    def _make_message(self, device: Device, push: Push, message_id: str) -> Message:
+        now = self._clock.now()
+        # Later ones sort later, also within a millisecond and when the clock is set back.
+        self._last_sequence = max(self._last_sequence + 1, now * 1000)
+        return Message(
+            id=message_id,
+            device_id=device.id,
+            app_id=device.app_id,
+            sequence=self._last_sequence,
+            payload=push.payload,
+            priority=push.priority,
+            collapse_id=push.collapse_id,
+            is_stored=push.is_stored,
+            created_at=now,
+            expires_at=push.expires_at,
+        )
+
+    def _offer(self, connection: Connection, message: Message) -> bool:
+        taken, effects = connection.session.offer(message, self._clock.now())
+        connection.carry_out(effects)
+        return taken
+
+    async def _keep_within_limit(self, device_id: str) -> None:
+        """Drop the least important of what waits for a device beyond the limit."""
+        limit = self._stored_limit
+        count = self._stored.get(device_id)
+        if count is None:
+            if len(self._stored) >= COUNTS_LIMIT:
+                self._stored.clear()
+            count = await self._messages.count_waiting(device_id, limit=limit + 1)
+        else:
+            count += 1
+        if count > limit:
+            await self._messages.trim(device_id, limit, self._clock.now())
+            count = limit
+        self._stored[device_id] = count
+
+    # To topics.
+
+    async def publish(self, message: Message, keeps: Keeps) -> bool:
+        """Write a message to its topic once, and offer it to all who hear it here and now."""
+        sequence = await self._broadcasts.publish(message, keeps)
+        if sequence is None:
+            return False
+        topic = message.topic or ""
+        numbered = replace(message, sequence=sequence)
+        for connection in self._connections.hearing(message.app_id, topic):
+            self._offer_broadcast(connection, numbered, topic)
+        return True
+
+    def _offer_broadcast(self, connection: Connection, message: Message, topic: str) -> None:
+        cursor = (connection.topics or {}).get(topic)
+        if cursor is None:
+            return
+        if not message.is_stored:
+            self._offer(connection, message)
+        elif cursor.is_behind or message.sequence != cursor.read + 1:
+            cursor.is_behind = True
+            connection.carry_out(connection.session.fall_behind())
+        elif self._offer(connection, message):
+            cursor.read = message.sequence
+            cursor.outstanding.add(message.sequence)
+        else:
+            cursor.is_behind = True
+            connection.carry_out(connection.session.fall_behind())
+
+    async def subscribe(self, device: Device, topic: str) -> bool:
+        """Let a device hear a topic from now on; False if the topic was deleted."""
+        cursor = await self._broadcasts.subscribe(
+            device.app_id, device.id, topic, self._clock.now()
+        )
+        if cursor is None:
+            return False
+        connection = self._connections.get(device.id)
+        if connection is not None and topic not in (connection.topics or ()):
+            self._connections.hear(device.app_id, topic, connection, TopicCursor(cursor, cursor))
+            connection.carry_out(connection.session.fall_behind())
+        return True
+
+    async def unsubscribe(self, device: Device, topic: str) -> bool:
+        """End that."""
+        connection = self._connections.get(device.id)
+        if connection is not None:
+            self._connections.ignore(device.app_id, topic, connection)
+        return await self._broadcasts.unsubscribe(device.id, topic)
+
+    # To and from connections.
+
+    async def connect(
+        self, connection: Connection, device: Device, known: dict[str, int] | None
+    ) -> None:
+        """Take a device's connection in and begin to give it what it missed."""
+        session = connection.session
+        session.recognise(device)
+        self._connections.add(device.id, connection)
+        self._stored.pop(device.id, None)
+        self.seen.add(device.id)
+        subscriptions = await self._broadcasts.subscriptions(device.id)
+        pending = await self._messages.count_waiting(device.id, limit=self._stored_limit)
+        if session.is_closed:
+            return
+        for subscription in subscriptions:
+            start = max(subscription.cursor, (known or {}).get(subscription.topic, 0))
+            cursor = TopicCursor(start, start)
+            self._connections.hear(device.app_id, subscription.topic, connection, cursor)
+        connection.carry_out(session.welcome(pending))
+
+    def refill(self, connection: Connection, least: PushPriority) -> None:
+        """Read more of what waits for a device."""
+        self.start(self._refill(connection, least))
+
+    async def _refill(self, connection: Connection, least: PushPriority) -> None:
+        session = connection.session
+        if session.device is None:
+            return
+        now = self._clock.now()
+        skip = session.in_hand
+        found = await self._messages.waiting(
+            session.device.id, now=now, limit=CHUNK, least=least, skip=skip
+        )
+        is_all = len(found) < CHUNK
+        missed, are_all = await self._read_topics(connection, now)
+        effects = session.refill((*found, *missed), now, is_all=is_all and are_all)
+        connection.carry_out(effects)
+
+    async def _read_topics(self, connection: Connection, now: int) -> tuple[list[Message], bool]:
+        device, are_all = connection.session.device, True
+        read: list[Message] = []
+        for topic, cursor in list((connection.topics or {}).items()):
+            if device is None or not cursor.is_behind:
+                continue
+            found = await self._broadcasts.missed(
+                device.app_id, topic, cursor=cursor.read, now=now, limit=CHUNK
+            )
+            cursor.is_behind = len(found) == CHUNK
+            are_all = are_all and not cursor.is_behind
+            for message in found:
+                cursor.read = message.sequence
+                cursor.outstanding.add(message.sequence)
+            read += found
+        return read, are_all
+
+    def acknowledge(self, connection: Connection, messages: tuple[Message, ...]) -> None:
+        """Record acknowledgements, those of all devices of this moment in one go."""
+        if not self._acknowledged:
+            self.start(self._record_acknowledged())
+        self._acknowledged += ((connection, message) for message in messages)
+
+    async def _record_acknowledged(self) -> None:
+        batch, self._acknowledged = self._acknowledged, []
+        now = self._clock.now()
+        direct = [(m.device_id, m.id) for _, m in batch if m.topic is None]
+        await self._messages.acknowledge(direct, now)
+        for connection, message in batch:
+            if message.topic is not None:
+                await self._advance(connection, message, message.topic)
+            self._metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
+            connection.carry_out(connection.session.settle((message.id,)))
+
+    async def _advance(self, connection: Connection, message: Message, topic: str) -> None:
+        cursor = (connection.topics or {}).get(topic)
+        device = connection.session.device
+        if cursor is not None and device is not None and cursor.acknowledge(message.sequence):
+            await self._broadcasts.advance(device.id, topic, cursor.acknowledged)
+
+    def disconnect(self, connection: Connection) -> None:
+        """Let a connection go; what it had in hand is in the store."""
+        connection.session.is_closed = True
+        if self._connections.remove(connection) and connection.session.device is not None:
+            self.seen.add(connection.session.device.id)
+
+    # Work that nobody awaits, but that is not forgotten either.
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Do work in the background, to its end."""
+        task = asyncio.get_running_loop().create_task(_guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def _guard(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except ClarionError as error:
+        # Nothing is lost: what was not recorded as delivered is sent again.
+        get_logger().warning("gateway_work_failed", code=error.code)
+
+
+def _first_status(
+    message: Message, *, is_online: bool
+) -> tuple[MessageStatus, MessageReason | None]:
+    if is_online:
+        return MessageStatus.PENDING, None
+    if message.is_stored:
+        return MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE
+    return MessageStatus.EXPIRED, MessageReason.NOT_STORED

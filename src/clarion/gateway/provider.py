@@ -1,0 +1,84 @@
+"""What a provider asks for → accepted, or `Rejected` with Apple's reason.
+
+The order of the checks: headers said twice, who pushes, then what is pushed (see `push.py`), then
+the device: known, for this app, still valid, not over its limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.gateway.push import parse_push
+from clarion.gateway.reasons import Reason, Rejected
+from clarion.model import DeviceEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clarion.gateway.dispatch import Dispatch
+    from clarion.gateway.provider_tokens import Provider, ProviderTokens
+    from clarion.gateway.registry import Registry
+    from clarion.model import Device
+    from clarion.ports import Clock, Limits
+
+_WINDOW_S = 60
+
+
+class PushIntake:
+    """Takes pushes to devices."""
+
+    def __init__(
+        self,
+        *,
+        tokens: ProviderTokens,
+        registry: Registry,
+        dispatch: Dispatch,
+        limits: Limits,
+        clock: Clock,
+        device_per_minute: int,
+        app_per_minute: int,
+    ) -> None:
+        self._tokens = tokens
+        self._registry = registry
+        self._dispatch = dispatch
+        self._limits = limits
+        self._clock = clock
+        self._device_per_minute = device_per_minute
+        self._app_per_minute = app_per_minute
+
+    async def identify(self, headers: Mapping[bytes, bytes], client: tuple[str, int]) -> Provider:
+        """Return who pushes."""
+        now = self._clock.now()
+        return await self._tokens.identify(headers.get(b"authorization"), client, now)
+
+    async def push(
+        self, provider: Provider, headers: Mapping[bytes, bytes], token: str, body: bytes
+    ) -> str:
+        """Accept a push and return its id, after it is durable."""
+        now = self._clock.now()
+        push = parse_push(headers, token, body, now)
+        if push.bundle_id != provider.app.bundle_id:
+            raise Rejected(Reason.TOPIC_DISALLOWED)
+        device = _check_device(await self._registry.find(push.token_hash), provider)
+        await self._take(f"device:{device.id}", self._device_per_minute, now)
+        await self._take(f"app:{device.app_id}", self._app_per_minute, now)
+        message_id = push.id or self._clock.new_id()
+        await self._dispatch.accept(device, push, message_id)
+        return message_id
+
+    async def _take(self, key: str, limit: int, now: int) -> None:
+        allowance = await self._limits.take(key, limit=limit, window_s=_WINDOW_S, now=now)
+        if allowance.is_exceeded:
+            raise Rejected(Reason.TOO_MANY_REQUESTS, retry_after_s=allowance.reset_s)
+
+
+def _check_device(device: Device | None, provider: Provider) -> Device:
+    if device is None:
+        raise Rejected(Reason.BAD_DEVICE_TOKEN)
+    if device.app_id != provider.app.id:
+        raise Rejected(Reason.DEVICE_TOKEN_NOT_FOR_TOPIC)
+    if device.invalidated_at is not None:
+        is_expired = device.invalidation_reason is DeviceEnd.TOKEN_EXPIRED
+        reason = Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED
+        raise Rejected(reason, timestamp=device.invalidated_at)
+    return device

@@ -1,0 +1,125 @@
+"""Devices by token, looked up fast: kept in memory, and right at once after a change."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import replace
+from hmac import compare_digest
+from typing import TYPE_CHECKING
+
+from clarion.model import Device, DeviceDetails, DeviceEnd, Platform
+
+if TYPE_CHECKING:
+    from clarion.ports import Clock, Devices
+
+KNOWN_MS = 3600 * 1000
+UNKNOWN_MS = 300 * 1000
+ENTRIES_LIMIT = 200_000
+_TOKEN_BYTES = 32
+_SECRET_BYTES = 24
+
+
+def hash_secret(secret: str) -> bytes:
+    """Return what a device's secret is known by."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+class Registry:
+    """Registers devices and finds them by token."""
+
+    def __init__(self, devices: Devices, clock: Clock) -> None:
+        self._devices = devices
+        self._clock = clock
+        self._entries: dict[bytes, tuple[int, Device | None]] = {}
+        # A look-up that was under way while something changed must not be kept.
+        self._changes = 0
+        self.hits = 0
+        self.misses = 0
+
+    async def find(self, token_hash: bytes) -> Device | None:
+        """Return the device of a token whatever its state, or None."""
+        now = self._clock.now()
+        entry = self._entries.get(token_hash)
+        if entry is not None and now < entry[0]:
+            self.hits += 1
+            return entry[1]
+        self.misses += 1
+        changes = self._changes
+        device = await self._devices.find(token_hash)
+        if changes == self._changes:
+            self._keep(token_hash, device, now)
+        return device
+
+    async def authorise(self, token: str, secret: str) -> Device | None:
+        """Return the device if it is valid and the secret is its own."""
+        token_hash = hashlib.sha256(token.lower().encode()).digest()
+        device = await self.find(token_hash)
+        if device is None or not device.is_valid:
+            return None
+        return device if compare_digest(device.secret_hash, hash_secret(secret)) else None
+
+    async def register(
+        self, *, app_id: str, token: str, platform: Platform, details: DeviceDetails
+    ) -> tuple[Device, str | None]:
+        """Add or refresh a device; return it, and its secret if it is new."""
+        now = self._clock.now()
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        token_hash = hashlib.sha256(token.lower().encode()).digest()
+        wanted = Device(
+            id=self._clock.new_id(),
+            app_id=app_id,
+            token_hash=token_hash,
+            secret_hash=hash_secret(secret),
+            platform=platform,
+            details=details,
+            created_at=now,
+            last_seen_at=now,
+        )
+        device = await self._devices.register(wanted)
+        self._changed(device)
+        return device, secret if device.id == wanted.id else None
+
+    async def renew_secret(self, device: Device) -> str:
+        """Give a device another secret and return it."""
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        secret_hash = hash_secret(secret)
+        await self._devices.set_secret(device.app_id, device.id, secret_hash)
+        self._changed(replace(device, secret_hash=secret_hash))
+        return secret
+
+    async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
+        """Take over details."""
+        device = await self._devices.update(app_id, device_id, details)
+        if device is not None:
+            self._changed(device)
+        return device
+
+    async def invalidate(self, app_id: str, device_id: str, reason: DeviceEnd) -> Device | None:
+        """End a device."""
+        device = await self._devices.invalidate(app_id, device_id, reason, self._clock.now())
+        if device is not None:
+            self._changed(device)
+        return device
+
+    async def delete(self, app_id: str, device_id: str) -> Device | None:
+        """Remove a device."""
+        device = await self._devices.delete(app_id, device_id, self._clock.now())
+        if device is not None:
+            self._changes += 1
+            self._entries.pop(device.token_hash, None)
+        return device
+
+    def _changed(self, device: Device) -> None:
+        self._changes += 1
+        self._keep(device.token_hash, device, self._clock.now())
+
+    def _keep(self, token_hash: bytes, device: Device | None, now: int) -> None:
+        if len(self._entries) >= ENTRIES_LIMIT:
+            self._entries.clear()
+        self._entries[token_hash] = (now + (KNOWN_MS if device else UNKNOWN_MS), device)
+
+
+def new_token() -> str:
+    """Make a token for a device of our own: 64 hexadecimal digits, as APNs clients expect."""
+    return secrets.token_hex(_TOKEN_BYTES)

@@ -1,0 +1,74 @@
+"""A network cable between a client and a server that can be cut, or go dead without a word."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+
+class Cable:
+    """Forwards bytes both ways, until it does not."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def to(cls, url: str) -> AsyncIterator[Self]:
+        cable = cls(url)
+        await cable.mend()
+        try:
+            yield cable
+        finally:
+            await cable.cut()
+
+    @property
+    def url(self) -> str:
+        """The address of the server, at this end of the cable."""
+        user = f"{self._parts.username}@" if self._parts.username else ""
+        return urlunsplit(self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}"))
+
+    async def mend(self) -> None:
+        self._flows.set()
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+            self._port = self._server.sockets[0].getsockname()[1]
+
+    def freeze(self) -> None:
+        """Let nothing through any more, and tell nobody."""
+        self._flows.clear()
+
+    async def cut(self) -> None:
+        """End all connections and refuse new ones."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        self._flows.set()
+        for writer in self._writers:
+            writer.transport.abort()
+        while self._writers:
+            await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = self._parts.hostname, self._parts.port
+        far_reader, far_writer = await asyncio.open_connection(host, port)
+        ends = {writer, far_writer}
+        self._writers |= ends
+        try:
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        finally:
+            self._writers -= ends
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await self._flows.wait()
+                writer.write(data)
+        writer.close()

@@ -1,0 +1,72 @@
+"""A store in the memory of this process: the real statements, without the writer process."""
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+import pytest
+
+from clarion.access.vault import AesVault
+from clarion.errors import Conflict
+from clarion.ports import Administrators, Apps, Keys, Vault
+from clarion.store.batch import Done, arrange
+from clarion.store.group_commit import Rows
+from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.sql.administrators import SqlAdministrators
+from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.keys import SqlKeys
+from clarion.store.sqlite.runner import SqliteRunner
+from clarion.store.statement import Row, Statement, Unit, Value
+from tests.factories import FixedClock
+
+
+class MemoryEngine:
+    """The `Engine` contract on SQLite in memory: each unit is a batch of its own."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.reads = 0
+        self._connection = connection
+        self._runner = SqliteRunner(connection)
+
+    async def write(self, unit: Unit) -> Rows | None:
+        report = self._runner.run(arrange([unit]))
+        if report.failed:
+            raise Conflict
+        (outcome,) = report.outcomes([unit])
+        return outcome.rows if isinstance(outcome, Done) else None
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        self.reads += 1
+        return self._connection.execute(statement.text, statement.bind(**values)).fetchall()
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    connection = apsw.Connection(":memory:")
+    apply_to_sqlite(connection)
+    yield MemoryEngine(connection)
+    connection.close()
+
+
+@pytest.fixture
+def apps(engine: MemoryEngine) -> Apps:
+    return SqlApps(engine)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def keys(engine: MemoryEngine) -> Keys:
+    return SqlKeys(engine)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def administrators(engine: MemoryEngine) -> Administrators:
+    return SqlAdministrators(engine)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return AesVault(bytes(range(32)))
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()

@@ -1,0 +1,107 @@
+"""Which migrations a database lacks, and when it does not fit at all."""
+
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from clarion.errors import MigrationError
+from clarion.store.migrations.plan import Migration, apply_to_sqlite, find_missing, load
+
+ONE = Migration(1, "one", "CREATE TABLE one (x INTEGER)")
+TWO = Migration(2, "two", "CREATE TABLE two (x INTEGER); CREATE TABLE more (x INTEGER)")
+THREE = Migration(3, "three", "CREATE TABLE three (x INTEGER)")
+BROKEN = Migration(2, "broken", "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)")
+
+
+@pytest.fixture
+def connection() -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(":memory:")
+    yield connection
+    connection.close()
+
+
+def recorded(*migrations: Migration) -> list[tuple[int, str]]:
+    return [(migration.version, migration.checksum) for migration in migrations]
+
+
+def tables(connection: apsw.Connection) -> set[str]:
+    names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {name for (name,) in names}
+
+
+def test_an_empty_database_lacks_everything() -> None:
+    assert find_missing([ONE, TWO], []) == [ONE, TWO]
+
+
+def test_an_up_to_date_database_lacks_nothing() -> None:
+    assert find_missing([ONE, TWO], recorded(ONE, TWO)) == []
+
+
+def test_only_what_is_missing_is_applied() -> None:
+    assert find_missing([ONE, TWO, THREE], recorded(ONE)) == [TWO, THREE]
+
+
+def test_a_database_of_a_newer_clarion_is_refused_with_advice() -> None:
+    with pytest.raises(MigrationError, match=r"at migration 3, this Clarion knows only up to 2\. "):
+        find_missing([ONE, TWO], recorded(ONE, TWO, THREE))
+
+
+def test_a_file_that_changed_after_it_was_applied_is_refused() -> None:
+    changed = Migration(1, "one", ONE.sql + " ")
+    with pytest.raises(MigrationError, match="0001 one was applied .* from another text"):
+        find_missing([changed, TWO], recorded(ONE))
+
+
+def test_a_database_with_a_migration_that_no_file_has_is_refused() -> None:
+    with pytest.raises(MigrationError, match="migration 2, which this Clarion does not know"):
+        find_missing([ONE, THREE], recorded(ONE, TWO, THREE))
+
+
+def test_a_migration_left_out_before_a_later_one_is_refused() -> None:
+    with pytest.raises(MigrationError, match="lacks migration 0002 two, but has later ones"):
+        find_missing([ONE, TWO, THREE], recorded(ONE, THREE))
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_our_files_are_numbered_from_one_without_gap_or_double(engine: str) -> None:
+    versions = [migration.version for migration in load(engine)]
+    assert versions == list(range(1, len(versions) + 1))
+
+
+def test_a_file_in_two_variants_has_the_same_number_and_name_in_both() -> None:
+    titles = {engine: [each.title for each in load(engine)] for engine in ("sqlite", "postgres")}
+    assert titles["sqlite"] == titles["postgres"]
+
+
+def test_the_title_is_number_and_name() -> None:
+    assert ONE.title == "0001 one"
+
+
+def test_migrations_are_applied_in_order_and_recorded(connection: apsw.Connection) -> None:
+    assert apply_to_sqlite(connection, [ONE, TWO]) == ["0001 one", "0002 two"]
+    assert tables(connection) == {"migrations", "one", "two", "more"}
+    rows = connection.execute("SELECT version, checksum FROM migrations").fetchall()
+    assert rows == recorded(ONE, TWO)
+
+
+def test_a_second_time_there_is_nothing_to_do(connection: apsw.Connection) -> None:
+    apply_to_sqlite(connection, [ONE])
+    assert apply_to_sqlite(connection, [ONE]) == []
+    assert apply_to_sqlite(connection, [ONE, TWO]) == ["0002 two"]
+
+
+def test_a_migration_that_fails_leaves_the_database_as_before_it(
+    connection: apsw.Connection,
+) -> None:
+    with pytest.raises(apsw.SQLError):
+        apply_to_sqlite(connection, [ONE, BROKEN])
+    assert tables(connection) == {"migrations", "one"}
+    assert apply_to_sqlite(connection, [ONE, TWO]) == ["0002 two"]
+
+
+def test_a_database_that_is_refused_is_left_alone(connection: apsw.Connection) -> None:
+    apply_to_sqlite(connection, [ONE, TWO])
+    with pytest.raises(MigrationError):
+        apply_to_sqlite(connection, [ONE])
+    assert not connection.in_transaction

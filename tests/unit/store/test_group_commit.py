@@ -1,0 +1,211 @@
+"""The writer: what waits goes together, and every caller gets the outcome of its own unit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from clarion.errors import (
+    ClarionError,
+    Conflict,
+    InternalError,
+    Overloaded,
+    StorageFull,
+    StoreUnavailable,
+)
+from clarion.store.batch import Done, Failed, Outcome, Refused
+from clarion.store.group_commit import GroupCommit
+from clarion.store.statement import Unit
+
+
+class Ledger:
+    """The `BatchRunner` port in memory: keeps the batches, and waits when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.trouble: Exception | None = None
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.is_running = asyncio.Event()
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        self.is_running.set()
+        await self.is_open.wait()
+        if self.trouble:
+            raise self.trouble
+        self.batches.append([unit.key for unit in units])
+        return [self.outcomes.get(unit.key, Done(((unit.key,),))) for unit in units]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+async def commit(ledger: Ledger) -> AsyncIterator[GroupCommit]:
+    commit = GroupCommit(ledger, waiting_limit=4, batch_limit=3)
+    yield commit
+    ledger.is_open.set()
+    await commit.close()
+
+
+def unit(key: str) -> Unit:
+    return Unit(key, ())
+
+
+async def hold(commit: GroupCommit, ledger: Ledger) -> asyncio.Future[object]:
+    """Write a unit whose commit does not end until the ledger is opened."""
+    ledger.is_open.clear()
+    ledger.is_running.clear()
+    first = commit.write(unit("held"))
+    await ledger.is_running.wait()
+    return first  # type: ignore[return-value]
+
+
+async def test_a_unit_is_resolved_with_its_rows(commit: GroupCommit) -> None:
+    assert await commit.write(unit("a")) == (("a",),)
+
+
+async def test_what_waits_together_is_committed_together(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    await asyncio.gather(*(commit.write(unit(key)) for key in "abc"))
+    assert ledger.batches == [["a", "b", "c"]]
+
+
+async def test_while_a_commit_is_under_way_the_next_batch_gathers(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(unit(key)) for key in "ab"]
+    assert commit.waiting == 2
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert ledger.batches == [["held"], ["a", "b"]]
+
+
+async def test_a_batch_ends_at_its_limit_and_order_is_kept(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    await asyncio.gather(*(commit.write(unit(key)) for key in "abcd"))
+    assert ledger.batches == [["a", "b", "c"], ["d"]]
+
+
+async def test_beyond_the_limit_a_unit_is_refused_at_once(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(unit(key)) for key in "abcd"]
+    with pytest.raises(Overloaded):
+        commit.write(unit("e"))
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert "e" not in [key for batch in ledger.batches for key in batch]
+    assert commit.counts.refused == 1
+
+
+async def test_the_counts_are_those_of_what_was_done(commit: GroupCommit) -> None:
+    await asyncio.gather(*(commit.write(unit(key)) for key in "abcd"))
+    assert (commit.counts.units, commit.counts.batches, commit.waiting) == (4, 2, 0)
+
+
+async def test_each_caller_gets_the_outcome_of_its_own_unit(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    ledger.outcomes = {
+        "refused": Refused(0),
+        "taken": Failed(constraint=True, message="x"),
+        "bad": Failed(constraint=False, message="DataError"),
+    }
+    writes = [commit.write(unit(key)) for key in ("refused", "taken", "bad", "fine")]
+    refused, taken, bad, fine = await asyncio.gather(*writes, return_exceptions=True)
+    assert refused is None
+    assert isinstance(taken, Conflict)
+    assert isinstance(bad, InternalError)
+    assert fine == (("fine",),)
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable(), StorageFull()], ids=lambda e: e.code)
+async def test_a_batch_that_fails_fails_all_its_callers_alike(
+    commit: GroupCommit, ledger: Ledger, trouble: ClarionError
+) -> None:
+    ledger.trouble = trouble
+    outcomes = await asyncio.gather(
+        *(commit.write(unit(key)) for key in "abc"), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(trouble)] * 3
+    assert len({id(outcome) for outcome in outcomes}) == 3
+
+
+async def test_an_error_nobody_foresaw_leaves_no_caller_waiting_and_no_trace_of_values(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    ledger.trouble = RuntimeError("the password is hunter2")
+    with pytest.raises(InternalError) as raised:
+        await commit.write(unit("a"))
+    assert raised.value.detail == "RuntimeError in the writer"
+    assert raised.value.__cause__ is ledger.trouble
+
+
+async def test_after_a_failed_batch_the_writer_goes_on(commit: GroupCommit, ledger: Ledger) -> None:
+    ledger.trouble = StoreUnavailable()
+    with pytest.raises(StoreUnavailable):
+        await commit.write(unit("a"))
+    ledger.trouble = None
+    assert await commit.write(unit("b")) == (("b",),)
+
+
+async def test_a_runner_that_loses_an_outcome_leaves_no_caller_waiting(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    class Forgetful(Ledger):
+        async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+            return (await super().run(units))[:-1]
+
+    forgetful = GroupCommit(Forgetful(), waiting_limit=4, batch_limit=3)
+    async with asyncio.timeout(1):
+        outcomes = await asyncio.gather(
+            *(forgetful.write(unit(key)) for key in "ab"), return_exceptions=True
+        )
+        await forgetful.close()
+    assert isinstance(outcomes[1], InternalError)
+
+
+async def test_a_caller_that_went_away_is_passed_over(commit: GroupCommit, ledger: Ledger) -> None:
+    held = await hold(commit, ledger)
+    gone, stays = commit.write(unit("gone")), commit.write(unit("stays"))
+    gone.cancel()
+    ledger.is_open.set()
+    assert await stays == (("stays",),)
+    assert await held
+    assert ledger.batches[1] == ["gone", "stays"]
+
+
+async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    gone, stays = commit.write(unit("gone")), commit.write(unit("stays"))
+    gone.cancel()
+    ledger.trouble = StoreUnavailable()
+    with pytest.raises(StoreUnavailable):
+        await stays
+
+
+async def test_closing_commits_what_waits(commit: GroupCommit, ledger: Ledger) -> None:
+    writes = [commit.write(unit(key)) for key in "abcd"]
+    await commit.close()
+    assert all(write.done() for write in writes)
+    assert ledger.batches == [["a", "b", "c"], ["d"]]
+
+
+async def test_after_closing_nothing_is_taken(commit: GroupCommit) -> None:
+    await commit.close()
+    with pytest.raises(StoreUnavailable):
+        commit.write(unit("a"))
+
+
+async def test_closing_again_does_nothing(commit: GroupCommit) -> None:
+    await commit.close()
+    await commit.close()
