@@ -15,6 +15,7 @@ from clarion.access.vault import AesVault
 from clarion.api import apns, framework, pages
 from clarion.api.apns import ApnsDoor
 from clarion.api.front import Front
+from clarion.api.idempotency import Idempotency
 from clarion.api.operation import Operation
 from clarion.clock import SystemClock
 from clarion.gateway.channels import ChannelDoor
@@ -37,6 +38,7 @@ from clarion.store.sql.apps import SqlApps
 from clarion.store.sql.devices import SqlDevices, SqlFeedback
 from clarion.store.sql.keys import SqlKeys
 from clarion.store.sql.messages import SqlHistory, SqlMessages
+from clarion.store.sql.statistics import SqlStatistics
 from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         Keys,
         Limits,
         Messages,
+        Statistics,
         Vault,
     )
     from clarion.setting_kinds import Address
@@ -86,6 +89,7 @@ class House:
     history: History
     topics: DeviceTopics
     broadcasts: Broadcasts
+    statistics: Statistics
     vault: Vault
     clock: Clock
     folder: DataFolder
@@ -120,6 +124,7 @@ async def open_house(
             history=SqlHistory(engine),
             topics=SqlDeviceTopics(engine),
             broadcasts=SqlBroadcasts(engine),
+            statistics=SqlStatistics(engine),
             vault=vault,
             clock=SystemClock(),
             folder=folder,
@@ -278,7 +283,20 @@ class Server:
                 apns.CHANNELS_PREFIX: door.manage,
             },
             framework=framework.build(
-                keys=house.keys, vault=house.vault, clock=house.clock, callers=callers
+                {
+                    "keys": house.keys,
+                    "clock": house.clock,
+                    "callers": callers,
+                    "idempotency": Idempotency(house.vault, house.clock),
+                    "devices": house.devices,
+                    "registry": gateway.registry,
+                    "connections": gateway.connections,
+                    "dispatch": gateway.dispatch,
+                    "history": house.history,
+                    "topics": house.topics,
+                    "feedback": house.feedback,
+                    "statistics": house.statistics,
+                }
             ),
             callers=callers,
             limits=limits,

@@ -107,12 +107,15 @@ class Administrators(Protocol):
 class Devices(Protocol):
     """The registry of devices. A token belongs to one app, and to one device of it."""
 
-    async def register(self, device: Device) -> Device:
-        """Add a device, or refresh the one that has its token already, and return it as it is now.
+    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+        """Add a device; False if its token is taken. `once` as in `Keys.create`."""
+        ...
 
-        A refresh keeps id, secret and time of creation; it takes over what the details say (what
-        they leave out stays), and revives a device that was invalid. `Conflict` if the token
-        belongs to another app.
+    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+        """Refresh the device that has this token, and return it as it is now.
+
+        It keeps its id, secret and time of creation, takes over what the details say (what they
+        leave out stays), and is valid again. `Conflict` if the token belongs to another app.
         """
         ...
 
@@ -247,10 +250,6 @@ class History(Protocol):
         """Return one message, or None."""
         ...
 
-    async def count_by_status(self, app_id: str, since: int) -> dict[MessageStatus, int]:
-        """Return how many messages accepted since a time have each status."""
-        ...
-
 
 class DeviceTopics(Protocol):
     """Topics that devices hear. A message to a topic is written once, however many hear it."""
@@ -273,8 +272,20 @@ class DeviceTopics(Protocol):
         """Return the topics, or the channels, in the order of their names."""
         ...
 
-    async def count_subscribers(self, app_id: str, topics: Sequence[str]) -> dict[str, int]:
-        """Return how many devices hear each topic."""
+
+class Statistics(Protocol):
+    """Numbers about an app. They may take long to count; intake goes on meanwhile."""
+
+    async def count_devices(self, app_id: str) -> tuple[int, int]:
+        """Return how many devices are valid, and how many are not."""
+        ...
+
+    async def count_messages(self, app_id: str, since: int) -> dict[MessageStatus, int]:
+        """Return how many messages accepted since a time have each status."""
+        ...
+
+    async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
+        """Return the topics that most valid devices hear, with their number, most first."""
         ...
 
 
@@ -296,11 +307,14 @@ class Broadcasts(Protocol):
         """Return what a device hears, at most 1,000 topics."""
         ...
 
-    async def publish(self, message: Message, keeps: Keeps) -> int | None:
+    async def publish(
+        self, message: Message, keeps: Keeps, once: Once | None = None
+    ) -> Replay | int | None:
         """Write a message to its `topic` and return its sequence there, which only grows.
 
         None if the topic had one with the same id, or was deleted. With `Keeps.NONE` nothing is
-        kept but the sequence; with `Keeps.LAST` the messages before it are dropped.
+        kept but the sequence; with `Keeps.LAST` the messages before it are dropped. `once` as in
+        `Keys.create`.
         """
         ...
 

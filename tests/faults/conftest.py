@@ -1,10 +1,23 @@
-"""The figures of a fault test: printed at the end of the run, whether it passed or not."""
+"""What the fault tests share: a quick place for files, and the figures at the end of the run."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 FIGURES = "figures"
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own is made in it
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where the system has one: crashed disks are rebuilt there by thousands.
+
+    Nothing tested here rests on that disk; what it would have kept is worked out by `Disk`.
+    """
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A disk that fails to order: the file system below, with a word to say before it writes or syncs."""
+"""A disk that fails to order: it asks before it writes or syncs, and may be told to fail."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ import apsw
 
 Act = Literal["write", "sync"]
 
-# Names the file that orders the faults of a process; see `bad_disk/sitecustomize.py`.
+# Names the file of orders; see `bad_disk/sitecustomize.py`.
 ORDERS = "CLARION_TEST_DISK_ORDERS"
 FULL = "full"
 NO_SYNC = "no sync"
@@ -132,11 +132,21 @@ def sync_error() -> Exception:
     return apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
 
 
-def obey_orders(act: Act) -> None:
-    """Do what the file of orders says; an empty or missing one asks for no fault."""
-    orders = Path(os.environ[ORDERS])
-    order = orders.read_text() if orders.exists() else ""
-    if order == FULL and act == "write":
-        raise apsw.FullError
-    if order == NO_SYNC and act == "sync":
-        raise sync_error()
+class Orders:
+    """What the disk of another process is to do, by a file that both know."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def give(self, order: str) -> None:
+        self._path.write_text(order)
+
+    def withdraw(self) -> None:
+        self._path.unlink()
+
+    def obey(self, act: Act) -> None:
+        order = self._path.read_text() if self._path.exists() else ""
+        if order == FULL and act == "write":
+            raise apsw.FullError
+        if order == NO_SYNC and act == "sync":
+            raise sync_error()

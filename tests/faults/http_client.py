@@ -1,4 +1,4 @@
-"""The least HTTP/1.1 client that can tell an answer from none: one connection, one request at a time."""
+"""The least HTTP/1.1 client that can tell an answer from none: one request at a time."""
 
 import asyncio
 import json
@@ -60,14 +60,19 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> Answer:
-        if self._streams is None or self._streams[0].at_eof():
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
+        reader, writer = await self._open()
         writer.write(_encode(method, path, headers or {}, body))
         answer = await asyncio.wait_for(_read(reader), ANSWER_LIMIT_S)
         if answer.is_last:
             self.close()
         return answer
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        return self._streams
 
 
 def _encode(method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:

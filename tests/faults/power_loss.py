@@ -22,9 +22,7 @@ from typing import NamedTuple, Self
 import apsw
 
 SECTOR_BYTES = 512
-_JOURNALS = (
-    apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
-)
+_JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 
 Image = dict[str, bytes]
 

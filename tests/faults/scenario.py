@@ -117,9 +117,7 @@ class Story:
 async def play(folder: Path, *, operations: int, seed: int, synchronous: str) -> Story:
     """Run the scenario on a fresh database and tell it."""
     with RecordingVfs(f"recording-{folder}") as vfs:
-        connection = open_connection(
-            str(folder / DATABASE), vfs=vfs.name, synchronous=synchronous
-        )
+        connection = open_connection(str(folder / DATABASE), vfs=vfs.name, synchronous=synchronous)
         apply_to_sqlite(connection)
         # Checkpoints, and the truncation of the WAL after them, are where a crash is hardest.
         connection.execute("PRAGMA wal_autocheckpoint=30").fetchall()

@@ -66,7 +66,8 @@ class Work:
         if isinstance(said, Trouble):
             return said
         assert isinstance(said, Finished)
-        assert said.report.failed == said.report.refused == {}
+        assert not said.report.failed
+        assert not said.report.refused
         self.done |= names(units)
         return None
 

@@ -116,35 +116,35 @@ async def tell(folder: Path, seed: int, synchronous: str = "FULL") -> Story:
 
 
 async def test_nothing_is_lost_at_any_operation(
-    tmp_path: Path, figures: Callable[[str], None]
+    scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T03: whatever the last operation was, what was answered is there, whole and in order."""
-    tally, story = Tally(), await tell(tmp_path, SEED)
-    crash(story, at_every_operation(story), tmp_path, tally)
+    tally, story = Tally(), await tell(scratch, SEED)
+    crash(story, at_every_operation(story), scratch, tally)
     figures(f"T03 {len(story.operations):,} operations: {tally}")
     assert tally.faults[:20] == []
 
 
-async def test_nothing_is_lost_at_random(tmp_path: Path, figures: Callable[[str], None]) -> None:
+async def test_nothing_is_lost_at_random(scratch: Path, figures: Callable[[str], None]) -> None:
     """T03: the same with other scenarios and other sectors."""
-    tally = await crash_stories(tmp_path, SIZES.random_power_losses, "FULL")
+    tally = await crash_stories(scratch, SIZES.random_power_losses, "FULL")
     figures(f"T03 random: {tally}")
     assert tally.faults[:20] == []
 
 
 async def test_without_syncing_each_commit_work_is_lost(
-    tmp_path: Path, figures: Callable[[str], None]
+    scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the control; the same crashes must show losses if commits are not synced."""
-    tally = await crash_stories(tmp_path, SIZES.control_power_losses, "NORMAL")
+    tally = await crash_stories(scratch, SIZES.control_power_losses, "NORMAL")
     figures(f"T04 control, synchronous=NORMAL: {tally}")
     assert tally.lost > 0
 
 
 async def test_without_any_sync_databases_break(
-    tmp_path: Path, figures: Callable[[str], None]
+    scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the second control; without syncs, torn checkpoints must show as corruption."""
-    tally = await crash_stories(tmp_path, SIZES.control_power_losses, "OFF")
+    tally = await crash_stories(scratch, SIZES.control_power_losses, "OFF")
     figures(f"T04 control, synchronous=OFF: {tally}")
     assert tally.corrupt > 0

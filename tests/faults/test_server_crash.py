@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.faults.clarion_server import ROOT, ClarionServer
-from tests.faults.disk_faults import FULL, NO_SYNC, ORDERS
+from tests.faults.disk_faults import FULL, NO_SYNC, ORDERS, Orders
 from tests.faults.load import Load, find_faults
 from tests.faults.sizes import SIZES
 
@@ -25,16 +25,19 @@ RESTARTING = 1012
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Path:
-    """The file that orders the faults of the disk."""
-    return tmp_path / "orders"
+def orders(tmp_path: Path) -> Orders:
+    """The orders for the disk of `on_bad_disk`."""
+    return Orders(tmp_path / "orders")
 
 
 @pytest.fixture
-def on_bad_disk(tmp_path: Path, orders: Path) -> ClarionServer:
+def on_bad_disk(tmp_path: Path) -> ClarionServer:
     """A server whose writer process has a disk that fails to order."""
     path = [str(Path(__file__).parent / "bad_disk"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, path)), ORDERS: str(orders)}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        ORDERS: str(tmp_path / "orders"),
+    }
     return ClarionServer(tmp_path, environment=environment)
 
 
@@ -135,12 +138,12 @@ async def test_a_server_without_its_writer_stops(
 
 
 async def test_a_server_stops_when_the_disk_fails_to_sync(
-    on_bad_disk: ClarionServer, orders: Path, figures: Callable[[str], None]
+    on_bad_disk: ClarionServer, orders: Orders, figures: Callable[[str], None]
 ) -> None:
     """T05: after a failed fsync nothing is accepted, until a new start has read the disk again."""
     async with on_bad_disk as server:
         load = Load(server)
-        await break_and_restart(server, load, lambda: orders.write_text(NO_SYNC), orders.unlink)
+        await break_and_restart(server, load, lambda: orders.give(NO_SYNC), orders.withdraw)
         faults = await find_faults(server, load.accepted)
     figures(f"T05 sync failed: {len(load.accepted):,} accepted, answers {dict(load.statuses)}")
     assert faults[:20] == []
@@ -148,7 +151,7 @@ async def test_a_server_stops_when_the_disk_fails_to_sync(
 
 
 async def test_a_full_disk_is_waited_out(
-    on_bad_disk: ClarionServer, orders: Path, figures: Callable[[str], None]
+    on_bad_disk: ClarionServer, orders: Orders, figures: Callable[[str], None]
 ) -> None:
     """T06: with the disk full nothing is accepted; with space again, all is, without a restart."""
     async with on_bad_disk as server:
@@ -162,13 +165,13 @@ async def test_a_full_disk_is_waited_out(
     assert set(load.statuses) == {201, 507}
 
 
-async def fill_and_free(load: Load, orders: Path) -> None:
+async def fill_and_free(load: Load, orders: Orders) -> None:
     await load.reach(len(load.accepted) + 100)
-    orders.write_text(FULL)
+    orders.give(FULL)
     await load.see(507, times=SIZES.clients)  # by then every batch from before is answered
     accepted = len(load.accepted)
     await load.see(507, times=SIZES.clients)
     assert len(load.accepted) == accepted
-    orders.unlink()
+    orders.withdraw()
     async with asyncio.timeout(RECOVERY_LIMIT_S):
         await load.reach(accepted + SIZES.clients)

@@ -59,7 +59,7 @@ class Callers:
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
         now = self._clock.now()
         looked_up, key = self._cache.get(secret.id, (0, None))
-        if now - looked_up < BELIEVED_MS:
+        if 0 <= now - looked_up < BELIEVED_MS:
             return key
         key = await self._keys.find(secret.id)
         if len(self._cache) >= CACHED_KEYS:

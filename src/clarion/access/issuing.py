@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clarion.access.plain_text import is_plain
 from clarion.access.secrets import new_api_secret
 from clarion.errors import FieldFault, InvalidFields
 from clarion.model import ALL_SCOPES, ApiKey, Scope
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from clarion.access.secrets import ApiSecret
 
 LABEL_LENGTH = 100
-# Control characters, which PostgreSQL takes in part alone, and halves of surrogate pairs.
-_UNWRITTEN = ("Cc", "Cs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ def issue_key(
     """Make a key; nothing is stored yet."""
     if not 0 < len(label) <= LABEL_LENGTH:
         raise InvalidFields(FieldFault("label", f"must have 1 to {LABEL_LENGTH} characters"))
-    if any(unicodedata.category(character) in _UNWRITTEN for character in label):
+    if not is_plain(label):
         raise InvalidFields(FieldFault("label", "must not hold control characters"))
     if expires_at is not None and expires_at <= now:
         raise InvalidFields(FieldFault("expires_at", "must be in the future"))

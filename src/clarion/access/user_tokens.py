@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, TypeGuard
 
 import jwt
 
+from clarion.access.plain_text import is_plain
 from clarion.errors import Unauthenticated
 from clarion.model import UserCaller
 
@@ -41,12 +43,13 @@ class UserTokens:
                 key,
                 algorithms=[app.user_token_algorithm.value],
                 audience=app.id,
-                # Time is ours to check, against the clock of the house.
+                # Times and the user are ours to check: by the clock of the house, in our words.
                 options={
                     "require": ["sub", "aud", "exp"],
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
+                    "verify_sub": False,
                 },
             )
         except jwt.InvalidTokenError as error:
@@ -69,7 +72,7 @@ def _claimed_app(token: str) -> str:
         msg = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."
         raise Unauthenticated(msg) from error
     audience = claims.get("aud")
-    if not isinstance(audience, str):
+    if not isinstance(audience, str) or not is_plain(audience):
         msg = "The token's `aud` must be one text: the id of the app."
         raise Unauthenticated(msg)
     return audience
@@ -89,7 +92,7 @@ def _reason(error: jwt.InvalidTokenError, app: App) -> str:
 
 def _check_times(claims: dict[str, object], now_s: float) -> None:
     expires, starts = claims["exp"], claims.get("nbf", 0)
-    if not isinstance(expires, (int, float)) or not isinstance(starts, (int, float)):
+    if not _is_time(expires) or not _is_time(starts):
         msg = "`exp` and `nbf` of the user token must be numbers of seconds."
         raise Unauthenticated(msg)
     if now_s >= expires + LEEWAY_S:
@@ -100,9 +103,16 @@ def _check_times(claims: dict[str, object], now_s: float) -> None:
         raise Unauthenticated(msg)
 
 
+def _is_time(value: object) -> TypeGuard[int | float]:
+    # JSON as Python reads it knows NaN and Infinity, and a token that never ends must not be.
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _user_id(claims: dict[str, object]) -> str:
     subject = claims["sub"]
-    if not isinstance(subject, str) or not 0 < len(subject) <= USER_ID_LENGTH:
-        msg = f"The token's `sub` must be the user's id, 1 to {USER_ID_LENGTH} characters."
-        raise Unauthenticated(msg)
-    return subject
+    if isinstance(subject, str) and 0 < len(subject) <= USER_ID_LENGTH and is_plain(subject):
+        return subject
+    msg = f"The token's `sub` must be the user's id, 1 to {USER_ID_LENGTH} plain characters."
+    raise Unauthenticated(msg)

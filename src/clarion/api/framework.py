@@ -15,13 +15,17 @@ from litestar.exceptions import (
     ValidationException,
 )
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
-from clarion.access.callers import Callers
 from clarion.api import problems
 from clarion.api.caller import get_caller
+from clarion.api.devices import DevicesController, list_my_devices, list_user_devices
+from clarion.api.feedback import get_feedback
 from clarion.api.keys import KeysController
+from clarion.api.stats import get_stats
+from clarion.api.topics import TopicsController
 from clarion.errors import (
     ClarionError,
     FieldFault,
@@ -32,22 +36,29 @@ from clarion.errors import (
     NotFound,
     RequestError,
 )
-from clarion.ports import Clock, Keys, Vault
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROUTES = (KeysController, get_caller)
+ROUTES = (
+    KeysController,
+    get_caller,
+    DevicesController,
+    list_user_devices,
+    list_my_devices,
+    TopicsController,
+    get_feedback,
+    get_stats,
+)
 
 _DESCRIPTION = """Clarion takes in what happened, decides for each person whether, where and when
 to say it, and keeps account of what became of it. Errors are `application/problem+json`; their
 codes are explained on [/docs/errors](/docs/errors)."""
 
 
-def build(*, keys: Keys, vault: Vault, clock: Clock, callers: Callers) -> Litestar:
-    """Return the framework's application."""
-    parts: Mapping[str, object] = {"keys": keys, "vault": vault, "clock": clock, "callers": callers}
+def build(parts: Mapping[str, object]) -> Litestar:
+    """Return the framework's application; the parts are handed to handlers by their names."""
     return Litestar(
         route_handlers=ROUTES,
         dependencies={name: _provide(part) for name, part in parts.items()},
@@ -75,7 +86,8 @@ def _openapi() -> OpenAPIConfig:
         components=Components(security_schemes={"bearer": bearer}),
         security=[{"bearer": []}],
         path="/openapi.json",
-        render_plugins=(),
+        # The page itself is ours: what Litestar would serve loads from foreign hosts.
+        render_plugins=[JsonRenderPlugin(path="/")],
     )
 
 

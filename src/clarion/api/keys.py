@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post
-from litestar.params import Parameter
 
 from clarion.access.callers import require_app
 from clarion.access.issuing import IssuedKey, issue_key
-from clarion.api.injected import Callers, Clock, Keys, Vault
+from clarion.api.injected import Callers, Clock, Idempotency, Keys
 from clarion.api.shapes import (
-    IDEMPOTENCY_MS,
     PAGE_DEFAULT,
+    After,
     Body,
+    IdempotencyKey,
     Items,
+    Limit,
     caller_of,
-    check_idempotency_key,
     check_limit,
-    fingerprint,
+    to_milliseconds,
+    to_wire,
 )
-from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.model import AppCaller, Once, Scope
+from clarion.model import AppCaller, Scope
 
 if TYPE_CHECKING:
     from clarion.model import ApiKey
-
-Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
-After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
-IdempotencyKey = Annotated[
-    str | None,
-    Parameter(header="Idempotency-Key", description="A repeat within 24 h gets the first answer."),
-]
 
 
 class NewKey(Body):
@@ -87,8 +80,8 @@ class KeysController(Controller):
         request: Request[Any, Any, Any],
         data: NewKey,
         keys: Keys,
-        vault: Vault,
         clock: Clock,
+        idempotency: Idempotency,
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
         """Make a key that holds at most the scopes of the key that calls."""
@@ -99,22 +92,15 @@ class KeysController(Controller):
             label=data.label,
             scopes=data.scopes,
             now=now,
-            expires_at=_milliseconds(data.expires_at),
+            expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
         _check_scopes(caller, issued)
         answer = CreatedKey(**_view(issued.key), api_key=issued.secret.text)
-        given = check_idempotency_key(idempotency_key)
-        if given is None:
-            await keys.create(issued.key)
-            return Response(answer, status_code=201)
-        once = await _once(request, given, caller.app_id, answer, vault, now)
+        once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
         replay = await keys.create(issued.key, once)
-        if replay is None:
-            return Response(answer, status_code=201)
-        first = msgspec.json.decode(
-            vault.open(replay.answer, _context(caller.app_id, given)), type=CreatedKey
-        )
-        return Response(first, status_code=201, headers={"idempotent-replayed": "true"})
+        if replay is not None:
+            return idempotency.answer_again(replay, once, CreatedKey, 201)
+        return Response(answer, status_code=201)
 
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
@@ -140,9 +126,9 @@ def _view(key: ApiKey) -> dict[str, Any]:
         "id": key.id,
         "label": key.label,
         "scopes": sorted(key.scopes),
-        "created_at": to_rfc3339(key.created_at),
-        "expires_at": to_rfc3339(key.expires_at) if key.expires_at else None,
-        "revoked_at": to_rfc3339(key.revoked_at) if key.revoked_at else None,
+        "created_at": to_wire(key.created_at),
+        "expires_at": to_wire(key.expires_at),
+        "revoked_at": to_wire(key.revoked_at),
     }
 
 
@@ -151,36 +137,3 @@ def _check_scopes(caller: AppCaller, issued: IssuedKey) -> None:
     if missing:
         reason = f"the calling key itself lacks {', '.join(missing)}"
         raise InvalidFields(FieldFault("scopes", reason))
-
-
-def _milliseconds(moment: datetime | None) -> int | None:
-    if moment is None:
-        return None
-    if moment.tzinfo is None:
-        raise InvalidFields(
-            FieldFault("expires_at", "must say its offset, like 2026-01-31T12:00:00Z")
-        )
-    return int(moment.timestamp() * 1000)
-
-
-async def _once(
-    request: Request[Any, Any, Any],
-    key: str,
-    app_id: str,
-    answer: CreatedKey,
-    vault: Vault,
-    now: int,
-) -> Once:
-    return Once(
-        app_id=app_id,
-        key=key,
-        fingerprint=fingerprint(request.method, request.url.path, await request.body()),
-        # The answer holds the secret, so it is sealed like every secret that is read again.
-        answer=vault.seal(msgspec.json.encode(answer), _context(app_id, key)),
-        now=now,
-        expires_at=now + IDEMPOTENCY_MS,
-    )
-
-
-def _context(app_id: str, key: str) -> str:
-    return f"apps/{app_id}/idempotency/{key}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Generic, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import msgspec
+from litestar.params import Parameter
 
+from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
 
 if TYPE_CHECKING:
@@ -17,8 +19,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
-IDEMPOTENCY_KEY_LENGTH = 255
-IDEMPOTENCY_MS = 24 * 3600 * 1000
+
+Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
+After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Parameter(header="Idempotency-Key", description="A repeat within 24 h gets the first answer."),
+]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -45,14 +52,15 @@ def check_limit(limit: int) -> int:
     return limit
 
 
-def check_idempotency_key(key: str | None) -> str | None:
-    """Return the key if it is one."""
-    if key is not None and not 0 < len(key) <= IDEMPOTENCY_KEY_LENGTH:
-        reason = f"must have 1 to {IDEMPOTENCY_KEY_LENGTH} characters"
-        raise InvalidFields(FieldFault("Idempotency-Key", reason))
-    return key
+def to_milliseconds(moment: datetime | None, field: str) -> int | None:
+    """Return a time of the wire as the house has it."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise InvalidFields(FieldFault(field, "must say its offset, like 2026-01-31T12:00:00Z"))
+    return int(moment.timestamp() * 1000)
 
 
-def fingerprint(method: str, path: str, body: bytes) -> bytes:
-    """Return what tells one request from another under the same idempotency key."""
-    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
+def to_wire(milliseconds: int | None) -> str | None:
+    """Return a time of the house as the wire has it."""
+    return None if milliseconds is None else to_rfc3339(milliseconds)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError
 from clarion.gateway.connections import Connection, TopicCursor
-from clarion.model import Keeps, Message, MessageReason, MessageStatus
+from clarion.model import Keeps, Message, MessageReason, MessageStatus, Replay
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.gateway.connections import Connections
     from clarion.gateway.push import Push
-    from clarion.model import Device, PushPriority
+    from clarion.model import Device, Once, PushPriority
     from clarion.ports import Broadcasts, Clock, Messages
     from clarion.telemetry.metrics import GatewayMetrics
 
@@ -109,9 +109,13 @@ class Dispatch:
 
     # To topics.
 
-    async def publish(self, message: Message, keeps: Keeps) -> bool:
+    async def publish(
+        self, message: Message, keeps: Keeps, once: Once | None = None
+    ) -> Replay | bool:
         """Write a message to its topic once, and offer it to all who hear it here and now."""
-        sequence = await self._broadcasts.publish(message, keeps)
+        sequence = await self._broadcasts.publish(message, keeps, once)
+        if isinstance(sequence, Replay):
+            return sequence
         if sequence is None:
             return False
         topic = message.topic or ""

@@ -8,9 +8,10 @@ from dataclasses import replace
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from clarion.model import Device, DeviceDetails, DeviceEnd, Platform
+from clarion.model import Device, DeviceDetails, DeviceEnd, Platform, Replay
 
 if TYPE_CHECKING:
+    from clarion.model import Once
     from clarion.ports import Clock, Devices
 
 KNOWN_MS = 3600 * 1000
@@ -59,26 +60,37 @@ class Registry:
             return None
         return device if compare_digest(device.secret_hash, hash_secret(secret)) else None
 
-    async def register(
+    def propose(
         self, *, app_id: str, token: str, platform: Platform, details: DeviceDetails
-    ) -> tuple[Device, str | None]:
-        """Add or refresh a device; return it, and its secret if it is new."""
+    ) -> tuple[Device, str]:
+        """Return a new device and its secret; nothing is stored yet."""
         now = self._clock.now()
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        token_hash = hashlib.sha256(token.lower().encode()).digest()
-        wanted = Device(
+        device = Device(
             id=self._clock.new_id(),
             app_id=app_id,
-            token_hash=token_hash,
+            token_hash=hashlib.sha256(token.lower().encode()).digest(),
             secret_hash=hash_secret(secret),
             platform=platform,
             details=details,
             created_at=now,
             last_seen_at=now,
         )
-        device = await self._devices.register(wanted)
-        self._changed(device)
-        return device, secret if device.id == wanted.id else None
+        return device, secret
+
+    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+        """Add a device; False if its token is taken."""
+        added = await self._devices.add(device, once)
+        if added is True:
+            self._changed(device)
+        return added
+
+    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+        """Refresh the device that has this token."""
+        refreshed = await self._devices.refresh(device, once)
+        if not isinstance(refreshed, Replay):
+            self._changed(refreshed)
+        return refreshed
 
     async def renew_secret(self, device: Device) -> str:
         """Give a device another secret and return it."""

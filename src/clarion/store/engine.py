@@ -37,6 +37,10 @@ class Engine(Protocol):
         """Return the rows of a short, indexed read."""
         ...
 
+    async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a read that may take long; nothing else waits for it."""
+        ...
+
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""
         ...

@@ -5,9 +5,11 @@ folder on PYTHONPATH the server is the real one, its writer process is the real 
 file system below SQLite is ours.
 """
 
+import os
 import sys
+from pathlib import Path
 
 if "clarion.store.sqlite.child" in sys.orig_argv:
-    from tests.faults.disk_faults import FaultyVfs, obey_orders
+    from tests.faults.disk_faults import ORDERS, FaultyVfs, Orders
 
-    VFS = FaultyVfs("faulty", obey_orders, is_default=True)
+    VFS = FaultyVfs("faulty", Orders(Path(os.environ[ORDERS])).obey, is_default=True)

@@ -58,6 +58,10 @@ class PostgresEngine:
         rows = await self._ask(statement.text, *statement.bind(**values), within_s=_FETCH_S)
         return [tuple(row) for row in rows]
 
+    async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a long read."""
+        return await self.fetch(statement, **values)
+
     async def check(self) -> None:
         """Return if the database answers within two seconds."""
         await self._ask("SELECT 1", within_s=_CHECK_S)

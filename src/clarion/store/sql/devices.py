@@ -6,12 +6,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from clarion.errors import Conflict
-from clarion.model import Device, DeviceDetails, DeviceEnd, Feedback, Page, Platform
+from clarion.model import Device, DeviceDetails, DeviceEnd, Feedback, Page, Platform, Replay
+from clarion.store.sql import idempotency
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from clarion.model import Once
     from clarion.store.engine import Engine
     from clarion.store.statement import Step, Value
 
@@ -27,8 +29,15 @@ language = COALESCE(excluded.language, devices.language),
 timezone = COALESCE(excluded.timezone, devices.timezone),
 label = COALESCE(excluded.label, devices.label)"""
 
-REGISTER = statement(
-    "register_device",
+ADD = statement(
+    "add_device",
+    f"""INSERT INTO devices ({_COLUMNS}) VALUES (:id, :app_id, :token_hash, :secret_hash, :platform,
+    :user_id, :model, :os_version, :app_version, :language, :timezone, :label, :created_at,
+    :last_seen_at, NULL, NULL)
+    ON CONFLICT (token_hash) DO NOTHING RETURNING id""",
+)
+REFRESH = statement(
+    "refresh_device",
     f"""INSERT INTO devices ({_COLUMNS}) VALUES (:id, :app_id, :token_hash, :secret_hash, :platform,
     :user_id, :model, :os_version, :app_version, :language, :timezone, :label, :created_at,
     :last_seen_at, NULL, NULL)
@@ -104,23 +113,30 @@ class SqlDevices:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def register(self, device: Device) -> Device:
-        """Add a device, or refresh the one with its token."""
-        step = REGISTER.guard(
-            id=device.id,
-            app_id=device.app_id,
-            token_hash=device.token_hash,
-            secret_hash=device.secret_hash,
-            platform=device.platform.value,
-            created_at=device.created_at,
-            last_seen_at=device.last_seen_at,
-            **asdict(device.details),
-        )
-        registered = await self._write(device.id, step)
-        if registered is None:
+    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+        """Add a device."""
+        done = await self._write_once(device.id, ADD.guard(**_values(device)), once)
+        return done if isinstance(done, Replay) else done is not None
+
+    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+        """Refresh the device that has this token."""
+        done = await self._write_once(device.id, REFRESH.guard(**_values(device)), once)
+        if isinstance(done, Replay):
+            return done
+        if done is None:
             msg = "This token is registered for another app."
             raise Conflict(msg)
-        return registered
+        return _device(done)
+
+    async def _write_once(self, key: str, step: Step, once: Once | None) -> Replay | Row | None:
+        """Write a guarded step, once; return its row, or None if the guard refused it."""
+        if once is None:
+            done = await self._engine.write(Unit(key, (step,)))
+            return done[0][0] if done else None
+        done = await self._engine.write(Unit(key, (idempotency.claim(once), step)))
+        if done:
+            return done[1][0]
+        return await idempotency.replay_if_claimed(self._engine, once)
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         """Give a device another secret."""
@@ -209,6 +225,19 @@ class SqlFeedback:
             for row in rows[:limit]
         )
         return Page(items, _cursor(items[-1]) if len(rows) > limit else None)
+
+
+def _values(device: Device) -> dict[str, Value]:
+    return {
+        "id": device.id,
+        "app_id": device.app_id,
+        "token_hash": device.token_hash,
+        "secret_hash": device.secret_hash,
+        "platform": device.platform.value,
+        "created_at": device.created_at,
+        "last_seen_at": device.last_seen_at,
+        **asdict(device.details),
+    }
 
 
 def _cursor(entry: Feedback) -> str:

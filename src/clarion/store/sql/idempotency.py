@@ -26,7 +26,8 @@ CLAIM_KEY = statement(
 )
 SELECT_ANSWER = statement(
     "select_idempotent_answer",
-    "SELECT fingerprint, answer FROM idempotency_keys WHERE app_id = :app_id AND key = :key",
+    """SELECT fingerprint, answer FROM idempotency_keys
+    WHERE app_id = :app_id AND key = :key AND expires_at > :now""",
 )
 
 
@@ -42,9 +43,14 @@ def claim(once: Once) -> Step:
     )
 
 
-async def replay(engine: Engine, once: Once) -> Replay:
-    """Return what the first request was answered; `IdempotencyKeyReused` if it was another one."""
-    rows = await engine.fetch(SELECT_ANSWER, app_id=once.app_id, key=once.key)
+async def replay_if_claimed(engine: Engine, once: Once) -> Replay | None:
+    """Return what the first request was answered; `IdempotencyKeyReused` if it was another one.
+
+    None if the key is free: then another guard of the unit refused it.
+    """
+    rows = await engine.fetch(SELECT_ANSWER, app_id=once.app_id, key=once.key, now=once.now)
+    if not rows:
+        return None
     fingerprint, answer = rows[0]
     if not compare_digest(fingerprint, once.fingerprint):
         raise IdempotencyKeyReused

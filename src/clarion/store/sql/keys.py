@@ -54,7 +54,7 @@ class SqlKeys:
             await self._engine.write(Unit(key.app_id, (insert,)))
             return None
         done = await self._engine.write(Unit(key.app_id, (idempotency.claim(once), insert)))
-        return None if done else await idempotency.replay(self._engine, once)
+        return None if done else await idempotency.replay_if_claimed(self._engine, once)
 
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key whatever its state, or None."""

@@ -102,11 +102,6 @@ GET = statement(
     f"""SELECT {_RECORD} FROM messages
     WHERE app_id = :app_id AND device_id = :device_id AND id = :id""",
 )
-COUNT_BY_STATUS = statement(
-    "count_messages_by_status",
-    """SELECT status, COUNT(*) FROM messages WHERE app_id = :app_id AND sequence >= :since
-    GROUP BY status""",
-)
 
 
 class SqlMessages:
@@ -227,11 +222,6 @@ class SqlHistory:
         """Return one message, or None."""
         rows = await self._engine.fetch(GET, app_id=app_id, device_id=device_id, id=message_id)
         return _record(rows[0]) if rows else None
-
-    async def count_by_status(self, app_id: str, since: int) -> dict[MessageStatus, int]:
-        """Return how many messages have each status."""
-        rows = await self._engine.fetch(COUNT_BY_STATUS, app_id=app_id, since=since * 1000)
-        return {MessageStatus(status): count for status, count in rows}
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished messages accepted before a time."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clarion.model import DeviceTopic, Keeps, Message, Page, PushPriority, Subscription
+from clarion.store.sql import idempotency
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from clarion.model import Once, Replay
     from clarion.store.engine import Engine
     from clarion.store.statement import Step
 
@@ -53,9 +53,6 @@ DELETE_MESSAGES = statement(
     "delete_topic_messages", f"DELETE FROM topic_messages WHERE {_OF_TOPIC}"
 )
 DELETE_SUBSCRIBERS = statement("delete_subscribers", f"DELETE FROM subscriptions WHERE {_OF_TOPIC}")
-COUNT_SUBSCRIBERS = statement(
-    "count_subscribers", f"SELECT COUNT(*) FROM subscriptions WHERE {_OF_TOPIC}"
-)
 SUBSCRIBE = statement(
     "subscribe",
     f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
@@ -159,14 +156,6 @@ class SqlDeviceTopics:
         items = tuple(_topic(row) for row in rows[:limit])
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
-    async def count_subscribers(self, app_id: str, topics: Sequence[str]) -> dict[str, int]:
-        """Return how many devices hear each topic."""
-        counts: dict[str, int] = {}
-        for topic in topics:
-            rows = await self._engine.fetch(COUNT_SUBSCRIBERS, app_id=app_id, topic=topic)
-            counts[topic] = rows[0][0]
-        return counts
-
 
 class SqlBroadcasts:
     """The `Broadcasts` port."""
@@ -196,15 +185,19 @@ class SqlBroadcasts:
         rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, device_id=device_id)
         return tuple(Subscription(topic=topic, cursor=cursor) for topic, cursor in rows)
 
-    async def publish(self, message: Message, keeps: Keeps) -> int | None:
+    async def publish(
+        self, message: Message, keeps: Keeps, once: Once | None = None
+    ) -> Replay | int | None:
         """Write a message to its topic and return its sequence there."""
         topic = message.topic or ""
-        steps = (
-            LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at),
-            *_writing(message, topic, keeps),
-        )
+        claim = (idempotency.claim(once),) if once else ()
+        lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
+        steps = (*claim, lock, *_writing(message, topic, keeps))
         done = await self._engine.write(Unit(topic, steps))
-        return done[1][0][0] if done and done[1] else None
+        if done is None:
+            return await idempotency.replay_if_claimed(self._engine, once) if once else None
+        numbered = done[len(claim) + 1]
+        return numbered[0][0] if numbered else None
 
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int

@@ -49,6 +49,10 @@ def classify(error: apsw.Error) -> Trouble:
         kind = "full"
     elif isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.NoMemError)):
         kind = "unavailable"
+    elif getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+        # A full disk again, now for the WAL's index, which is never synced and harms nothing. But
+        # the WAL has the batch already, and a crash would bring it in: its fate is unknown.
+        kind = "unavailable"
     else:
         # After a failed fsync nobody knows what is on the disk: no more writes by this process.
         kind = "broken"

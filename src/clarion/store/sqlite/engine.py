@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +29,12 @@ class SqliteEngine:
     """
 
     def __init__(
-        self, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit
+        self, path: str, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit
     ) -> None:
         self.commit = commit
+        self._path = path
+        # One at a time: long reads must not take the machine from the short ones.
+        self._slow = ThreadPoolExecutor(1, "slow-reads")
         self._reader = reader
         self._process = process
 
@@ -48,7 +53,7 @@ class SqliteEngine:
         reader.set_busy_timeout(100)
         reader.execute("PRAGMA mmap_size=268435456").fetchall()
         commit = GroupCommit(process, waiting_limit=waiting_limit, batch_limit=batch_limit)
-        return cls(reader, process, commit)
+        return cls(path, reader, process, commit)
 
     async def write(self, unit: Unit) -> Rows | None:
         """Commit a unit; see `Engine`."""
@@ -58,6 +63,22 @@ class SqliteEngine:
         """Return the rows of a read."""
         try:
             return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
+        except apsw.Error as error:
+            raise StoreUnavailable from error
+
+    async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a long read, made in a thread with a connection of its own."""
+        row = statement.bind(**values)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._slow, self._fetch_alone, statement.text, row)
+
+    def _fetch_alone(self, text: str, row: Row) -> Sequence[Row]:
+        try:
+            connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
+            try:
+                return connection.execute(text, row).fetchall()
+            finally:
+                connection.close()
         except apsw.Error as error:
             raise StoreUnavailable from error
 
@@ -73,6 +94,7 @@ class SqliteEngine:
         await self.commit.close()
         await self._process.close()
         self._reader.close()
+        self._slow.shutdown(wait=True)
 
 
 def migrate(path: str) -> list[str]:

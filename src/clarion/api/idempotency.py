@@ -1,0 +1,67 @@
+"""`Idempotency-Key`: the first answer is kept for 24 hours and given again."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from litestar import Response
+
+from clarion.errors import FieldFault, InvalidFields
+from clarion.model import Once
+
+if TYPE_CHECKING:
+    from litestar import Request
+
+    from clarion.model import Replay
+    from clarion.ports import Clock, Vault
+
+KEY_LENGTH = 255
+KEPT_MS = 24 * 3600 * 1000
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Idempotency:
+    """Prepares what makes a request happen once, and gives the first answer again."""
+
+    def __init__(self, vault: Vault, clock: Clock) -> None:
+        self._vault = vault
+        self._clock = clock
+
+    async def once(
+        self, request: Request[Any, Any, Any], key: str | None, app_id: str, answer: msgspec.Struct
+    ) -> Once | None:
+        """Return what goes into the unit with the work; None if the caller gave no key."""
+        if key is None:
+            return None
+        if not 0 < len(key) <= KEY_LENGTH:
+            reason = f"must have 1 to {KEY_LENGTH} characters"
+            raise InvalidFields(FieldFault("Idempotency-Key", reason))
+        now = self._clock.now()
+        return Once(
+            app_id=app_id,
+            key=key,
+            fingerprint=_fingerprint(request.method, request.url.path, await request.body()),
+            # Answers hold secrets, so they are sealed like every secret that is read again.
+            answer=self._vault.seal(msgspec.json.encode(answer), _context(app_id, key)),
+            now=now,
+            expires_at=now + KEPT_MS,
+        )
+
+    def answer_again(
+        self, replay: Replay, once: Once | None, kind: type[T], status: int
+    ) -> Response[T]:
+        """Return the answer that the first request was given."""
+        context = _context(once.app_id, once.key) if once else ""
+        first = msgspec.json.decode(self._vault.open(replay.answer, context), type=kind)
+        return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
+
+
+def _fingerprint(method: str, path: str, body: bytes) -> bytes:
+    """Return what tells one request from another under the same key."""
+    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
+
+
+def _context(app_id: str, key: str) -> str:
+    return f"apps/{app_id}/idempotency/{key}"

@@ -1,0 +1,211 @@
+"""T10: migrations are killed at every step, and then run again."""
+
+import asyncio
+import itertools
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import apsw
+import asyncpg
+import pytest
+
+from clarion.store.batch import arrange
+from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
+from clarion.store.sqlite.runner import SqliteRunner, open_connection
+from tests.faults.clarion_server import ROOT
+from tests.faults.migrating import LATER
+from tests.faults.power_loss import (
+    Disk,
+    Operation,
+    RecordingVfs,
+    Survival,
+    everything,
+    nothing,
+    torn,
+    write_image,
+)
+from tests.faults.scenario import DATABASE, key_unit, read_survivors
+from tests.faults.sizes import SIZES
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+NAMES = frozenset({"a", "b", "c"})
+STEPS_AT_MOST = 200
+PROCESS_LIMIT_S = 60
+
+
+class Database(Protocol):
+    """A database to migrate, whatever the engine."""
+
+    url: str
+
+    async def clear(self) -> None: ...
+
+    async def migrate(self) -> list[str]: ...
+
+    async def describe(self) -> list[tuple[object, ...]]: ...
+
+
+class SqliteDatabase:
+    """A file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / DATABASE
+        self.url = f"sqlite:///{self._path}"
+
+    async def clear(self) -> None:
+        for file in self._path.parent.glob(f"{DATABASE}*"):
+            file.unlink()
+
+    async def migrate(self) -> list[str]:
+        return migrate_file(self._path)
+
+    async def describe(self) -> list[tuple[object, ...]]:
+        return describe_file(self._path)
+
+
+class PostgresDatabase:
+    """A database on the shared server."""
+
+    def __init__(self, url: str, connection: asyncpg.Connection) -> None:
+        self.url = url
+        self._connection = connection
+
+    async def clear(self) -> None:
+        await self._connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+    async def migrate(self) -> list[str]:
+        return await apply_to_postgres(self._connection, [*load("postgres"), *LATER])
+
+    async def describe(self) -> list[tuple[object, ...]]:
+        columns = await self._connection.fetch(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns "
+            "WHERE table_schema = 'public' ORDER BY 1, 2"
+        )
+        indexes = await self._connection.fetch(
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
+        )
+        applied = await self._connection.fetch("SELECT * FROM migrations ORDER BY 1")
+        return [tuple(row) for row in (*columns, *indexes, *applied)]
+
+
+def migrate_file(path: Path) -> list[str]:
+    connection = open_connection(str(path))
+    try:
+        return apply_to_sqlite(connection, [*load("sqlite"), *LATER])
+    finally:
+        connection.close()
+
+
+def describe_file(path: Path) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(path))
+    try:
+        assert connection.execute("PRAGMA integrity_check").get == "ok"
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name")
+        return [*schema, *connection.execute("SELECT * FROM migrations ORDER BY 1")]
+    finally:
+        connection.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    if request.param == "sqlite":
+        yield SqliteDatabase(tmp_path)
+        return
+    url = request.getfixturevalue("postgres_database")
+    connection = await asyncpg.connect(url)
+    yield PostgresDatabase(url, connection)
+    await connection.close()
+
+
+async def migrate_in_process(database: Database, kill_at: int = 0) -> int:
+    """Run the migrations in a process of their own and return its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.faults.migrating", database.url, str(kill_at), cwd=ROOT
+    )
+    return await asyncio.wait_for(process.wait(), PROCESS_LIMIT_S)
+
+
+async def describe_whole(database: Database) -> list[tuple[object, ...]]:
+    """Return what an undisturbed migration makes, and leave an empty database."""
+    await database.clear()
+    await database.migrate()
+    whole = await database.describe()
+    await database.clear()
+    return whole
+
+
+async def test_a_killed_migration_is_finished_by_the_next(
+    database: Database, figures: Callable[[str], None]
+) -> None:
+    """T10: killed at any statement, the next run completes; one more changes nothing."""
+    whole = await describe_whole(database)
+    for step in itertools.islice(itertools.count(1), STEPS_AT_MOST):
+        ended = await migrate_in_process(database, kill_at=step)
+        await database.migrate()
+        assert await database.describe() == whole, f"killed at statement {step}"
+        assert await database.migrate() == []
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+        await database.clear()
+    figures(f"T10 {type(database).__name__}: killed at each of {step - 1} statements, all finished")
+    assert step > len(whole) / 10
+
+
+@pytest.mark.parametrize("number", range(3 * SIZES.migration_rounds))
+async def test_two_migrations_at_once_both_end_well(database: Database, number: int) -> None:
+    """T10: of two processes that start together, one migrates and the other finds it done."""
+    whole = await describe_whole(database)
+    ended = await asyncio.gather(*(migrate_in_process(database) for _ in range(2)))
+    assert ended == [0, 0], number
+    assert await database.describe() == whole
+
+
+def record(folder: Path) -> tuple[list[Operation], int]:
+    """Migrate, fill, migrate on; return the operations, and how many there were when filled."""
+    with RecordingVfs(f"recording-{folder}") as vfs:
+        connection = open_connection(str(folder / DATABASE), vfs=vfs.name)
+        apply_to_sqlite(connection, load("sqlite"))
+        SqliteRunner(connection).run(arrange([key_unit(name) for name in sorted(NAMES)]))
+        filled = len(vfs.operations)
+        apply_to_sqlite(connection, [*load("sqlite"), *LATER])
+        connection.close()
+    return vfs.operations, filled
+
+
+def crashes(moment: int) -> Iterator[Survival]:
+    yield everything()
+    yield nothing()
+    for number in range(SIZES.migration_rounds):
+        yield torn(f"{moment}/{number}")
+
+
+def check_crash(folder: Path, whole: list[tuple[object, ...]], *, is_filled: bool) -> None:
+    """Migrate what a crash left: it becomes whole, keeps its rows, and stays as it is."""
+    migrate_file(folder / DATABASE)
+    assert describe_file(folder / DATABASE) == whole
+    assert migrate_file(folder / DATABASE) == []
+    connection = apsw.Connection(str(folder / DATABASE))
+    found = read_survivors(connection).keys
+    connection.close()
+    assert found in ((NAMES,) if is_filled else (NAMES, set()))
+
+
+def test_a_migration_crashed_at_any_operation_is_finished_by_the_next(
+    scratch: Path, figures: Callable[[str], None]
+) -> None:
+    """T10: kill, power loss and torn writes at every operation of the disk; no row is lost."""
+    operations, filled = record(scratch)
+    whole = describe_file(scratch / DATABASE)
+    disk, count = Disk(), 0
+    for moment, operation in enumerate(operations):
+        for survival in crashes(moment):
+            write_image(disk.image(survival), scratch / "crashed")
+            check_crash(scratch / "crashed", whole, is_filled=moment >= filled)
+            count += 1
+        disk.play(operation)
+    figures(f"T10 SQLite: {count:,} crashes at {len(operations):,} operations, all finished")

@@ -1,0 +1,191 @@
+"""Who calls: by API key or user token, and what a look-up may believe."""
+
+from dataclasses import replace
+
+import jwt
+import pytest
+
+from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers, require_app
+from clarion.access.issuing import IssuedKey
+from clarion.access.provisioning import NewApp, create_app
+from clarion.access.secrets import ApiSecret, new_api_secret
+from clarion.access.user_tokens import UserTokens
+from clarion.errors import Forbidden, Unauthenticated
+from clarion.model import ALL_SCOPES, AppCaller, Scope, UserCaller
+from clarion.ports import Apps, Keys, Vault
+from tests.factories import FixedClock, issue
+from tests.unit.conftest import MemoryEngine
+
+
+@pytest.fixture
+def callers(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Callers:
+    return Callers(keys, UserTokens(apps, vault), clock)
+
+
+@pytest.fixture
+async def issued(keys: Keys) -> IssuedKey:
+    issued = issue()
+    await keys.create(issued.key)
+    return issued
+
+
+@pytest.fixture
+async def new_app(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+    return await create_app(
+        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+    )
+
+
+def bearer(secret: ApiSecret) -> str:
+    return f"Bearer {secret.text}"
+
+
+async def refusal(callers: Callers, authorization: str | None) -> str:
+    with pytest.raises(Unauthenticated) as raised:
+        await callers.identify(authorization)
+    return raised.value.detail
+
+
+async def test_a_key_stands_for_its_app(callers: Callers, issued: IssuedKey) -> None:
+    assert await callers.identify(bearer(issued.secret)) == AppCaller(
+        app_id="app-1", key_id=issued.key.id, scopes=ALL_SCOPES
+    )
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer"])
+async def test_the_scheme_is_read_in_any_case(
+    callers: Callers, issued: IssuedKey, scheme: str
+) -> None:
+    assert await callers.identify(f"{scheme} {issued.secret.text}")
+
+
+async def test_a_user_token_stands_for_its_user(
+    callers: Callers, new_app: NewApp, clock: FixedClock
+) -> None:
+    claims = {"sub": "ana", "aud": new_app.app.id, "exp": clock.now() // 1000 + 60}
+    token = jwt.encode(claims, new_app.user_secret, algorithm="HS256")
+    assert await callers.identify(f"Bearer {token}") == UserCaller(
+        app_id=new_app.app.id, user_id="ana"
+    )
+
+
+@pytest.mark.parametrize("authorization", [None, ""])
+async def test_who_says_nothing_is_told_what_to_say(
+    callers: Callers, authorization: str | None
+) -> None:
+    assert "Authorization: Bearer" in await refusal(callers, authorization)
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer", "", "Token", "Bearer:"])
+async def test_another_scheme_is_refused(
+    callers: Callers, issued: IssuedKey, scheme: str
+) -> None:
+    credential = "" if scheme == "Bearer" else issued.secret.text
+    assert "must be `Bearer`" in await refusal(callers, f"{scheme} {credential}")
+
+
+async def test_an_unknown_key_is_refused(callers: Callers) -> None:
+    assert await refusal(callers, bearer(new_api_secret())) == "There is no such API key."
+
+
+async def test_a_key_with_another_secret_is_refused_in_the_same_words(
+    callers: Callers, issued: IssuedKey
+) -> None:
+    wrong = replace(issued.secret, secret="x" * 43)
+    assert await refusal(callers, bearer(wrong)) == "There is no such API key."
+
+
+@pytest.mark.parametrize("text", ["ck_", "ck_short", "ck_" + "x" * 16 + "_" + "x" * 44])
+async def test_what_only_begins_like_a_key_is_refused(callers: Callers, text: str) -> None:
+    assert await refusal(callers, f"Bearer {text}") == "There is no such API key."
+
+
+async def test_what_is_neither_key_nor_token_is_refused(callers: Callers) -> None:
+    assert "neither an API key" in await refusal(callers, "Bearer nonsense")
+
+
+async def test_a_revoked_key_is_refused(
+    callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
+) -> None:
+    await keys.revoke("app-1", issued.key.id, clock.now())
+    assert "revoked or has expired" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_a_key_is_refused_from_the_moment_it_expires(
+    callers: Callers, keys: Keys, clock: FixedClock
+) -> None:
+    issued = issue(expires_at=clock.now() + 10)
+    await keys.create(issued.key)
+    clock.advance(9)
+    assert await callers.identify(bearer(issued.secret))
+    clock.advance(1)
+    assert "revoked or has expired" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_a_look_up_is_believed_for_two_seconds(
+    callers: Callers, engine: MemoryEngine, issued: IssuedKey, clock: FixedClock
+) -> None:
+    await callers.identify(bearer(issued.secret))
+    reads = engine.reads
+    clock.advance(BELIEVED_MS - 1)
+    await callers.identify(bearer(issued.secret))
+    assert engine.reads == reads
+    clock.advance(1)
+    await callers.identify(bearer(issued.secret))
+    assert engine.reads == reads + 1
+
+
+async def test_a_key_revoked_elsewhere_is_refused_within_two_seconds(
+    callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
+) -> None:
+    await callers.identify(bearer(issued.secret))
+    await keys.revoke("app-1", issued.key.id, clock.now())
+    clock.advance(BELIEVED_MS)
+    assert "revoked" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_a_key_that_is_to_be_forgotten_is_looked_up_at_once(
+    callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
+) -> None:
+    await callers.identify(bearer(issued.secret))
+    await keys.revoke("app-1", issued.key.id, clock.now())
+    callers.forget(issued.key.id)
+    callers.forget("never seen")
+    assert "revoked" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_a_clock_that_is_set_back_does_not_prolong_a_belief(
+    callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
+) -> None:
+    await callers.identify(bearer(issued.secret))
+    await keys.revoke("app-1", issued.key.id, clock.now())
+    clock.advance(-3_600_000)
+    assert "revoked" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_an_unknown_key_is_not_looked_up_each_time(
+    callers: Callers, engine: MemoryEngine
+) -> None:
+    unknown = bearer(new_api_secret())
+    await refusal(callers, unknown)
+    reads = engine.reads
+    await refusal(callers, unknown)
+    assert engine.reads == reads
+
+
+async def test_the_cache_does_not_grow_without_end(callers: Callers) -> None:
+    for _ in range(CACHED_KEYS + 10):
+        await refusal(callers, bearer(new_api_secret()))
+    assert len(callers._cache) <= CACHED_KEYS
+
+
+def test_an_app_needs_the_scope() -> None:
+    caller = AppCaller(app_id="a", key_id="k", scopes=frozenset({Scope.KEYS_READ}))
+    assert require_app(caller, Scope.KEYS_READ) is caller
+    with pytest.raises(Forbidden, match="lacks the scope `keys:write`"):
+        require_app(caller, Scope.KEYS_WRITE)
+
+
+def test_a_user_is_no_app() -> None:
+    with pytest.raises(Forbidden, match="with an API key"):
+        require_app(UserCaller(app_id="a", user_id="u"), Scope.KEYS_READ)

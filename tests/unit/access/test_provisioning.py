@@ -1,0 +1,93 @@
+"""Making apps and administrators, with all the keys they need."""
+
+import re
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from clarion.access.passwords import matches
+from clarion.access.provisioning import NewApp, create_administrator, create_app
+from clarion.access.secrets import parse_api_secret
+from clarion.access.user_tokens import user_key_context
+from clarion.errors import Conflict, InvalidFields
+from clarion.model import ALL_SCOPES, Role, UserTokenAlgorithm
+from clarion.ports import Administrators, Apps, Keys, Vault
+from tests.factories import FixedClock
+
+
+@pytest.fixture
+async def made(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+    return await create_app(
+        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+    )
+
+
+async def test_the_app_is_stored(apps: Apps, made: NewApp, clock: FixedClock) -> None:
+    assert await apps.get(made.app.id) == made.app
+    assert made.app.created_at == clock.now()
+    assert made.app.user_token_algorithm is UserTokenAlgorithm.HS256
+
+
+async def test_its_key_opens_every_door_of_the_app(keys: Keys, made: NewApp) -> None:
+    secret = parse_api_secret(made.api_key)
+    assert secret is not None
+    stored = await keys.find(secret.id)
+    assert stored is not None
+    assert secret.matches(stored.secret_hash)
+    assert (stored.app_id, stored.scopes) == (made.app.id, ALL_SCOPES)
+
+
+def test_its_user_secret_is_sealed_for_it_alone(vault: Vault, made: NewApp) -> None:
+    opened = vault.open(made.app.user_token_key, user_key_context(made.app.id))
+    assert opened == made.user_secret.encode()
+    assert made.user_secret.encode() not in made.app.user_token_key
+
+
+async def test_its_provider_key_is_a_pair(apps: Apps, made: NewApp) -> None:
+    private = serialization.load_pem_private_key(made.provider_key_pem, password=None)
+    stored = await apps.find_provider_key(made.key_id)
+    assert stored is not None
+    assert stored.app_id == made.app.id
+    assert stored.public_key.encode() == private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def test_ids_have_the_shape_that_apns_clients_expect(made: NewApp) -> None:
+    for apple_id in (made.app.team_id, made.key_id):
+        assert re.fullmatch(r"[0-9A-Z]{10}", apple_id)
+
+
+def test_no_secret_is_in_the_repr(made: NewApp) -> None:
+    assert made.api_key not in repr(made)
+    assert made.user_secret not in repr(made)
+
+
+@pytest.mark.parametrize("bundle_id", ["", "app", ".app", "com..x", "com.x y", "com.x\n", "com.ä"])
+async def test_a_bundle_id_must_look_like_one(
+    apps: Apps, keys: Keys, vault: Vault, clock: FixedClock, bundle_id: str
+) -> None:
+    with pytest.raises(InvalidFields, match="bundle_id: must look like"):
+        await create_app(
+            name="App", bundle_id=bundle_id, apps=apps, keys=keys, vault=vault, clock=clock
+        )
+    assert await apps.list() == ()
+
+
+async def test_an_administrator_gets_a_random_password(
+    administrators: Administrators, clock: FixedClock
+) -> None:
+    new = await create_administrator(
+        username="ana", administrators=administrators, clock=clock
+    )
+    stored = await administrators.find("ana")
+    assert stored is not None
+    assert matches(new.password, stored.password_hash)
+    assert (stored.role, len(new.password)) == (Role.ADMIN, 20)
+    assert new.password not in repr(new)
+
+
+async def test_a_name_is_given_once(administrators: Administrators, clock: FixedClock) -> None:
+    await create_administrator(username="ana", administrators=administrators, clock=clock)
+    with pytest.raises(Conflict):
+        await create_administrator(username="ana", administrators=administrators, clock=clock)

@@ -1,0 +1,273 @@
+"""Tokens of end users: what lets a user in, and every way in which it must not."""
+
+import base64
+import hmac
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clarion.access.user_tokens import LEEWAY_S, UserTokens, user_key_context
+from clarion.errors import Unauthenticated
+from clarion.model import App, UserCaller, UserTokenAlgorithm
+from clarion.ports import Apps, Vault
+from tests.factories import NOW, make_app, make_provider_key
+
+SECRET = "s" * 43
+NOW_S = NOW // 1000
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+ED_KEY = ed25519.Ed25519PrivateKey.generate()
+
+
+def public_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+@pytest.fixture
+def tokens(apps: Apps, vault: Vault) -> UserTokens:
+    return UserTokens(apps, vault)
+
+
+async def add_app(
+    apps: Apps, vault: Vault, algorithm: UserTokenAlgorithm, key: bytes
+) -> App:
+    app = make_app(user_token_algorithm=algorithm)
+    app = replace(app, user_token_key=vault.seal(key, user_key_context(app.id)))
+    await apps.create(app, make_provider_key(app))
+    return app
+
+
+@pytest.fixture
+async def app(apps: Apps, vault: Vault) -> App:
+    return await add_app(apps, vault, UserTokenAlgorithm.HS256, SECRET.encode())
+
+
+@pytest.fixture
+async def ec_app(apps: Apps, vault: Vault) -> App:
+    return await add_app(apps, vault, UserTokenAlgorithm.ES256, public_pem(EC_KEY))
+
+
+@pytest.fixture
+async def ed_app(apps: Apps, vault: Vault) -> App:
+    return await add_app(apps, vault, UserTokenAlgorithm.EDDSA, public_pem(ED_KEY))
+
+
+def claims(app: App, **changes: Any) -> dict[str, Any]:
+    """Return good claims with some changed; None takes one out."""
+    values = {"sub": "ana", "aud": app.id, "exp": NOW_S + 60} | changes
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def sign(payload: dict[str, Any], headers: dict[str, Any] | None = None) -> str:
+    return jwt.encode(payload, SECRET, algorithm="HS256", headers=headers)
+
+
+def encode_part(value: object) -> str:
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def sign_by_hand(payload: dict[str, Any], key: bytes) -> str:
+    """Sign with HS256 what the library would refuse to sign."""
+    signed = f"{encode_part({'alg': 'HS256', 'typ': 'JWT'})}.{encode_part(payload)}"
+    return f"{signed}.{encode_part(hmac.digest(key, signed.encode(), 'sha256'))}"
+
+
+async def refusal(tokens: UserTokens, token: str, now: int = NOW) -> str:
+    with pytest.raises(Unauthenticated) as raised:
+        await tokens.verify(token, now)
+    return raised.value.detail
+
+
+async def test_a_good_token_says_who_the_user_is(tokens: UserTokens, app: App) -> None:
+    caller = await tokens.verify(sign(claims(app)), NOW)
+    assert caller == UserCaller(app_id=app.id, user_id="ana")
+
+
+async def test_an_app_may_sign_with_es256(tokens: UserTokens, ec_app: App) -> None:
+    token = jwt.encode(claims(ec_app), EC_KEY, algorithm="ES256")
+    assert (await tokens.verify(token, NOW)).app_id == ec_app.id
+
+
+async def test_an_app_may_sign_with_eddsa(tokens: UserTokens, ed_app: App) -> None:
+    token = jwt.encode(claims(ed_app), ED_KEY, algorithm="EdDSA")
+    assert (await tokens.verify(token, NOW)).app_id == ed_app.id
+
+
+@pytest.mark.parametrize("alg", ["none", "None", "NONE", "", None, 0, [], ["HS256"], {}])
+async def test_a_token_without_a_signature_is_refused(
+    tokens: UserTokens, app: App, alg: object
+) -> None:
+    assert await refusal(tokens, unsigned({"alg": alg, "typ": "JWT"}, claims(app)))
+
+
+async def test_the_public_key_does_not_serve_as_a_shared_secret(
+    tokens: UserTokens, ec_app: App
+) -> None:
+    """The classic confusion: a public key is no secret, so HS256 with it proves nothing."""
+    token = sign_by_hand(claims(ec_app), public_pem(EC_KEY))
+    assert "signed with ES256" in await refusal(tokens, token)
+
+
+@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
+async def test_another_algorithm_of_the_same_kind_is_refused(
+    tokens: UserTokens, app: App, algorithm: str
+) -> None:
+    token = jwt.encode(claims(app), SECRET * 2, algorithm=algorithm)
+    assert "signed with HS256" in await refusal(tokens, token)
+
+
+async def test_a_token_with_another_key_is_refused(tokens: UserTokens, app: App) -> None:
+    token = jwt.encode(claims(app), "x" * 43, algorithm="HS256")
+    assert "signature does not fit" in await refusal(tokens, token)
+
+
+async def test_a_token_that_names_another_app_is_refused(
+    tokens: UserTokens, app: App, ec_app: App
+) -> None:
+    """Signed by one app, for another: its users must not get in there."""
+    assert app.id != ec_app.id
+    assert "signed with ES256" in await refusal(tokens, sign(claims(ec_app)))
+
+
+@pytest.mark.parametrize("header", ["jku", "x5u", "jwk", "x5c", "kid"])
+async def test_keys_that_a_token_brings_along_are_ignored(
+    tokens: UserTokens, app: App, header: str
+) -> None:
+    own = {"kty": "oct", "k": encode_part(b"x" * 43)}
+    value = {"jwk": own, "x5c": ["x"], "kid": "../../etc"}.get(header, "https://evil.example/k")
+    good = sign(claims(app), {header: value})
+    assert (await tokens.verify(good, NOW)).user_id == "ana"
+    bad = jwt.encode(claims(app), "x" * 43, algorithm="HS256", headers={header: value})
+    assert "signature does not fit" in await refusal(tokens, bad)
+
+
+async def test_a_token_for_an_unknown_app_is_refused(tokens: UserTokens, app: App) -> None:
+    detail = await refusal(tokens, sign(claims(app, aud="nobody")))
+    assert detail == "The token's `aud` is not the id of an app here."
+
+
+@pytest.mark.parametrize("audience", [["a"], [], 7, {"a": 1}, True])
+async def test_the_audience_must_be_one_text(
+    tokens: UserTokens, app: App, audience: object
+) -> None:
+    for aud in (audience, [app.id]):
+        assert "`aud` must be one text" in await refusal(tokens, sign(claims(app, aud=aud)))
+
+
+@pytest.mark.parametrize("missing", ["sub", "exp"])
+async def test_a_missing_claim_is_named(tokens: UserTokens, app: App, missing: str) -> None:
+    assert f"`{missing}` is missing" in await refusal(tokens, sign(claims(app, **{missing: None})))
+
+
+async def test_a_token_without_an_audience_is_refused(tokens: UserTokens, app: App) -> None:
+    assert "`aud` must be one text" in await refusal(tokens, sign(claims(app, aud=None)))
+
+
+async def test_a_token_ends_at_its_time_and_a_little_later(tokens: UserTokens, app: App) -> None:
+    token = sign(claims(app, exp=NOW_S))
+    assert await tokens.verify(token, NOW + LEEWAY_S * 1000 - 1)
+    assert await refusal(tokens, token, NOW + LEEWAY_S * 1000) == "The user token has expired."
+
+
+async def test_a_token_begins_at_its_time_and_a_little_earlier(
+    tokens: UserTokens, app: App
+) -> None:
+    token = sign(claims(app, nbf=NOW_S + LEEWAY_S))
+    assert await tokens.verify(token, NOW)
+    assert await refusal(tokens, token, NOW - 1) == "The user token is not valid yet."
+
+
+@pytest.mark.parametrize("moment", [math.nan, math.inf, "soon", [1], {}, True, "9999999999"])
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+async def test_a_time_that_is_no_number_is_refused(
+    tokens: UserTokens, app: App, claim: str, moment: object
+) -> None:
+    token = sign_by_hand(claims(app, **{claim: moment}), SECRET.encode())
+    assert "must be numbers of seconds" in await refusal(tokens, token)
+
+
+async def test_a_fraction_of_a_second_is_a_time(tokens: UserTokens, app: App) -> None:
+    assert await tokens.verify(sign(claims(app, exp=NOW_S + 0.5)), NOW)
+
+
+@pytest.mark.parametrize("iat", [NOW_S + 1000, "x", None])
+async def test_when_a_token_was_made_does_not_matter(
+    tokens: UserTokens, app: App, iat: object
+) -> None:
+    assert await tokens.verify(sign_by_hand(claims(app, iat=iat), SECRET.encode()), NOW)
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 256, 7, ["ana"], True, "a\0b", "\ud800"])
+async def test_the_user_must_be_a_short_plain_text(
+    tokens: UserTokens, app: App, subject: object
+) -> None:
+    token = sign_by_hand(claims(app, sub=subject), SECRET.encode())
+    assert "`sub` must be" in await refusal(tokens, token)
+
+
+@pytest.mark.parametrize("subject", ["x" * 255, "ana@example.com", "ñ🚀"])
+async def test_a_user_id_is_taken_as_it_is(tokens: UserTokens, app: App, subject: str) -> None:
+    assert (await tokens.verify(sign(claims(app, sub=subject)), NOW)).user_id == subject
+
+
+def unsigned(header: object, payload: object) -> str:
+    return f"{encode_part(header)}.{encode_part(payload)}."
+
+
+HS256 = {"alg": "HS256"}
+NESTED = b"[" * 6_000
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "x",
+        "a.b",
+        "a.b.c",
+        "....",
+        "é.é.é",
+        unsigned(NESTED, {}),
+        unsigned(HS256, NESTED),
+        unsigned(HS256, [1]),
+        unsigned(HS256, {"aud": "\ud800"}),
+        unsigned(HS256, {"aud": "a\0b"}),
+        unsigned(HS256 | {"b64": False}, {"aud": "a"}),
+        unsigned(HS256, b'{"aud": ' + b"1" * 5_000 + b"}"),
+    ],
+)
+async def test_what_is_no_token_is_refused_in_order(tokens: UserTokens, token: str) -> None:
+    assert await refusal(tokens, token)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    header=st.dictionaries(st.sampled_from(["alg", "typ", "kid", "crit", "b64"]), st.none() | st.text()),
+    payload=st.dictionaries(
+        st.sampled_from(["sub", "aud", "exp", "nbf"]),
+        st.none() | st.text() | st.floats() | st.lists(st.text(), max_size=2),
+    ),
+    signature=st.binary(max_size=40),
+)
+async def test_no_token_made_by_chance_gets_in(
+    tokens: UserTokens, app: App, header: dict[str, Any], payload: dict[str, Any], signature: bytes
+) -> None:
+    payload = payload | {"aud": app.id} if "exp" in payload else payload
+    await refusal(tokens, ".".join(map(encode_part, (header, payload, signature))))
+
+
+async def test_the_refusal_does_not_show_the_token(tokens: UserTokens, app: App) -> None:
+    token = jwt.encode(claims(app, sub="hunter2"), "x" * 43, algorithm="HS256")
+    detail = await refusal(tokens, token)
+    assert "hunter2" not in detail
+    assert token not in detail
