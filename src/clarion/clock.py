@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import uuid_utils
+
+# Added to and taken from, never by way of a float, which would lose milliseconds.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SystemClock:
@@ -22,5 +25,10 @@ class SystemClock:
 
 def to_rfc3339(milliseconds: int) -> str:
     """Write a time as the API does: UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_milliseconds(moment: datetime) -> int:
+    """Return a time that says its offset as the house has it."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

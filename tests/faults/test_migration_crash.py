@@ -110,15 +110,23 @@ def describe_file(path: Path) -> list[tuple[object, ...]]:
         connection.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    if request.param == "sqlite":
-        yield SqliteDatabase(tmp_path)
-        return
-    url = request.getfixturevalue("postgres_database")
-    connection = await asyncpg.connect(url)
-    yield PostgresDatabase(url, connection)
+@pytest.fixture
+def sqlite(tmp_path: Path) -> SqliteDatabase:
+    return SqliteDatabase(tmp_path)
+
+
+@pytest.fixture
+async def postgres(postgres_database: str) -> AsyncIterator[PostgresDatabase]:
+    connection = await asyncpg.connect(postgres_database)
+    yield PostgresDatabase(postgres_database, connection)
     await connection.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """The same tests for both engines."""
+    chosen: Database = request.getfixturevalue(request.param)
+    return chosen
 
 
 async def migrate_in_process(database: Database, kill_at: int = 0) -> int:

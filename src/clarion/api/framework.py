@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Request, Response
@@ -41,6 +42,10 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_ABOUT_A_FIELD = (
+    (re.compile(r"unknown field `(.+?)`"), "there is no such field"),
+    (re.compile(r"missing required field `(.+?)`"), "is required"),
+)
 ROUTES = (
     KeysController,
     get_caller,
@@ -129,8 +134,17 @@ def translate(error: Exception) -> ClarionError:
 def _faults(error: ValidationException) -> list[FieldFault]:
     extra = error.extra if isinstance(error.extra, list) else []
     faults = [
-        FieldFault(str(item.get("key") or "body"), str(item.get("message", "is not valid")))
+        _fault(str(item.get("key") or "body"), str(item.get("message", "is not valid")))
         for item in extra
         if isinstance(item, dict)
     ]
     return faults or [FieldFault("body", error.detail)]
+
+
+def _fault(key: str, message: str) -> FieldFault:
+    """Name the field itself where the decoder names only the object it is in."""
+    place = "" if key in ("data", "body") else f"{key}."
+    for pattern, reason in _ABOUT_A_FIELD:
+        if found := pattern.search(message):
+            return FieldFault(place + found[1], reason)
+    return FieldFault(key, message)

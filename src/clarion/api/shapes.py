@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import msgspec
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, Parameter
 
-from clarion.clock import to_rfc3339
+from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
 
 if TYPE_CHECKING:
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
+# The last that can be written as RFC 3339; an offset can put a time of the wire behind it.
+LATEST_MS = 253_402_300_799_999
 
 Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
 After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
 IdempotencyKey = Annotated[
     str | None,
-    Parameter(header="Idempotency-Key", description="A repeat within 24 h gets the first answer."),
+    HeaderParameter(
+        name="Idempotency-Key", description="A repeat within 24 h gets the first answer."
+    ),
 ]
 
 
@@ -58,9 +62,12 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
         return None
     if moment.tzinfo is None:
         raise InvalidFields(FieldFault(field, "must say its offset, like 2026-01-31T12:00:00Z"))
-    return int(moment.timestamp() * 1000)
+    milliseconds = clock.to_milliseconds(moment)
+    if milliseconds > LATEST_MS:
+        raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
+    return milliseconds
 
 
 def to_wire(milliseconds: int | None) -> str | None:
     """Return a time of the house as the wire has it."""
-    return None if milliseconds is None else to_rfc3339(milliseconds)
+    return None if milliseconds is None else clock.to_rfc3339(milliseconds)

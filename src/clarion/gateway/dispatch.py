@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, ServiceError
 from clarion.gateway.connections import Connection, TopicCursor
 from clarion.model import Keeps, Message, MessageReason, MessageStatus, Replay
 from clarion.telemetry.logs import get_logger
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CHUNK = 64
 COUNTS_LIMIT = 100_000
+RETRY_S = 1.0
 
 
 class Dispatch:
@@ -186,18 +187,26 @@ class Dispatch:
         self.start(self._refill(connection, least))
 
     async def _refill(self, connection: Connection, least: PushPriority) -> None:
-        session = connection.session
-        if session.device is None:
-            return
         now = self._clock.now()
-        skip = session.in_hand
+        try:
+            found, is_all = await self._read(connection, least, now)
+        except ServiceError:
+            await asyncio.sleep(RETRY_S)
+            found, is_all = [], False
+        connection.carry_out(connection.session.refill(found, now, is_all=is_all))
+
+    async def _read(
+        self, connection: Connection, least: PushPriority, now: int
+    ) -> tuple[list[Message], bool]:
+        """Return the next of what waits, and whether that is all."""
+        session = connection.session
+        if session.device is None or session.is_closed:
+            return [], True
         found = await self._messages.waiting(
-            session.device.id, now=now, limit=CHUNK, least=least, skip=skip
+            session.device.id, now=now, limit=CHUNK, least=least, skip=session.in_hand
         )
-        is_all = len(found) < CHUNK
         missed, are_all = await self._read_topics(connection, now)
-        effects = session.refill((*found, *missed), now, is_all=is_all and are_all)
-        connection.carry_out(effects)
+        return [*found, *missed], len(found) < CHUNK and are_all
 
     async def _read_topics(self, connection: Connection, now: int) -> tuple[list[Message], bool]:
         device, are_all = connection.session.device, True
@@ -222,16 +231,33 @@ class Dispatch:
             self.start(self._record_acknowledged())
         self._acknowledged += ((connection, message) for message in messages)
 
+    def drop(self, connection: Connection, messages: tuple[Message, ...]) -> None:
+        """Let a topic's cursor pass messages that will not be sent; others the store ends."""
+        for message in messages:
+            if message.topic is not None:
+                self.start(self._advance(connection, message, message.topic))
+
     async def _record_acknowledged(self) -> None:
         batch, self._acknowledged = self._acknowledged, []
         now = self._clock.now()
+        while True:
+            try:
+                await self._store_acknowledged(batch, now)
+                break
+            except ServiceError as error:
+                # The device does not say it twice, so we do.
+                get_logger().warning("acknowledgements_wait", code=error.code, count=len(batch))
+                await asyncio.sleep(RETRY_S)
+        for connection, message in batch:
+            self._metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
+            connection.carry_out(connection.session.settle((message.id,)))
+
+    async def _store_acknowledged(self, batch: list[tuple[Connection, Message]], now: int) -> None:
         direct = [(m.device_id, m.id) for _, m in batch if m.topic is None]
         await self._messages.acknowledge(direct, now)
         for connection, message in batch:
             if message.topic is not None:
                 await self._advance(connection, message, message.topic)
-            self._metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
-            connection.carry_out(connection.session.settle((message.id,)))
 
     async def _advance(self, connection: Connection, message: Message, topic: str) -> None:
         cursor = (connection.topics or {}).get(topic)
@@ -253,10 +279,12 @@ class Dispatch:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def finish(self) -> None:
-        """Wait for what is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def finish(self, grace_s: float) -> None:
+        """Wait for what is under way, as long as the grace lasts."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in self._tasks:
+            task.cancel()
 
 
 async def _guard(work: Coroutine[None, None, None]) -> None:

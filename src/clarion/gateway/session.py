@@ -65,13 +65,20 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """These will not be sent: they have expired, or a newer one has taken their place."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refill:
     """Read more of what is stored, from this priority up, and call `refill`."""
 
     least: PushPriority
 
 
-Effect = SendFrame | Close | Authorise | Acknowledged | Refill
+Effect = SendFrame | Close | Authorise | Acknowledged | Dropped | Refill
 
 
 class Session:
@@ -129,7 +136,7 @@ class Session:
             return self._close(CloseCode.BAD_FRAME, "frames are JSON text")
         try:
             frame = frames.decode.decode(data)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._close(CloseCode.BAD_FRAME, "not a frame of this protocol")
         if isinstance(frame, Hello):
             return self._take_hello(frame)
@@ -205,8 +212,11 @@ class Session:
         """
         if self.is_closed or not self.is_ready or self._has(message.id):
             return False, []
-        if message.collapse_id is not None:
-            self._collapse(message)
+        dropped = self._collapse(message) if message.collapse_id is not None else []
+        taken, effects = self._take_offer(message, now)
+        return taken, [*dropped, *effects]
+
+    def _take_offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         if not message.is_stored:
             return self._take_if_room(message, now)
         if message.priority < self.least or not self.is_enabled:
@@ -319,17 +329,19 @@ class Session:
         order = (-message.priority, message.created_at, message.sequence)
         heapq.heappush(self._mailbox, (*order, message.id, message))
 
-    def _collapse(self, message: Message) -> None:
+    def _collapse(self, message: Message) -> list[Effect]:
         """Drop what the message replaces, if it has not gone out yet."""
-        if self._mailbox:
-            kept = [
-                entry
-                for entry in self._mailbox
-                if (entry[4].collapse_id, entry[4].topic) != (message.collapse_id, message.topic)
-            ]
-            if len(kept) != len(self._mailbox):
-                heapq.heapify(kept)
-                self._mailbox = kept
+        place = (message.collapse_id, message.topic)
+        replaced = [
+            entry[4]
+            for entry in self._mailbox or ()
+            if (entry[4].collapse_id, entry[4].topic) == place
+        ]
+        if not replaced:
+            return []
+        self._mailbox = [entry for entry in self._mailbox or () if entry[4] not in replaced]
+        heapq.heapify(self._mailbox)
+        return [Dropped(tuple(replaced))]
 
     def _pump(self, now: int) -> list[Effect]:
         """Send from the mailbox as long as there is room in flight."""
@@ -337,7 +349,8 @@ class Session:
         while self._mailbox and not self.is_paused and len(self._in_flight or ()) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[4]
             if message.expires_at <= now:
-                continue  # the sweeper records it
+                effects.append(Dropped((message,)))
+                continue
             if self._in_flight is None:
                 self._in_flight = {}
             self._in_flight[message.id] = (message, now)

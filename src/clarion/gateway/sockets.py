@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, ws_create_server
 
+from clarion.errors import ServiceError
 from clarion.gateway.frames import CloseCode
 from clarion.gateway.session import (
     HELLO_TIMEOUT_S,
     Acknowledged,
     Authorise,
     Close,
+    Dropped,
     Effect,
     Refill,
     SendFrame,
@@ -94,7 +96,7 @@ class Sockets:
             await asyncio.wait([asyncio.ensure_future(one) for one in waiting], timeout=grace_s)
         for connection in list(self._open):
             connection.cut()
-        await self.dispatch.finish()
+        await self.dispatch.finish(grace_s)
 
     def opened(self, connection: DeviceSocket) -> None:
         """Know a connection."""
@@ -197,6 +199,8 @@ class DeviceSocket(WSListener):
                 self._send(data)
             case Acknowledged(messages):
                 self._sockets.dispatch.acknowledge(self, messages)
+            case Dropped(messages):
+                self._sockets.dispatch.drop(self, messages)
             case Refill(least):
                 self._sockets.dispatch.refill(self, least)
             case Authorise(hello):
@@ -231,12 +235,15 @@ class DeviceSocket(WSListener):
             self._transport.disconnect(graceful=False)
 
     async def _authorise(self, hello: Hello) -> None:
-        device = await self._sockets.registry.authorise(hello.token, hello.secret)
-        if device is None:
-            self.carry_out(self.session.refuse())
-        elif not self.session.is_closed:
-            self._cancel_hello_timer()
-            await self._sockets.dispatch.connect(self, device, hello.cursor)
+        try:
+            device = await self._sockets.registry.authorise(hello.token, hello.secret)
+            if device is None:
+                self.carry_out(self.session.refuse())
+            elif not self.session.is_closed:
+                self._cancel_hello_timer()
+                await self._sockets.dispatch.connect(self, device, hello.cursor)
+        except ServiceError:
+            self.carry_out(self.session.end(CloseCode.RESTARTING, "the store does not answer"))
 
     def _time_out_hello(self) -> None:
         self.carry_out(self.session.time_out_hello())

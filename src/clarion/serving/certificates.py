@@ -35,18 +35,17 @@ class DevelopmentTls:
         self.key = folder / "server.key"
 
     def ensure(self, now: dt.datetime) -> None:
-        """Make what is missing, and renew a certificate that ends within 30 days."""
-        if not (self.ca.exists() and self.ca_key.exists()):
-            self._make_authority(now)
-            self._make_certificate(now)
-        elif not self._is_good(now):
-            self._make_certificate(now)
-
-    def _is_good(self, now: dt.datetime) -> bool:
-        if not (self.certificate.exists() and self.key.exists()):
-            return False
-        certificate = x509.load_pem_x509_certificates(self.certificate.read_bytes())[0]
-        return certificate.not_valid_after_utc > now + dt.timedelta(days=_RENEW_DAYS)
+        """Make what is missing, and renew what ends within 30 days."""
+        try:
+            if not _is_good(self.ca, self.ca_key, now):
+                self._make_authority(now)
+                self._make_certificate(now)
+            elif not _is_good(self.certificate, self.key, now):
+                self._make_certificate(now)
+        except ValueError as error:
+            folder = self.ca.parent
+            msg = f"The certificates in {folder} are damaged. Remove that folder to begin anew."
+            raise StartError(msg) from error
 
     def _make_authority(self, now: dt.datetime) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -84,6 +83,13 @@ class DevelopmentTls:
         write_public(
             self.certificate, certificate.public_bytes(encoding) + authority.public_bytes(encoding)
         )
+
+
+def _is_good(certificate: Path, key: Path, now: dt.datetime) -> bool:
+    if not (certificate.exists() and key.exists()):
+        return False
+    end = x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc
+    return end > now + dt.timedelta(days=_RENEW_DAYS)
 
 
 def _name(common_name: str) -> x509.Name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -26,14 +27,37 @@ def write_public(path: Path, content: bytes) -> None:
     _write(path, content, 0o644)
 
 
+def write_private_once(path: Path, content: bytes) -> None:
+    """Write a private file if there is none yet. Of many who try at once, one succeeds."""
+    temporary = _write_beside(path, content, 0o600)
+    with contextlib.suppress(FileExistsError):
+        path.hardlink_to(temporary)
+    temporary.unlink()
+    _sync(path.parent)
+
+
 def _write(path: Path, content: bytes, mode: int) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    _write_beside(path, content, mode).replace(path)
+    _sync(path.parent)
+
+
+def _write_beside(path: Path, content: bytes, mode: int) -> Path:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
+    return temporary
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder as durable as the files are."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class DataFolder:
@@ -69,7 +93,7 @@ class DataFolder:
         """Return the key of the vault, made once."""
         try:
             if not self._master_key.exists():
-                write_private(self._master_key, secrets.token_bytes(_KEY_BYTES))
+                write_private_once(self._master_key, secrets.token_bytes(_KEY_BYTES))
             key = self._master_key.read_bytes()
         except OSError as error:
             msg = f"Cannot read {self._master_key} ({error.strerror}). Make it yours with chown."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from clarion.store.statement import Row
 
+_BUSY_S = 5.0
+_AGAIN_S = 0.01
 # These concern the database, not one unit: the batch fails as a whole.
 WHOLE_BATCH = (
     apsw.FullError,
@@ -39,9 +42,9 @@ def open_connection(
     setting reaches them.
     """
     connection = apsw.Connection(path, vfs=vfs)
-    connection.set_busy_timeout(5000)
+    connection.set_busy_timeout(int(_BUSY_S * 1000))
+    _use_wal(connection)
     for pragma in (
-        "journal_mode=WAL",
         f"synchronous={synchronous}",
         "cache_size=-65536",
         "temp_store=MEMORY",
@@ -50,6 +53,21 @@ def open_connection(
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    # Two processes that make the same database meet here; the busy timeout holds for neither,
+    # since each has what the other waits for.
+    give_up = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        except apsw.BusyError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            return
 
 
 class _Feed:

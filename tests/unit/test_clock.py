@@ -1,0 +1,41 @@
+"""The clock: now, ids that sort, and times as the API writes them."""
+
+import datetime as dt
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clarion.clock import SystemClock, to_rfc3339
+from tests.factories import NOW
+
+
+def test_now_is_now_in_milliseconds() -> None:
+    before = dt.datetime.now(dt.UTC).timestamp() * 1000
+    assert before - 1 <= SystemClock().now() <= dt.datetime.now(dt.UTC).timestamp() * 1000 + 1
+
+
+def test_ids_are_uuid_7_and_later_ones_sort_later() -> None:
+    ids = [SystemClock().new_id() for _ in range(1_000)]
+    assert ids == sorted(set(ids))
+    assert {uuid.UUID(each).version for each in ids} == {7}
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (NOW, "2026-01-01T00:00:00.000Z"),
+        (NOW + 1, "2026-01-01T00:00:00.001Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_time_is_written_in_utc_to_the_millisecond(milliseconds: int, text: str) -> None:
+    assert to_rfc3339(milliseconds) == text
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_no_millisecond_is_lost_in_writing(milliseconds: int) -> None:
+    read = dt.datetime.fromisoformat(to_rfc3339(milliseconds)) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    assert read == dt.timedelta(milliseconds=milliseconds)
