@@ -18,6 +18,7 @@ from clarion.errors import (
     ClarionError,
     InternalError,
     MethodNotAllowed,
+    NotFound,
     TooManyRequests,
 )
 from clarion.model import AppCaller
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
 SERVER_FAULT = 500
+# Others are counted as one: a caller can make up as many as it likes.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Front:
@@ -106,7 +109,11 @@ class Front:
 
     async def _admit(self, scope: Scope, extra: Headers) -> Caller | None:
         """Ask who calls where that matters, and count the request against its limit."""
-        if not scope["path"].startswith("/v1/"):
+        path = scope["path"]
+        if "//" in path:
+            # The framework would take `//v1/…` for `/v1/…`, and nobody would have asked who calls.
+            raise NotFound
+        if not path.startswith("/v1/"):
             return None
         caller = await self._callers.identify(header(scope, b"authorization"))
         who = (
@@ -132,7 +139,7 @@ class Front:
         self, scope: Scope, receive: Receive, watch: _Watch, request_id: str, caller: Caller | None
     ) -> None:
         limit = self._settings.max_body_bytes
-        if int(header(scope, b"content-length") or 0) > limit:
+        if _announced_length(scope) > limit:
             raise BodyTooLarge
         taken = 0
 
@@ -150,9 +157,10 @@ class Front:
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         method, path = scope["method"], scope["path"]
+        kind = method if method in _METHODS else "other"
         route = path if path in self._paths else scope.get("path_template")
         route = route or self._find_by_prefix(path)[0]
-        self._metrics.observe_request(method, route, status, seconds)
+        self._metrics.observe_request(kind, route, status, seconds)
         which = self._settings.log_requests
         if which == "all" or (which == "errors" and status >= SERVER_FAULT):
             get_logger().info(
@@ -163,6 +171,12 @@ class Front:
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )
+
+
+def _announced_length(scope: Scope) -> int:
+    """Return what the header says; whatever it says, the body is capped when it is read."""
+    text = header(scope, b"content-length") or ""
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]

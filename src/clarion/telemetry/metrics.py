@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from clarion.store.group_commit import GroupCommit
-
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -23,6 +21,24 @@ class LookUps(Protocol):
 
     hits: int
     misses: int
+
+
+class WriterCounts(Protocol):
+    """What a writer has done since it started."""
+
+    units: int
+    batches: int
+    refused: int
+
+
+class Writer(Protocol):
+    """Something that writes in groups."""
+
+    @property
+    def counts(self) -> WriterCounts: ...
+
+    @property
+    def waiting(self) -> int: ...
 
 
 class Metrics:
@@ -65,7 +81,7 @@ class Metrics:
         observer[0].inc()
         observer[1].observe(seconds)
 
-    def watch_writer(self, commit: GroupCommit) -> None:
+    def watch_writer(self, commit: Writer) -> None:
         """Export the counts of the group-commit writer."""
         self.registry.register(_WriterCollector(commit))
 
@@ -123,7 +139,7 @@ class GatewayMetrics:
 
 
 class _WriterCollector(Collector):
-    def __init__(self, commit: GroupCommit) -> None:
+    def __init__(self, commit: Writer) -> None:
         self._commit = commit
 
     def collect(self) -> Iterable[Metric]:

@@ -1,0 +1,86 @@
+"""An installation of Clarion to be measured or tormented: its app, its provider and its devices.
+
+Devices are made straight in the store, where a thousand take a moment. Their tokens and secrets
+follow from their numbers, so that another process needs to know no more than how many there are.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import jwt
+
+from clarion.app import House, open_house
+from clarion.gateway.registry import hash_secret
+from clarion.model import Device, DeviceDetails, Platform
+from clarion.settings import Settings, load
+
+AT_A_TIME = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """What `clarion init` wrote down about its first app."""
+
+    settings: Settings
+    app_id: str
+    bundle_id: str
+    api_key: str
+    team_id: str
+    key_id: str
+    provider_key: str
+
+    @classmethod
+    def read(cls, data: Path, database: str = "") -> "Installation":
+        """Read the card of an installation that is set up."""
+        app = json.loads((data / "first-run.json").read_bytes())["app"]
+        return cls(
+            settings=load({"data": str(data), "database": database}),
+            app_id=app["id"],
+            bundle_id=app["bundle_id"],
+            api_key=app["api_key"],
+            team_id=app["team_id"],
+            key_id=app["key_id"],
+            provider_key=Path(app["provider_key_path"]).read_text(),
+        )
+
+    def push_headers(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers of a push: a provider token of this moment, and the topic."""
+        claims = {"iss": self.team_id, "iat": int(time.time())}
+        token = jwt.encode(claims, self.provider_key, "ES256", {"kid": self.key_id})
+        return (("authorization", f"bearer {token}"), ("apns-topic", self.bundle_id))
+
+    async def add_devices(self, count: int) -> list[str]:
+        """Register devices number 0 to `count` and return their ids."""
+        async with open_house(self.settings) as house:
+            devices = [self._device(house, number) for number in range(count)]
+            for start in range(0, count, AT_A_TIME):
+                part = devices[start : start + AT_A_TIME]
+                await asyncio.gather(*(house.devices.add(device) for device in part))
+        return [device.id for device in devices]
+
+    def _device(self, house: House, number: int) -> Device:
+        now = house.clock.now()
+        return Device(
+            id=house.clock.new_id(),
+            app_id=self.app_id,
+            token_hash=hashlib.sha256(token_of(number).encode()).digest(),
+            secret_hash=hash_secret(secret_of(number)),
+            platform=Platform.CLARION,
+            details=DeviceDetails(),
+            created_at=now,
+            last_seen_at=now,
+        )
+
+
+def token_of(number: int) -> str:
+    """Return the token of a device: 64 hexadecimal digits, as those of Apple's own."""
+    return hashlib.sha256(b"token %d" % number).hexdigest()
+
+
+def secret_of(number: int) -> str:
+    """Return the secret of a device."""
+    return hashlib.sha256(b"secret %d" % number).hexdigest()[:32]
