@@ -91,7 +91,7 @@ def commands(of: App, path: str = "clarion") -> Iterator[str]:
         yield from commands(of[name], f"{path} {name}")
 
 
-@pytest.mark.parametrize("command", commands(app))
+@pytest.mark.parametrize("command", list(commands(app)))
 def test_a_command_is_on_its_page(command: str) -> None:
     assert re.search(rf"^\| `{command}[` ]", page("cli.md"), re.MULTILINE)
 
