@@ -8,15 +8,20 @@ import asyncio
 import hashlib
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import jwt
 
-from clarion.app import House, open_house
+from clarion.clock import SystemClock
 from clarion.gateway.registry import hash_secret
 from clarion.model import Device, DeviceDetails, Platform
 from clarion.settings import Settings, load
+from clarion.store.engine import Engine
+from clarion.store.opening import open_engine
+from clarion.store.sql.devices import SqlDevices
 
 AT_A_TIME = 2_000
 
@@ -55,17 +60,33 @@ class Installation:
 
     async def add_devices(self, count: int) -> list[str]:
         """Register devices number 0 to `count` and return their ids."""
-        async with open_house(self.settings) as house:
-            devices = [self._device(house, number) for number in range(count)]
+        devices = [self._device(number) for number in range(count)]
+        async with self.opened() as engine:
+            store = SqlDevices(engine)
             for start in range(0, count, AT_A_TIME):
                 part = devices[start : start + AT_A_TIME]
-                await asyncio.gather(*(house.devices.add(device) for device in part))
+                await asyncio.gather(*(store.add(device) for device in part))
         return [device.id for device in devices]
 
-    def _device(self, house: House, number: int) -> Device:
-        now = house.clock.now()
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Engine]:
+        """Have its store open, beside the server if that runs."""
+        engine = await open_engine(
+            self.settings.database_url,
+            waiting_limit=self.settings.write_waiting,
+            batch_limit=self.settings.write_batch,
+            on_broken=_give_up,
+        )
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    def _device(self, number: int) -> Device:
+        clock = SystemClock()
+        now = clock.now()
         return Device(
-            id=house.clock.new_id(),
+            id=clock.new_id(),
             app_id=self.app_id,
             token_hash=hashlib.sha256(token_of(number).encode()).digest(),
             secret_hash=hash_secret(secret_of(number)),
@@ -74,6 +95,10 @@ class Installation:
             created_at=now,
             last_seen_at=now,
         )
+
+
+def _give_up(message: str) -> None:
+    raise OSError(message)
 
 
 def token_of(number: int) -> str:

@@ -95,6 +95,9 @@ def serving(
     cwd: Path | None = None,
 ) -> Iterator[Server]:
     """Run a server for as long as the block lasts; `env` is added to our own environment."""
+    # Granian shares its port with whoever listens there: half the load would go astray unnoticed.
+    if _answers(ready_url):
+        raise ServerError(f"something else answers {ready_url} already")
     with ExitStack() as stack:
         # A file, not a pipe: a server that prints much must not come to a halt for lack of readers.
         log = stack.enter_context(tempfile.TemporaryFile())

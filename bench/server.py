@@ -69,10 +69,8 @@ async def serve(settings: Settings) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the server; arguments are `--name value` pairs."""
-    flags = {
-        name.removeprefix("--"): value for name, value in zip(*[iter(arguments)] * 2, strict=True)
-    }
+    """Run the server; arguments are `--name=value`."""
+    flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
     settings = load(flags, os.environ)
     logs.configure(settings.log_level, settings.log_format)
     return uvloop.run(serve(settings))

@@ -8,29 +8,43 @@ from typing import Self
 
 from bench.load import Result
 
-HEADINGS = ("what", "throughput", "p50", "p99", "ratio", "note")
+HEADINGS = ("what", "throughput", "p50", "p99", "CPU", "ratio", "note")
 NOTHING = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement; what does not apply to it is None, and the ratio is to its baseline."""
+    """One measurement; what does not apply to it is None.
+
+    `cpu_s` is what the server and its children used for one request, and the ratio is that of the
+    throughput to the one of the baseline.
+    """
 
     what: str
     throughput: float | None = None
     p50_s: float | None = None
     p99_s: float | None = None
+    cpu_s: float | None = None
     ratio: float | None = None
     note: str = ""
 
     @classmethod
-    def of(cls, what: str, result: Result, baseline: Self | None = None, note: str = "") -> Self:
+    def of(
+        cls,
+        what: str,
+        result: Result,
+        baseline: Self | None = None,
+        *,
+        cpu_s: float | None = None,
+        note: str = "",
+    ) -> Self:
         """Make the row of a load; errors are put into the note, so that no row hides them."""
         return cls(
             what=what,
             throughput=result.throughput,
             p50_s=_known(result.percentile(50)),
             p99_s=_known(result.percentile(99)),
+            cpu_s=cpu_s,
             ratio=_ratio(result.throughput, baseline),
             note=", ".join([*filter(None, [note]), *_complaints(result)]),
         )
@@ -96,6 +110,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         NOTHING if row.throughput is None else rate(row.throughput),
         NOTHING if row.p50_s is None else duration(row.p50_s),
         NOTHING if row.p99_s is None else duration(row.p99_s),
+        NOTHING if row.cpu_s is None else duration(row.cpu_s),
         NOTHING if row.ratio is None else f"{row.ratio:.2f}×",
         row.note,
     )

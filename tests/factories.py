@@ -1,4 +1,4 @@
-"""Makes what tests speak about: apps, keys, people, and a clock that stands still."""
+"""Makes what tests speak about: apps, keys, people, devices, and a clock that stands still."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +10,15 @@ from clarion.model import (
     Administrator,
     ApiKey,
     App,
+    Device,
+    DeviceDetails,
+    DeviceTopic,
+    Keeps,
+    Message,
     Once,
+    Platform,
     ProviderKey,
+    PushPriority,
     Role,
     Scope,
     UserTokenAlgorithm,
@@ -105,6 +112,55 @@ def make_once(app_id: str, **changes: Any) -> Once:
         "expires_at": NOW + DAY,
     }
     return Once(**values | changes)
+
+
+def make_device(app_id: str = "app", **changes: Any) -> Device:
+    number = next(_numbers)
+    values: dict[str, Any] = {
+        "id": f"0190f000-0000-7000-a000-{number:012x}",
+        "app_id": app_id,
+        "token_hash": number.to_bytes(32, "big"),
+        "secret_hash": b"\x00secret\xff",
+        "platform": Platform.CLARION,
+        "details": DeviceDetails(),
+        "created_at": NOW,
+        "last_seen_at": NOW,
+    }
+    return Device(**values | changes)
+
+
+def make_message(device_id: str = "device", **changes: Any) -> Message:
+    """Return a message that was accepted behind all that were made before it."""
+    number = next(_numbers)
+    values: dict[str, Any] = {
+        "id": f"0190f000-0000-7000-b000-{number:012x}",
+        "device_id": device_id,
+        "app_id": "app",
+        "sequence": NOW * 1000 + number,
+        "payload": b'{"aps":{"alert":"\xc3\xa4"}}',
+        "priority": PushPriority.IMMEDIATE,
+        "collapse_id": None,
+        "is_stored": True,
+        "created_at": NOW,
+        "expires_at": NOW + DAY,
+    }
+    return Message(**values | changes)
+
+
+def make_broadcast(topic: str = "news", **changes: Any) -> Message:
+    """Return a message to a topic; publishing it gives it its sequence."""
+    return make_message("", **{"topic": topic, "sequence": 0} | changes)
+
+
+def make_topic(topic: str = "news", **changes: Any) -> DeviceTopic:
+    values: dict[str, Any] = {
+        "app_id": "app",
+        "topic": topic,
+        "is_channel": False,
+        "keeps": Keeps.ALL,
+        "created_at": NOW,
+    }
+    return DeviceTopic(**values | changes)
 
 
 def issue(app_id: str = "app-1", *, now: int = NOW, expires_at: int | None = None) -> IssuedKey:

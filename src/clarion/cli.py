@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import uvloop
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
-from clarion.errors import ClarionError, SettingsError
-from clarion.settings import describe, load
+from clarion.commands.options import Flag, ListenOptions, SendOptions
+from clarion.errors import ClarionError, CommandFailed, SettingsError
+from clarion.settings import describe, flag_of, load
 from clarion.telemetry import logs
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 EXIT_FAULT = 2
 EXIT_FINDINGS = 1
 
-Flag = Annotated[bool, Parameter(negative="")]
 SettingFlags = Annotated[str, Parameter(show=False)]
 
 
@@ -44,11 +46,13 @@ app = App(
     version=__version__,
     help="Clarion: a self-hosted notification platform.",
     help_format="plaintext",
+    default_parameter=Parameter(show_default=False),
 )
 app_app = App(name="app", help="Applications that send through Clarion.", help_format="plaintext")
 key_app = App(name="key", help="API keys of an app.", help_format="plaintext")
 admin_app = App(name="admin", help="The people who run Clarion.", help_format="plaintext")
-for part in (app_app, key_app, admin_app):
+device_app = App(name="device", help="Devices that get messages.", help_format="plaintext")
+for part in (app_app, key_app, admin_app, device_app):
     app.command(part)
 
 
@@ -202,6 +206,52 @@ def _create_admin(username: str, /, **settings: SettingFlags) -> int:
     return _with_house(_load(settings), work)
 
 
+def _listen(*, options: ListenOptions | None = None, **settings: SettingFlags) -> int:
+    from clarion.commands.installation import find_installation
+    from clarion.commands.listening import listen
+
+    chosen, loaded = options or ListenOptions(), _load(settings)
+    installation = find_installation(
+        loaded, url=chosen.url, gateway_url=chosen.gateway_url, api_key=chosen.api_key
+    )
+    return uvloop.run(listen(chosen, installation, _own_command("send", settings)))
+
+
+def _send(*text: str, options: SendOptions | None = None, **settings: SettingFlags) -> int:
+    from clarion.commands.installation import find_installation
+    from clarion.commands.sending import send
+
+    chosen = options or SendOptions()
+    installation = find_installation(_load(settings), url=chosen.url, api_key=chosen.api_key)
+    for sent in send(chosen, " ".join(text), installation):
+        print(f"{sent.id}  {sent.status} accepted", flush=True)
+    return 0
+
+
+device_app.command(
+    _listen,
+    name="listen",
+    help="Be a device: register, connect, show what arrives and acknowledge it. The device is "
+    "remembered in the data folder; the next time it is the same one and gets what it missed. "
+    "Takes the settings of `clarion serve`, like --data.",
+)
+app.command(
+    _send,
+    name="send",
+    help="Push a message to a device as an APNs provider does, or to a topic. Prints the id of "
+    "the message and the status of the answer, or why it was refused. Takes the settings of "
+    "`clarion serve`, like --data.",
+)
+
+
+def _own_command(name: str, settings: dict[str, str]) -> str:
+    """Return how to call another command like this one was called, for people to copy."""
+    called = sys.argv[0] if sys.argv[0].endswith("clarion") else "clarion"
+    program = "clarion" if shutil.which("clarion") == called else called
+    flags = (f"{flag_of(key)} {shlex.quote(value)}" for key, value in settings.items())
+    return " ".join((program, name, *flags))
+
+
 def _load(flags: dict[str, str]) -> Settings:
     settings = load(flags, os.environ)
     logs.configure(settings.log_level, settings.log_format)
@@ -225,7 +275,15 @@ def _print_json(card: msgspec.Struct) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Faults are sentences, never tracebacks."""
     try:
-        result = app(sys.argv[1:] if arguments is None else arguments, result_action="return_value")
+        result = app(
+            sys.argv[1:] if arguments is None else arguments,
+            result_action="return_value",
+            exit_on_error=False,
+            print_error=False,
+        )
+    except CycloptsError as error:
+        print(f"clarion: {error}", file=sys.stderr)
+        return EXIT_FAULT
     except SettingsError as error:
         for fault in error.faults:
             print(f"clarion: {fault}", file=sys.stderr)
@@ -233,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClarionError as error:
         for line in error.detail.splitlines():
             print(f"clarion: {line}", file=sys.stderr)
-        return EXIT_FAULT
+        return EXIT_FINDINGS if isinstance(error, CommandFailed) else EXIT_FAULT
     except KeyboardInterrupt:
         return 130
     return result if isinstance(result, int) else 0

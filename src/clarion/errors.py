@@ -17,6 +17,7 @@ ClarionError
 │   ├── StoreUnavailable    503  store_unavailable   (retryable)
 │   ├── StorageFull         507  storage_full        (retryable)
 │   └── InternalError       500  internal_error
+├── CommandFailed                a command asked a server in vain; ends it with exit code 1
 └── StartError                   the operator can mend it; ends the program with exit code 2
     ├── SettingsError            every fault of the configuration at once
     └── MigrationError           the database and this program do not fit
@@ -167,6 +168,12 @@ class InternalError(ServiceError):
     code = "internal_error"
     status = 500
     retryable = False
+
+
+class CommandFailed(ClarionError):
+    """The server did not do what the command asked of it."""
+
+    code = "command_failed"
 
 
 class StartError(ClarionError):

@@ -167,7 +167,10 @@ class FeedbackList(Protocol):
     async def list(
         self, app_id: str, *, since: int, after: str | None, limit: int
     ) -> Page[Feedback]:
-        """Return the app's entries invalidated at `since` or later, oldest first."""
+        """Return the app's entries invalidated at `since` or later, oldest first.
+
+        `InvalidFields` if `after` is not the `next` of a page; so in `History.list`.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ class Cable:
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Future[tuple[None, None]]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
 
@@ -53,18 +54,18 @@ class Cable:
         self._flows.set()
         for writer in self._writers:
             writer.transport.abort()
-        while self._writers:
-            await asyncio.sleep(0)
+        await asyncio.gather(*self._connections)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = self._parts.hostname, self._parts.port
         far_reader, far_writer = await asyncio.open_connection(host, port)
         ends = {writer, far_writer}
         self._writers |= ends
-        try:
-            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
-        finally:
-            self._writers -= ends
+        pumps = asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        self._connections.add(pumps)
+        await pumps
+        self._connections.discard(pumps)
+        self._writers -= ends
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -3,23 +3,45 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, connect
-from clarion.ports import Administrators, Apps, Dependency, Keys, Limits
+from clarion.model import Allowance
+from clarion.ports import (
+    Administrators,
+    Apps,
+    Broadcasts,
+    Dependency,
+    Devices,
+    DeviceTopics,
+    FeedbackList,
+    History,
+    Keys,
+    Limits,
+    Messages,
+    Statistics,
+)
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
 from clarion.store.sql.administrators import SqlAdministrators
 from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.devices import SqlDevices, SqlFeedback
 from clarion.store.sql.keys import SqlKeys
+from tests.conftest import run_sql
+from clarion.store.sql.messages import SqlHistory, SqlMessages
+from clarion.store.sql.statistics import SqlStatistics
+from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
-STORES = {"sqlite": "sqlite_database", "postgres": "postgres_database"}
+STORES = {"sqlite": "sqlite_database", "postgres": "emptied_database"}
 HOT = {"memory": "no_address", "redis": "redis_url"}
 DEPENDENCIES = {**STORES, "redis": "redis_url"}
 
@@ -30,6 +52,31 @@ LEAVE_WITHIN_SECONDS = 2.0
 @pytest.fixture
 def sqlite_database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'clarion.db'}"
+
+
+@pytest.fixture(scope="session")
+def worker_database(postgres_url: str) -> Iterator[str]:
+    """One database for all contract tests of a worker: one for each test would cost a second."""
+    name = f"contract_{uuid.uuid4().hex}"
+    run_apart(run_sql(postgres_url, f"CREATE DATABASE {name}"))
+    yield urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))
+    run_apart(run_sql(postgres_url, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def run_apart(work: Coroutine[None, None, None]) -> None:
+    """Run something in a loop of its own: fixtures of the session have none."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, work).result()
+
+
+@pytest.fixture
+async def emptied_database(worker_database: str) -> str:
+    # Who still holds a lock here has leaked a connection.
+    await run_sql(
+        worker_database,
+        "SET lock_timeout = '10s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public",
+    )
+    return worker_database
 
 
 @pytest.fixture
@@ -76,6 +123,49 @@ def administrators(engine: Engine) -> Administrators:
     return SqlAdministrators(engine)
 
 
+@pytest.fixture
+def devices(engine: Engine) -> Devices:
+    return SqlDevices(engine)
+
+
+@pytest.fixture
+def feedback(engine: Engine) -> FeedbackList:
+    return SqlFeedback(engine)
+
+
+@pytest.fixture
+def messages(engine: Engine) -> Messages:
+    return SqlMessages(engine)
+
+
+@pytest.fixture
+def history(engine: Engine) -> History:
+    return SqlHistory(engine)
+
+
+@pytest.fixture
+def topics(engine: Engine) -> DeviceTopics:
+    return SqlDeviceTopics(engine)
+
+
+@pytest.fixture
+def broadcasts(engine: Engine) -> Broadcasts:
+    return SqlBroadcasts(engine)
+
+
+@pytest.fixture
+def statistics(engine: Engine) -> Statistics:
+    return SqlStatistics(engine)
+
+
+@pytest.fixture
+async def other_node(engine: Engine, database_url: str) -> AsyncIterator[Engine]:
+    """The same database, opened by another node; on SQLite that is another process."""
+    async with opened(database_url) as other:
+        assert other is not engine
+        yield other
+
+
 @pytest.fixture(params=HOT)
 def hot_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(HOT[request.param]))
@@ -91,9 +181,9 @@ async def limits(hot_url: str) -> AsyncIterator[Limits]:
         yield RedisLimits(redis, NoLimits())
 
 
-class NoLimits(MemoryLimits):
-    async def take(self, *_: object, **__: object) -> None:  # type: ignore[override]
-        pytest.fail("Redis did not answer")
+class NoLimits:
+    async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
+        pytest.fail(f"Redis did not count {key}, {limit}, {window_s}, {now}")
 
 
 @pytest.fixture(params=DEPENDENCIES)
@@ -133,9 +223,8 @@ async def nothing_left() -> AsyncIterator[None]:
     yield
     gc.collect()
     # A connection that is closed takes a few turns of the loop to be gone.
-    limit = asyncio.get_running_loop().time() + LEAVE_WITHIN_SECONDS
-    while other_tasks() - tasks and asyncio.get_running_loop().time() < limit:
-        await asyncio.sleep(0)
+    if left := other_tasks() - tasks:
+        await asyncio.wait(left, timeout=LEAVE_WITHIN_SECONDS)
     assert not other_tasks() - tasks, "tasks are left"
     assert not child_processes() - children, "a writer process is left"
 

@@ -22,7 +22,7 @@ async def dependency(dependency_url: str) -> AsyncIterator[Dependency]:
         yield dependency
 
 
-@pytest.fixture(params=["postgres_database", "redis_url"], ids=["postgres", "redis"])
+@pytest.fixture(params=["emptied_database", "redis_url"], ids=["postgres", "redis"])
 def server_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 

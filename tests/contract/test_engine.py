@@ -17,14 +17,16 @@ from tests.contract.conftest import Reopen
 MAKE = statement("make", "CREATE TABLE things (id TEXT PRIMARY KEY, n BIGINT NOT NULL)")
 MAKE_VALUES = statement("make_values", "CREATE TABLE kept (t TEXT, i BIGINT, r FLOAT, b BYTEA)")
 INSERT = statement("insert", "INSERT INTO things (id, n) VALUES (:id, :n)")
-INSERT_BACK = statement("insert_back", "INSERT INTO things (id, n) VALUES (:id, :n) RETURNING id, n")
+INSERT_BACK = statement("back", "INSERT INTO things (id, n) VALUES (:id, :n) RETURNING id, n")
 CLAIM = statement(
     "claim", "INSERT INTO things (id, n) VALUES (:id, :n) ON CONFLICT (id) DO NOTHING RETURNING id"
 )
 ADD = statement("add", "UPDATE things SET n = n + :n WHERE id = :id RETURNING n, id")
 DROP = statement("drop", "DELETE FROM things WHERE id = :id RETURNING n")
 ALL = statement("all", "SELECT id, n FROM things ORDER BY id")
-KEEP = statement("keep", "INSERT INTO kept (t, i, r, b) VALUES (:t, :i, :r, :b) RETURNING t, i, r, b")
+KEEP = statement(
+    "keep", "INSERT INTO kept (t, i, r, b) VALUES (:t, :i, :r, :b) RETURNING t, i, r, b"
+)
 KEPT = statement("kept", "SELECT t, i, r, b FROM kept")
 
 Outcome = tuple[tuple[Row, ...], ...] | BaseException | None
@@ -45,7 +47,7 @@ def insert(name: str, n: int = 0) -> Step:
 
 
 async def content(engine: Engine) -> dict[str, int]:
-    return {name: n for name, n in await engine.fetch(ALL)}
+    return dict(await engine.fetch(ALL))
 
 
 async def write_together(engine: Engine, *units: Unit) -> list[Outcome]:
@@ -308,4 +310,3 @@ async def test_values_come_back_as_they_were_given(
     clear = statement("clear_kept", "DELETE FROM kept").step()
     assert await engine.write(unit(clear, KEEP.step(t=t, i=i, r=r, b=b))) == ((), ((t, i, r, b),))
     assert list(await engine.fetch(KEPT)) == [(t, i, r, b)]
-

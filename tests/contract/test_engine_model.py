@@ -14,7 +14,7 @@ MAKE = statement("make", "CREATE TABLE things (id TEXT PRIMARY KEY, n BIGINT NOT
 CLEAR = statement("clear", "DELETE FROM things")
 ALL = statement("all", "SELECT id, n FROM things")
 INSERT = statement("insert", "INSERT INTO things (id, n) VALUES (:id, :n)")
-INSERT_BACK = statement("insert_back", "INSERT INTO things (id, n) VALUES (:id, :n) RETURNING id, n")
+INSERT_BACK = statement("back", "INSERT INTO things (id, n) VALUES (:id, :n) RETURNING id, n")
 CLAIM = statement(
     "claim", "INSERT INTO things (id, n) VALUES (:id, :n) ON CONFLICT (id) DO NOTHING RETURNING id"
 )

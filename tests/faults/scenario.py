@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import apsw
 
@@ -28,6 +28,15 @@ from tests.faults.power_loss import Operation, RecordingVfs
 
 DATABASE = "clarion.db"
 CLIENTS = 8
+
+
+class Protection(TypedDict, total=False):
+    """What a control takes away; what is not named is as the server has it."""
+
+    synchronous: str
+
+
+AS_SERVED: Protection = {}
 
 
 def key_unit(
@@ -114,10 +123,12 @@ class Story:
         return not rest
 
 
-async def play(folder: Path, *, operations: int, seed: int, synchronous: str) -> Story:
+async def play(
+    folder: Path, *, operations: int, seed: int, protection: Protection = AS_SERVED
+) -> Story:
     """Run the scenario on a fresh database and tell it."""
     with RecordingVfs(f"recording-{folder}") as vfs:
-        connection = open_connection(str(folder / DATABASE), vfs=vfs.name, synchronous=synchronous)
+        connection = open_connection(str(folder / DATABASE), vfs=vfs.name, **protection)
         apply_to_sqlite(connection)
         # Checkpoints, and the truncation of the WAL after them, are where a crash is hardest.
         connection.execute("PRAGMA wal_autocheckpoint=30").fetchall()

@@ -34,10 +34,17 @@ class Sizes:
     # T12: PostgreSQL.
     postgres_kills: int
 
+    # T01, T20: the gateway.
+    chaos_devices: int
+    chaos_pushes: int
+    chaos_kills: int
+    chaos_rate: float
+    chaos_vanishing_a_second: float
+
 
 TABLE = {
     "pr": Sizes(
-        timeout_s=120,
+        timeout_s=300,
         power_loss_operations=200,
         torn_seeds=3,
         random_power_losses=2_000,
@@ -49,6 +56,11 @@ TABLE = {
         disk_full_cycles=5,
         migration_rounds=1,
         postgres_kills=5,
+        chaos_devices=200,
+        chaos_pushes=4_000,
+        chaos_kills=4,
+        chaos_rate=500,
+        chaos_vanishing_a_second=10,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -63,6 +75,11 @@ TABLE = {
         disk_full_cycles=20,
         migration_rounds=5,
         postgres_kills=100,
+        chaos_devices=1_000,
+        chaos_pushes=20_000,
+        chaos_kills=10,
+        chaos_rate=800,
+        chaos_vanishing_a_second=50,
     ),
 }
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 UNITS_A_KILL = 1_000
 WAIT_LIMIT_S = 60.0
-# What is not synced at the commit is left to this process; here it comes late enough to show.
+# What is not synced at the commit is left to the WAL writer; here it comes late enough to show.
 LATE_WAL_WRITER = {"wal_writer_delay": "10s", "wal_writer_flush_after": "64MB"}
 
 Write = Callable[[Unit], Awaitable[object]]
@@ -92,12 +92,6 @@ async def read(url: str) -> Survivors:
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture
-def late_server() -> Iterator[PostgresServer]:
     with PostgresServer(settings=LATE_WAL_WRITER) as server:
         yield server
 
@@ -122,21 +116,21 @@ async def test_a_killed_postgres_has_lost_nothing(
 
 
 async def test_without_synchronous_commit_work_is_lost(
-    late_server: PostgresServer, figures: Callable[[str], None]
+    server: PostgresServer, figures: Callable[[str], None]
 ) -> None:
     """T12: the control; the same kills must show losses if commits are not waited for."""
-    await migrate(late_server.url)
+    await migrate(server.url)
 
     async def connect() -> asyncpg.Connection:
         settings = {**SERVER_SETTINGS, "synchronous_commit": "off"}
-        return await asyncpg.connect(late_server.url, server_settings=settings)
+        return await asyncpg.connect(server.url, server_settings=settings)
 
     runner = PostgresRunner(connect)
     commit = GroupCommit(runner, waiting_limit=1000, batch_limit=1000)
     writers = Writers(commit.write)
-    await kill_under_load(late_server, writers)
+    await kill_under_load(server, writers)
     await commit.close()
     await runner.close()
-    lost = writers.accepted - (await read(late_server.url)).keys
+    lost = writers.accepted - (await read(server.url)).keys
     figures(f"T12 control: {len(lost):,} of {len(writers.accepted):,} acknowledged units lost")
     assert len(lost) > 0

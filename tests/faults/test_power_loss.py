@@ -9,7 +9,15 @@ import apsw
 import pytest
 
 from tests.faults.power_loss import Disk, Image, Survival, everything, nothing, torn, write_image
-from tests.faults.scenario import DATABASE, Story, Survivors, play, read_survivors
+from tests.faults.scenario import (
+    AS_SERVED,
+    DATABASE,
+    Protection,
+    Story,
+    Survivors,
+    play,
+    read_survivors,
+)
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -98,20 +106,20 @@ def at_random(story: Story, crashes: int, seed: int) -> Plan:
     return plan
 
 
-async def crash_stories(folder: Path, crashes: int, synchronous: str) -> Tally:
+async def crash_stories(folder: Path, crashes: int, protection: Protection = AS_SERVED) -> Tally:
     """Crash at random, in a new story every 200 crashes."""
     tally = Tally()
     for seed in range(SEED, SEED + crashes // CRASHES_A_STORY):
         story_folder = folder / str(seed)
         story_folder.mkdir()
-        story = await tell(story_folder, seed, synchronous)
+        story = await tell(story_folder, seed, protection)
         crash(story, at_random(story, CRASHES_A_STORY, seed), folder, tally)
     return tally
 
 
-async def tell(folder: Path, seed: int, synchronous: str = "FULL") -> Story:
+async def tell(folder: Path, seed: int, protection: Protection = AS_SERVED) -> Story:
     return await play(
-        folder, operations=SIZES.power_loss_operations, seed=seed, synchronous=synchronous
+        folder, operations=SIZES.power_loss_operations, seed=seed, protection=protection
     )
 
 
@@ -127,7 +135,7 @@ async def test_nothing_is_lost_at_any_operation(
 
 async def test_nothing_is_lost_at_random(scratch: Path, figures: Callable[[str], None]) -> None:
     """T03: the same with other scenarios and other sectors."""
-    tally = await crash_stories(scratch, SIZES.random_power_losses, "FULL")
+    tally = await crash_stories(scratch, SIZES.random_power_losses)
     figures(f"T03 random: {tally}")
     assert tally.faults[:20] == []
 
@@ -136,7 +144,7 @@ async def test_without_syncing_each_commit_work_is_lost(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the control; the same crashes must show losses if commits are not synced."""
-    tally = await crash_stories(scratch, SIZES.control_power_losses, "NORMAL")
+    tally = await crash_stories(scratch, SIZES.control_power_losses, {"synchronous": "NORMAL"})
     figures(f"T04 control, synchronous=NORMAL: {tally}")
     assert tally.lost > 0
 
@@ -145,6 +153,6 @@ async def test_without_any_sync_databases_break(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the second control; without syncs, torn checkpoints must show as corruption."""
-    tally = await crash_stories(scratch, SIZES.control_power_losses, "OFF")
+    tally = await crash_stories(scratch, SIZES.control_power_losses, {"synchronous": "OFF"})
     figures(f"T04 control, synchronous=OFF: {tally}")
     assert tally.corrupt > 0

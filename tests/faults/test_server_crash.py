@@ -64,7 +64,7 @@ async def test_a_killed_server_has_lost_nothing(
         faults = await find_faults(server, load.accepted)
     figures(
         f"T01 {SIZES.server_kills} kills, {len(load.accepted):,} keys accepted, "
-        f"{len(load.unknown):,} unknown and retried, slowest ready {slowest_s:.2f} s"
+        f"{len(load.unknown):,} unknown and retried, slowest ready {slowest_s:.2f} s, seed {SEED}"
     )
     assert faults[:20] == []
     assert slowest_s <= READY_LIMIT_S
@@ -107,6 +107,8 @@ async def test_a_stopped_server_ends_in_good_order(
     )
     assert faults[:20] == []
     assert slowest_s <= GRACE_S
+    # A request that meets the closing of its idle connection gets no answer; the others do.
+    assert len(load.unknown) <= SIZES.server_stops * SIZES.clients // 10
 
 
 async def break_and_restart(

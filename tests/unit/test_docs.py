@@ -4,7 +4,6 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,8 +111,12 @@ def test_a_metric_is_on_its_page(metric: str) -> None:
 
 
 def dependencies() -> list[str]:
-    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
-    return [re.split(r"[\[<>=~ ]", each)[0] for each in (*wanted, *PROJECT["build-system"]["requires"])]
+    wanted = [
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["dependency-groups"]["dev"],
+        *PROJECT["build-system"]["requires"],
+    ]
+    return [re.split(r"[\[<>=~ ]", each)[0] for each in wanted]
 
 
 @pytest.mark.parametrize("package", dependencies())
@@ -157,7 +160,7 @@ def headings(path: Path) -> set[str]:
 def test_this_version_is_in_the_changelog_and_everywhere_the_same() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert newest[1] == PROJECT["project"]["version"] == clarion.__version__ == version("clarion")
+    assert newest[1] == PROJECT["project"]["version"] == clarion.__version__
 
 
 def checksums() -> dict[str, str]:

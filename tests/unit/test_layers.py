@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "setting_kinds": {"errors"},
     "settings": {"errors", "setting_kinds"},
     "telemetry": set(),
-    **{stage: WORDS for stage in STAGES},
+    **dict.fromkeys(STAGES, WORDS),
     "pipeline": WORDS | STAGES,
     "store": {"model", "errors"},
     "hot": {"model", "errors", "ports", "telemetry"},

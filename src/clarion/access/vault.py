@@ -11,6 +11,7 @@ from clarion.errors import InternalError
 
 _VERSION = b"\x01"
 _NONCE_BYTES = 12
+_DOES_NOT_OPEN = "a sealed secret does not open: is master.key the one it was sealed with?"
 
 
 class AesVault:
@@ -26,11 +27,10 @@ class AesVault:
 
     def open(self, sealed: bytes, context: str) -> bytes:
         """Decrypt what was sealed for the same place."""
+        if sealed[:1] != _VERSION:
+            raise InternalError(_DOES_NOT_OPEN)
         nonce, ciphertext = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
-            if sealed[:1] != _VERSION:
-                raise InvalidTag
             return self._cipher.decrypt(nonce, ciphertext, context.encode())
         except (InvalidTag, ValueError) as error:
-            msg = "a sealed secret does not open: is master.key the one it was sealed with?"
-            raise InternalError(msg) from error
+            raise InternalError(_DOES_NOT_OPEN) from error

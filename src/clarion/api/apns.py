@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.api.exchange import Request, Response
+from clarion.api.exchange import Request, Response, header
 from clarion.errors import BodyTooLarge, ClarionError
 from clarion.gateway.channels import read_request_id
-from clarion.gateway.push import read_headers, read_id
+from clarion.gateway.push import read_headers
 from clarion.gateway.reasons import Reason, Rejected, status_of
 from clarion.telemetry.logs import get_logger
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from clarion.gateway.provider import PushIntake
     from clarion.ports import Clock
 
-DEVICE_PREFIX = "/3/device"
-BROADCAST_PREFIX = "/4/broadcasts/apps/"
-CHANNELS_PREFIX = "/1/apps/"
+# Everything under Apple's version numbers is answered in Apple's form, wrong paths too.
+DEVICE_PREFIX = "/3/"
+BROADCAST_PREFIX = "/4/"
+CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
 
 
@@ -62,24 +63,22 @@ class ApnsDoor:
         return Response(200, b"", ((b"apns-id", message_id.encode()),))
 
     async def _broadcast(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
-        bundle_id = request.scope["path"].removeprefix(BROADCAST_PREFIX)
-        if not bundle_id or "/" in bundle_id:
-            raise Rejected(Reason.BAD_PATH)
-        _require_post(request)
+        match request.scope["path"].removeprefix(BROADCAST_PREFIX).split("/"):
+            case ["broadcasts", "apps", bundle_id] if bundle_id:
+                _require_post(request)
+            case _:
+                raise Rejected(Reason.BAD_PATH)
         provider = await self._intake.identify(headers, _client_of(request))
         body = await _read_body(request)
         request_id = await self._channels.publish(provider, bundle_id, headers, body)
         return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
 
     async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
-        bundle_id, _, what = request.scope["path"].removeprefix(CHANNELS_PREFIX).partition("/")
-        method = request.scope["method"]
-        if not bundle_id or what not in ("channels", "all-channels"):
-            raise Rejected(Reason.BAD_PATH)
+        bundle_id, what = _channels_of(request)
         provider = await self._intake.identify(headers, _client_of(request))
         request_id = (read_request_id(headers) or self._clock.new_id()).encode()
         echo = (b"apns-request-id", request_id)
-        match what, method:
+        match what, request.scope["method"]:
             case "all-channels", "GET":
                 body = {"channels": await self._channels.list(provider, bundle_id)}
                 return Response(200, msgspec.json.encode(body), (_JSON, echo))
@@ -130,21 +129,30 @@ class ApnsDoor:
         return Response(status, msgspec.json.encode(body), tuple(headers))
 
     def _echo(self, request: Request, id_header: bytes) -> bytes:
-        """Return the id that the provider gave, or a new one if it gave none that is good."""
-        try:
-            given = read_id(dict(request.scope["headers"]), id_header)
-        except Rejected:
-            given = None
-        return (given or self._clock.new_id()).encode()
+        """Return the id that the provider gave, or a new one if it gave none.
+
+        A bad one too is echoed as it is: a client may find its request again by nothing else.
+        """
+        given = header(request.scope, id_header) or header(request.scope, b"apns-id")
+        return (given or self._clock.new_id()).encode("latin-1")
 
 
 def _token_of(request: Request) -> str:
-    path = request.scope["path"]
-    token = path.removeprefix(DEVICE_PREFIX).removeprefix("/")
-    if "/" in token:
+    path: str = request.scope["path"]
+    kind, _, token = path.removeprefix(DEVICE_PREFIX).partition("/")
+    if kind != "device" or "/" in token:
         raise Rejected(Reason.BAD_PATH)
     _require_post(request)
-    return str(token)
+    return token
+
+
+def _channels_of(request: Request) -> tuple[str, str]:
+    """Return whose channels, and whether one of them (`channels`) or all (`all-channels`)."""
+    match request.scope["path"].removeprefix(CHANNELS_PREFIX).split("/"):
+        case ["apps", bundle_id, "channels" | "all-channels" as what] if bundle_id:
+            return bundle_id, what
+        case _:
+            raise Rejected(Reason.BAD_PATH)
 
 
 def _require_post(request: Request) -> None:

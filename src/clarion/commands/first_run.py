@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from clarion.access.provisioning import create_administrator, create_app
-from clarion.errors import StartError
+from clarion.errors import Conflict, StartError
 from clarion.serving.certificates import DevelopmentTls
 from clarion.serving.files import write_private
+from clarion.settings import Settings
 
 if TYPE_CHECKING:
     from clarion.access.provisioning import NewAdministrator, NewApp
     from clarion.app import House
-    from clarion.settings import Settings
+    from clarion.setting_kinds import Address
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
+_SET_UP_BEFORE = (
+    "This database is set up already, and first-run.json, which kept its first secrets, is not in "
+    "the data folder. Make new ones with `clarion app create` and `clarion admin create`."
+)
+# Who listens on every address is called at the machine's own.
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
 
 
 class AdminCard(msgspec.Struct):
@@ -67,28 +77,26 @@ class FirstRun(msgspec.Struct):
 async def initialise(house: House, settings: Settings) -> FirstRun:
     """Set an empty installation up, once; a later call returns what the first one made.
 
-    An interrupted call left no `first-run.json`, so the next one goes on: whoever is there already
-    is not made again, and what cannot be shown any more is said.
+    If a call was interrupted, or its `first-run.json` is gone, secrets are lost that cannot be
+    shown any more: the next one says so.
     """
     saved = house.folder.first_run
     if saved.exists():
         first = msgspec.json.decode(saved.read_bytes(), type=FirstRun)
         return msgspec.structs.replace(first, urls=urls_of(settings))
     if await house.administrators.find(ADMIN_NAME):
-        msg = (
-            "This database is set up already, and first-run.json, which kept its first secrets, "
-            "is not in the data folder. Make new ones with `clarion app create` and "
-            "`clarion admin create`."
+        raise StartError(_SET_UP_BEFORE)
+    try:
+        app = await create_app(
+            name="Demo",
+            bundle_id=DEMO_BUNDLE_ID,
+            apps=house.apps,
+            keys=house.keys,
+            vault=house.vault,
+            clock=house.clock,
         )
-        raise StartError(msg)
-    app = await create_app(
-        name="Demo",
-        bundle_id=DEMO_BUNDLE_ID,
-        apps=house.apps,
-        keys=house.keys,
-        vault=house.vault,
-        clock=house.clock,
-    )
+    except Conflict as error:
+        raise StartError(_SET_UP_BEFORE) from error
     admin = await create_administrator(
         username=ADMIN_NAME, administrators=house.administrators, clock=house.clock
     )
@@ -125,29 +133,48 @@ def describe_app(house: House, new: NewApp) -> AppCard:
 
 def urls_of(settings: Settings) -> Urls:
     """Return where the listeners answer."""
-    api = f"http://{settings.listen}"
+    api = f"http://{_reachable(settings.listen)}"
     return Urls(
         api=api,
-        tls=f"https://{settings.tls_listen}" if settings.tls_listen else None,
-        gateway=f"ws://{settings.gateway_listen}" if settings.gateway_listen else None,
+        tls=f"https://{_reachable(settings.tls_listen)}" if settings.tls_listen else None,
+        gateway=f"ws://{_reachable(settings.gateway_listen)}" if settings.gateway_listen else None,
         admin=f"{api}/admin",
     )
 
 
+def _reachable(address: Address) -> Address:
+    return dataclasses.replace(address, host=_LOCAL.get(address.host, address.host))
+
+
 def greet(first: FirstRun, saved: str) -> str:
     """Return what a newcomer reads when Clarion starts: where to look, and what to try."""
+    folder = Path(saved).parent
+    data = "" if folder == Settings().data else f" --data {shlex.quote(str(folder))}"
     return f"""
 Clarion is ready to run. Your keys are in {saved}
 
-  Health     {first.urls.api}/health
   API docs   {first.urls.api}/docs
-  Devices    {first.urls.gateway}/v1/gateway
-  APNs door  {first.urls.tls}   (trust {first.tls.ca_path})
+  Health     {first.urls.api}/health
+{_greet_push(first.urls, first.tls)}
+Be a device in a second terminal, and push to it from a third:
 
-Try it from a second terminal:
+  .venv/bin/clarion device listen{data}
+  .venv/bin/clarion send{data} "Hello"
+
+If something is amiss, this says what:
+
+  .venv/bin/clarion doctor{data}
+
+The API with curl:
 
   curl {first.urls.api}/health
-  curl -H 'Authorization: Bearer {first.app.api_key}' {first.urls.api}/v1/caller
+  curl -H 'Authorization: Bearer {first.app.api_key}' {first.urls.api}/v1/stats
 
 Stop with Ctrl-C. The data stays in place; `make run` goes on with it.
 """
+
+
+def _greet_push(urls: Urls, tls: TlsCard) -> str:
+    """Return where devices and providers connect, as far as there are listeners for them."""
+    devices = f"  Devices    {urls.gateway}/v1/gateway\n" if urls.gateway else ""
+    return devices + (f"  APNs door  {urls.tls}   (trust {tls.ca_path})\n" if urls.tls else "")

@@ -95,6 +95,7 @@ class ChannelDoor:
         _check_push_type(headers)
         channel = await self._find(provider, headers)
         now = self._clock.now()
+        keeps, expires_at = _read_expiration(headers, channel, now)
         message = Message(
             id=request_id,
             device_id="",
@@ -103,12 +104,12 @@ class ChannelDoor:
             payload=check_payload(body, LARGE_PAYLOAD_LIMIT_BYTES),
             priority=_read_priority(headers),
             collapse_id=None,
-            is_stored=channel.keeps is not Keeps.NONE,
+            is_stored=keeps is not Keeps.NONE,
             created_at=now,
-            expires_at=_read_expiration(headers, channel, now),
+            expires_at=expires_at,
             topic=channel.topic,
         )
-        await self._dispatch.publish(message, channel.keeps)
+        await self._dispatch.publish(message, keeps)
         return request_id
 
     async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> DeviceTopic:
@@ -188,9 +189,16 @@ def _read_priority(headers: Mapping[bytes, bytes]) -> PushPriority:
     return priority
 
 
-def _read_expiration(headers: Mapping[bytes, bytes], channel: DeviceTopic, now: int) -> int:
-    """Return until when the message lives; a channel that keeps nothing takes only zero."""
+def _read_expiration(
+    headers: Mapping[bytes, bytes], channel: DeviceTopic, now: int
+) -> tuple[Keeps, int]:
+    """Return what is kept of the message, and until when it lives.
+
+    A channel that keeps nothing takes only zero; zero keeps nothing on any channel.
+    """
     is_stored, expires_at = read_expiration(headers, now)
     if channel.keeps is Keeps.NONE and headers.get(b"apns-expiration", b"0") != b"0":
         raise Rejected(Reason.BAD_EXPIRATION_DATE)
-    return min(expires_at, now + LONGEST_LIFE_MS) if is_stored else expires_at
+    if not is_stored:
+        return Keeps.NONE, expires_at
+    return channel.keeps, min(expires_at, now + LONGEST_LIFE_MS)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clarion.gateway.dispatch import Dispatch
     from clarion.gateway.provider_tokens import Provider, ProviderTokens
+    from clarion.gateway.push import Push
     from clarion.gateway.registry import Registry
     from clarion.model import Device
     from clarion.ports import Clock, Limits
@@ -57,7 +58,7 @@ class PushIntake:
         """Accept a push and return its id, after it is durable."""
         now = self._clock.now()
         push = parse_push(headers, token, body, now)
-        if push.bundle_id != provider.app.bundle_id:
+        if not _is_for(provider.app.bundle_id, push, headers):
             raise Rejected(Reason.TOPIC_DISALLOWED)
         device = _check_device(await self._registry.find(push.token_hash), provider)
         await self._take(f"device:{device.id}", self._device_per_minute, now)
@@ -70,6 +71,16 @@ class PushIntake:
         allowance = await self._limits.take(key, limit=limit, window_s=_WINDOW_S, now=now)
         if allowance.is_exceeded:
             raise Rejected(Reason.TOO_MANY_REQUESTS, retry_after_s=allowance.reset_s)
+
+
+def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the topic is this app's.
+
+    Without a push type, what looks like a suffix may be the end of the bundle id itself.
+    """
+    if push.bundle_id == bundle_id:
+        return True
+    return b"apns-push-type" not in headers and headers[b"apns-topic"] == bundle_id.encode()
 
 
 def _check_device(device: Device | None, provider: Provider) -> Device:

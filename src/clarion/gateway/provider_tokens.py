@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -43,7 +43,8 @@ class _Header(msgspec.Struct):
 
 class _Claims(msgspec.Struct):
     iss: str
-    iat: float
+    # Bounded, so that it can be reckoned with: a number may also be 1e306.
+    iat: Annotated[float, msgspec.Meta(ge=0, le=10**12)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,9 +95,7 @@ def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int
         collapse_id=_read_collapse_id(headers),
         is_stored=is_stored,
         expires_at=expires_at,
-        payload=check_payload(
-            body, LARGE_PAYLOAD_LIMIT_BYTES if push_type == "voip" else PAYLOAD_LIMIT_BYTES
-        ),
+        payload=check_payload(body, _payload_limit(headers, push_type)),
     )
 
 
@@ -138,6 +136,12 @@ def _read_topic(headers: Mapping[bytes, bytes], push_type: str | None) -> str:
         if given.endswith(suffix):
             return given.removesuffix(suffix)
     return given
+
+
+def _payload_limit(headers: Mapping[bytes, bytes], push_type: str | None) -> int:
+    is_voip_topic = headers[b"apns-topic"].endswith(SUFFIXES["voip"].encode())
+    is_large = push_type == "voip" or (push_type is None and is_voip_topic)
+    return LARGE_PAYLOAD_LIMIT_BYTES if is_large else PAYLOAD_LIMIT_BYTES
 
 
 def read_priority(headers: Mapping[bytes, bytes], push_type: str | None) -> PushPriority:
@@ -184,7 +188,9 @@ def check_payload(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise Rejected(Reason.PAYLOAD_TOO_LARGE)
     try:
-        # Decoding also checks that it is UTF-8: it goes to devices as it is.
+        # It goes to devices as it is, in a frame of text: what is not UTF-8 would end their
+        # connections, each time they return. Decoding does not look into raw values for that.
+        body.decode()
         payload = _decode_object(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Rejected(Reason.PAYLOAD_EMPTY) from error

@@ -136,3 +136,43 @@ class Preferences:
     quiet_hours: tuple[bool, ...] | None = None
     categories: dict[Category, bool] = field(default_factory=dict)
     types: dict[str, dict[Channel, bool]] = field(default_factory=dict)
+
+
+class UserStatus(StrEnum):
+    """Whether a person hears anything at all."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person of an app."""
+
+    app_id: str
+    id: str
+    name: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    language: str = "en"
+    timezone: str = "UTC"
+    status: UserStatus = UserStatus.ACTIVE
+    tags: tuple[str, ...] = ()
+    attributes: dict[str, object] = field(default_factory=dict)
+    preferences: Preferences = field(default_factory=Preferences)
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """The words of a type for one channel in one language. A change is a new version."""
+
+    type: str
+    channel: Channel
+    language: str
+    version: int
+    subject: str | None
+    body: str
+    variables: tuple[str, ...]
+    created_at: int

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 # Granian's `backpressure` counts open connections, not requests.
 _CONNECTIONS = 20_000
 _BACKLOG = 1024
-_STREAMS = 500
+# As Apple's. A client may open as many before it knows the limit: aioapns takes 1,000 for granted,
+# and a push that is refused then is one that it waits for without end.
+_STREAMS = 1_000
 _HEADER_READ_MS = 10_000
 _KEEP_ALIVE_INTERVAL_MS = 30_000
 _KEEP_ALIVE_TIMEOUT_S = 10

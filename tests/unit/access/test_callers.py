@@ -56,7 +56,8 @@ async def test_a_key_stands_for_its_app(callers: Callers, issued: IssuedKey) -> 
 async def test_the_scheme_is_read_in_any_case(
     callers: Callers, issued: IssuedKey, scheme: str
 ) -> None:
-    assert await callers.identify(f"{scheme} {issued.secret.text}")
+    caller = await callers.identify(f"{scheme} {issued.secret.text}")
+    assert caller.app_id == "app-1"
 
 
 async def test_a_user_token_stands_for_its_user(
@@ -77,9 +78,7 @@ async def test_who_says_nothing_is_told_what_to_say(
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer", "", "Token", "Bearer:"])
-async def test_another_scheme_is_refused(
-    callers: Callers, issued: IssuedKey, scheme: str
-) -> None:
+async def test_another_scheme_is_refused(callers: Callers, issued: IssuedKey, scheme: str) -> None:
     credential = "" if scheme == "Bearer" else issued.secret.text
     assert "must be `Bearer`" in await refusal(callers, f"{scheme} {credential}")
 
@@ -117,7 +116,7 @@ async def test_a_key_is_refused_from_the_moment_it_expires(
     issued = issue(expires_at=clock.now() + 10)
     await keys.create(issued.key)
     clock.advance(9)
-    assert await callers.identify(bearer(issued.secret))
+    await callers.identify(bearer(issued.secret))
     clock.advance(1)
     assert "revoked or has expired" in await refusal(callers, bearer(issued.secret))
 

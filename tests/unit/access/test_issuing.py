@@ -17,9 +17,7 @@ def fault_of(**changes: object) -> FieldFault:
 
 
 def test_a_key_holds_what_was_asked_for_and_the_hash_of_its_secret() -> None:
-    issued = issue_key(
-        app_id="a", label="l", scopes=["events:write"], now=NOW, expires_at=NOW + 1
-    )
+    issued = issue_key(app_id="a", label="l", scopes=["events:write"], now=NOW, expires_at=NOW + 1)
     key = issued.key
     assert (key.app_id, key.label, key.created_at, key.expires_at) == ("a", "l", NOW, NOW + 1)
     assert (key.id, key.secret_hash) == (issued.secret.id, issued.secret.hash)

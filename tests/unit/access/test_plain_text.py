@@ -5,7 +5,9 @@ import pytest
 from clarion.access.plain_text import is_plain
 
 
-@pytest.mark.parametrize("text", ["", "Ana", "naïve café", "日本語", "👨‍👩‍👧", "a\u00a0b", "a-b_c.d:e"])
+@pytest.mark.parametrize(
+    "text", ["", "Ana", "naïve café", "日本語", "👨‍👩‍👧", "a\u00a0b", "a-b_c.d:e"]
+)
 def test_what_people_write_is_plain(text: str) -> None:
     assert is_plain(text)
 

@@ -77,9 +77,7 @@ async def test_a_bundle_id_must_look_like_one(
 async def test_an_administrator_gets_a_random_password(
     administrators: Administrators, clock: FixedClock
 ) -> None:
-    new = await create_administrator(
-        username="ana", administrators=administrators, clock=clock
-    )
+    new = await create_administrator(username="ana", administrators=administrators, clock=clock)
     stored = await administrators.find("ana")
     assert stored is not None
     assert matches(new.password, stored.password_hash)

@@ -51,7 +51,7 @@ def test_the_fields_of_a_request_are_named_one_by_one() -> None:
 
 @pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.code)
 def test_every_error_of_the_api_is_a_problem(kind: type[ClarionError]) -> None:
-    error = kind(1) if kind is TooManyRequests else kind()  # type: ignore[arg-type]
+    error = kind(1) if kind is TooManyRequests else kind()
     assert body_of(error)["code"] == kind.code
     assert headers_of(error)[b"content-type"] == b"application/problem+json"
 

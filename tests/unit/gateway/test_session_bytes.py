@@ -44,7 +44,7 @@ def near_frames(draw: st.DrawFn) -> bytes:
 @example([(b"[" * 60_000, True)])
 @example([(b'{"type":' * 8_000, True)])
 @example([(json.dumps(HELLO).encode(), False)])
-@given(st.lists(st.tuples(st.binary(max_size=200) | GOOD | near_frames(), st.booleans()), max_size=5))
+@given(st.lists(st.tuples(st.binary() | GOOD | near_frames(), st.booleans()), max_size=5))
 def test_any_frames_give_effects_and_documented_codes(frames: list[tuple[bytes, bool]]) -> None:
     session = Session(NOW)
     for data, is_text in frames:

@@ -149,7 +149,7 @@ def test_tls_below_1_2_is_refused(tls: DevelopmentTls) -> None:
 
 
 def test_files_that_do_not_fit_are_told(tls: DevelopmentTls) -> None:
-    with pytest.raises(StartError, match="--tls-certificate, --tls-key: cannot use .*server.pem"):
+    with pytest.raises(StartError, match=r"--tls-certificate, --tls-key: cannot use .*server\.pem"):
         load_context(tls.certificate, tls.ca_key)
     with pytest.raises(StartError, match=r"nowhere\.pem"):
         load_context(tls.certificate.with_name("nowhere.pem"), tls.key)

@@ -114,14 +114,14 @@ def test_those_who_start_at_once_get_the_same_master_key(folder: DataFolder) -> 
 def test_a_damaged_master_key_is_told_and_left_alone(folder: DataFolder, content: bytes) -> None:
     path = folder.path / "master.key"
     path.write_bytes(content)
-    with pytest.raises(StartError, match="must have 32 bytes. Restore it from a backup"):
+    with pytest.raises(StartError, match="must have 32 bytes"):
         folder.master_key()
     assert path.read_bytes() == content
 
 
 def test_a_master_key_that_cannot_be_read_is_told(folder: DataFolder) -> None:
     (folder.path / "master.key").mkdir()
-    with pytest.raises(StartError, match="Cannot read .*master.key"):
+    with pytest.raises(StartError, match=r"Cannot read .*master\.key"):
         folder.master_key()
 
 

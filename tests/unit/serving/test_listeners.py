@@ -6,7 +6,7 @@ import pytest
 
 from clarion.errors import StartError
 from clarion.serving.listeners import check_free
-from clarion.settings import Address
+from clarion.setting_kinds import Address
 from tests.processes import free_port
 
 

@@ -14,8 +14,12 @@ from clarion.errors import (
     StoreUnavailable,
 )
 from clarion.store.batch import Done, Failed, Outcome, Refused
-from clarion.store.group_commit import GroupCommit
+from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.statement import Unit
+
+
+def done(key: str) -> Done:
+    return Done((((key,),),))
 
 
 class Ledger:
@@ -35,7 +39,7 @@ class Ledger:
         if self.trouble:
             raise self.trouble
         self.batches.append([unit.key for unit in units])
-        return [self.outcomes.get(unit.key, Done(((unit.key,),))) for unit in units]  # type: ignore[arg-type]
+        return [self.outcomes.get(unit.key, done(unit.key)) for unit in units]
 
 
 @pytest.fixture
@@ -55,17 +59,17 @@ def unit(key: str) -> Unit:
     return Unit(key, ())
 
 
-async def hold(commit: GroupCommit, ledger: Ledger) -> asyncio.Future[object]:
+async def hold(commit: GroupCommit, ledger: Ledger) -> asyncio.Future[Rows | None]:
     """Write a unit whose commit does not end until the ledger is opened."""
     ledger.is_open.clear()
     ledger.is_running.clear()
     first = commit.write(unit("held"))
     await ledger.is_running.wait()
-    return first  # type: ignore[return-value]
+    return first
 
 
 async def test_a_unit_is_resolved_with_its_rows(commit: GroupCommit) -> None:
-    assert await commit.write(unit("a")) == (("a",),)
+    assert await commit.write(unit("a")) == done("a").rows
 
 
 async def test_what_waits_together_is_committed_together(
@@ -124,7 +128,7 @@ async def test_each_caller_gets_the_outcome_of_its_own_unit(
     assert refused is None
     assert isinstance(taken, Conflict)
     assert isinstance(bad, InternalError)
-    assert fine == (("fine",),)
+    assert fine == done("fine").rows
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable(), StorageFull()], ids=lambda e: e.code)
@@ -154,12 +158,10 @@ async def test_after_a_failed_batch_the_writer_goes_on(commit: GroupCommit, ledg
     with pytest.raises(StoreUnavailable):
         await commit.write(unit("a"))
     ledger.trouble = None
-    assert await commit.write(unit("b")) == (("b",),)
+    assert await commit.write(unit("b")) == done("b").rows
 
 
-async def test_a_runner_that_loses_an_outcome_leaves_no_caller_waiting(
-    commit: GroupCommit, ledger: Ledger
-) -> None:
+async def test_a_runner_that_loses_an_outcome_leaves_no_caller_waiting() -> None:
     class Forgetful(Ledger):
         async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
             return (await super().run(units))[:-1]
@@ -178,7 +180,7 @@ async def test_a_caller_that_went_away_is_passed_over(commit: GroupCommit, ledge
     gone, stays = commit.write(unit("gone")), commit.write(unit("stays"))
     gone.cancel()
     ledger.is_open.set()
-    assert await stays == (("stays",),)
+    assert await stays == done("stays").rows
     assert await held
     assert ledger.batches[1] == ["gone", "stays"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from clarion.errors import Conflict
 from clarion.model import Device, DeviceDetails, DeviceEnd, Feedback, Page, Platform, Replay
 from clarion.store.sql import idempotency
+from clarion.store.sql.cursors import read_cursor, refuse_cursor, write_cursor
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ REFRESH = statement(
     last_seen_at = excluded.last_seen_at, invalidated_at = NULL, invalidation_reason = NULL
     WHERE devices.app_id = excluded.app_id
     RETURNING {_COLUMNS}""",
+)
+# What a node that did not know yet has stored for a device after its end is not for its next life.
+FAIL_LEFT = statement(
+    "fail_messages_left_behind",
+    """UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
+    WHERE device_id = (SELECT id FROM devices
+      WHERE token_hash = :token_hash AND invalidated_at IS NOT NULL)
+    AND status IN ('pending', 'queued')""",
 )
 UPDATE = statement(
     "update_device",
@@ -115,12 +124,14 @@ class SqlDevices:
 
     async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
         """Add a device."""
-        done = await self._write_once(device.id, ADD.guard(**_values(device)), once)
+        done = await self._write_once(device.id, once, ADD.guard(**_values(device)))
         return done if isinstance(done, Replay) else done is not None
 
     async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
         """Refresh the device that has this token."""
-        done = await self._write_once(device.id, REFRESH.guard(**_values(device)), once)
+        left = FAIL_LEFT.step(token_hash=device.token_hash, now=device.last_seen_at)
+        refresh = REFRESH.guard(**_values(device))
+        done = await self._write_once(device.id, once, left, refresh)
         if isinstance(done, Replay):
             return done
         if done is None:
@@ -128,15 +139,13 @@ class SqlDevices:
             raise Conflict(msg)
         return _device(done)
 
-    async def _write_once(self, key: str, step: Step, once: Once | None) -> Replay | Row | None:
-        """Write a guarded step, once; return its row, or None if the guard refused it."""
-        if once is None:
-            done = await self._engine.write(Unit(key, (step,)))
-            return done[0][0] if done else None
-        done = await self._engine.write(Unit(key, (idempotency.claim(once), step)))
+    async def _write_once(self, key: str, once: Once | None, *steps: Step) -> Replay | Row | None:
+        """Write steps, once; return the row of the last, or None if it was refused."""
+        claim = (idempotency.claim(once),) if once else ()
+        done = await self._engine.write(Unit(key, (*claim, *steps)))
         if done:
-            return done[1][0]
-        return await idempotency.replay_if_claimed(self._engine, once)
+            return done[-1][0]
+        return await idempotency.replay_if_claimed(self._engine, once) if once else None
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         """Give a device another secret."""
@@ -241,12 +250,15 @@ def _values(device: Device) -> dict[str, Value]:
 
 
 def _cursor(entry: Feedback) -> str:
-    return f"{entry.invalidated_at}-{entry.token_hash.hex()}"
+    return write_cursor(entry.invalidated_at, entry.token_hash.hex())
 
 
 def _parse_cursor(cursor: str) -> tuple[int, bytes]:
-    time, _, token_hash = cursor.partition("-")
-    return int(time), bytes.fromhex(token_hash)
+    time, token_hash = read_cursor(cursor)
+    try:
+        return time, bytes.fromhex(token_hash)
+    except ValueError as error:
+        raise refuse_cursor() from error
 
 
 def _device(row: Row) -> Device:

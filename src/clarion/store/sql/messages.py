@@ -12,6 +12,7 @@ from clarion.model import (
     Page,
     PushPriority,
 )
+from clarion.store.sql.cursors import read_cursor, write_cursor
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from clarion.store.statement import Step
 
 ONCE_MS = 24 * 3600 * 1000
+TRIM_CHUNK = 1000
+_NEWEST = 1 << 62
 _WAITS = "status IN ('pending', 'queued')"
 _COLUMNS = """device_id, id, app_id, sequence, payload, priority, collapse_id, is_stored,
 created_at, expires_at"""
@@ -41,12 +44,13 @@ ADD = statement(
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
 )
-# Only what is older: two that come in one batch must not collapse each other.
+# Only what is older: two that come in one batch must not collapse each other. Two nodes may give
+# the same sequence; then the id decides, here and in the list.
 COLLAPSE = statement(
     "collapse_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
     WHERE device_id = :device_id AND collapse_id = :collapse_id AND {_WAITS}
-    AND sequence < :sequence""",
+    AND (sequence, id) < (:sequence, :id)""",
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
@@ -69,12 +73,14 @@ FINISH = statement(
     f"""UPDATE messages SET status = :status, reason = :reason, updated_at = :now
     WHERE device_id = :device_id AND id = :id AND {_WAITS}""",
 )
+# These look twice whether a message waits: on PostgreSQL another node may have ended it since the
+# inner query, or stored it anew under the same id.
 TRIM = statement(
     "trim_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
-    WHERE device_id = :device_id AND id IN (
+    WHERE {_WAITS} AND device_id = :device_id AND id IN (
       SELECT id FROM messages WHERE device_id = :device_id AND {_WAITS} AND is_stored = 1
-      ORDER BY priority DESC, sequence DESC LIMIT 1000 OFFSET :keep)
+      ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep)
     RETURNING id""",
 )
 EXPIRE = statement(
@@ -87,7 +93,7 @@ EXPIRE = statement(
 )
 PRUNE = statement(
     "prune_messages",
-    f"""DELETE FROM messages WHERE (device_id, id) IN (
+    f"""DELETE FROM messages WHERE NOT {_WAITS} AND (device_id, id) IN (
       SELECT device_id, id FROM messages WHERE app_id = :app_id AND sequence < :before
       AND NOT {_WAITS} LIMIT :limit)
     RETURNING id""",
@@ -95,7 +101,7 @@ PRUNE = statement(
 LIST = statement(
     "list_messages_of_device",
     f"""SELECT {_RECORD} FROM messages WHERE app_id = :app_id AND device_id = :device_id
-    AND sequence < :before ORDER BY sequence DESC LIMIT :limit""",
+    AND (sequence, id) < (:before, :before_id) ORDER BY sequence DESC, id DESC LIMIT :limit""",
 )
 GET = statement(
     "get_message",
@@ -134,6 +140,7 @@ class SqlMessages:
             device_id=message.device_id,
             collapse_id=message.collapse_id,
             sequence=message.sequence,
+            id=message.id,
             now=message.created_at,
         )
         return await self._engine.write(Unit(message.device_id, (add, collapse))) is not None
@@ -189,8 +196,14 @@ class SqlMessages:
             await self._engine.write(Unit(device_id, (FINISH.many(rows),)))
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
-        """Expire what waits beyond `keep`."""
-        return await self._count(device_id, TRIM.step(device_id=device_id, keep=keep, now=now))
+        """Expire what waits beyond `keep`, a chunk at a time."""
+        step = TRIM.step(device_id=device_id, keep=keep, now=now)
+        total = 0
+        while count := await self._count(device_id, step):
+            total += count
+            if count < TRIM_CHUNK:
+                break
+        return total
 
     async def expire(self, now: int, limit: int) -> int:
         """Expire messages whose time has passed."""
@@ -202,7 +215,7 @@ class SqlMessages:
 
 
 class SqlHistory:
-    """The `History` port. A cursor is the sequence of the last message."""
+    """The `History` port. A cursor is the sequence and id of the last message."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -211,12 +224,18 @@ class SqlHistory:
         self, app_id: str, *, device_id: str, after: str | None, limit: int
     ) -> Page[MessageRecord]:
         """Return the messages of a device, newest first."""
-        before = int(after) if after else 1 << 62
+        before, before_id = read_cursor(after) if after else (_NEWEST, "")
         rows = await self._engine.fetch(
-            LIST, app_id=app_id, device_id=device_id, before=before, limit=limit + 1
+            LIST,
+            app_id=app_id,
+            device_id=device_id,
+            before=before,
+            before_id=before_id,
+            limit=limit + 1,
         )
         items = tuple(_record(row) for row in rows[:limit])
-        return Page(items, str(rows[limit - 1][10]) if len(rows) > limit else None)
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page(items, write_cursor(last[10], last[0]) if last else None)
 
     async def get(self, app_id: str, device_id: str, message_id: str) -> MessageRecord | None:
         """Return one message, or None."""

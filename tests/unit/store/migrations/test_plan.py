@@ -27,7 +27,7 @@ def recorded(*migrations: Migration) -> list[tuple[int, str]]:
 
 def tables(connection: apsw.Connection) -> set[str]:
     names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-    return {name for (name,) in names}
+    return {str(name) for (name,) in names}
 
 
 def test_an_empty_database_lacks_everything() -> None:
@@ -49,7 +49,7 @@ def test_a_database_of_a_newer_clarion_is_refused_with_advice() -> None:
 
 def test_a_file_that_changed_after_it_was_applied_is_refused() -> None:
     changed = Migration(1, "one", ONE.sql + " ")
-    with pytest.raises(MigrationError, match="0001 one was applied .* from another text"):
+    with pytest.raises(MigrationError, match=r"0001 one was applied .* from another text"):
         find_missing([changed, TWO], recorded(ONE))
 
 

@@ -1,0 +1,124 @@
+"""The others: apps, keys and devices that the door must tell from the first app's own."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from clarion.access.provisioning import create_app
+from clarion.access.vault import AesVault
+from clarion.clock import SystemClock
+from clarion.model import App, ProviderKey
+from clarion.serving.files import DataFolder
+from clarion.store.engine import Engine
+from clarion.store.opening import open_engine
+from clarion.store.sql.apps import INSERT_PROVIDER_KEY, SqlApps
+from clarion.store.sql.keys import SqlKeys
+from clarion.store.statement import Unit
+from tests.conformance.device import Api
+from tests.conformance.provider import Provider
+from tests.conformance.server import ConformanceServer
+
+LOOKALIKE = "com.example.voip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """Who else there is on a server, made beside it while it runs."""
+
+    other: Provider  # an app of another team
+    other_api: Api
+    sibling: Provider  # another app of the first one's team
+    second_key: Provider  # the first app by another key
+    revoked: Provider  # the first app by a key that was revoked
+    lookalike: Provider  # an app whose bundle id ends like a suffix of push types
+    lookalike_api: Api
+
+
+def make_cast(server: ConformanceServer) -> Cast:
+    return asyncio.run(_make_cast(server))
+
+
+async def _make_cast(server: ConformanceServer) -> Cast:
+    url = f"sqlite:///{server.data / 'clarion.db'}"
+    engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+    vault = AesVault(DataFolder(server.data).master_key())
+    try:
+        other = await _new_app(engine, vault, "com.example.other")
+        lookalike = await _new_app(engine, vault, LOOKALIKE)
+        return Cast(
+            other=other,
+            other_api=Api(server, other),
+            sibling=await _new_sibling(engine, server.provider),
+            second_key=await _new_key(engine, server.provider, "SECONDKEY0"),
+            revoked=await _new_key(engine, server.provider, "REVOKEDKEY", is_revoked=True),
+            lookalike=lookalike,
+            lookalike_api=Api(server, lookalike),
+        )
+    finally:
+        await engine.close()
+
+
+async def _new_app(engine: Engine, vault: AesVault, bundle_id: str) -> Provider:
+    new = await create_app(
+        name=bundle_id,
+        bundle_id=bundle_id,
+        apps=SqlApps(engine),
+        keys=SqlKeys(engine),
+        vault=vault,
+        clock=SystemClock(),
+    )
+    return Provider(
+        app_id=new.app.id,
+        bundle_id=new.app.bundle_id,
+        team_id=new.app.team_id,
+        key_id=new.key_id,
+        api_key=new.api_key,
+        key_pem=new.provider_key_pem.decode(),
+    )
+
+
+async def _new_sibling(engine: Engine, first: Provider) -> Provider:
+    app = await SqlApps(engine).get(first.app_id)
+    assert isinstance(app, App)
+    made = replace(app, id=SystemClock().new_id(), bundle_id="com.example.sibling")
+    key, pem = _make_key(made.id, first.team_id, "SIBLINGKEY")
+    await SqlApps(engine).create(made, key)
+    return replace(
+        first, app_id=made.id, bundle_id=made.bundle_id, key_id=key.key_id, key_pem=pem, api_key=""
+    )
+
+
+async def _new_key(
+    engine: Engine, first: Provider, key_id: str, *, is_revoked: bool = False
+) -> Provider:
+    """Give the app one more key, as no command does yet."""
+    key, pem = _make_key(first.app_id, first.team_id, key_id)
+    row = INSERT_PROVIDER_KEY.step(
+        key_id=key.key_id,
+        app_id=key.app_id,
+        team_id=key.team_id,
+        public_key=key.public_key,
+        created_at=key.created_at,
+        revoked_at=key.created_at if is_revoked else None,
+    )
+    await engine.write(Unit(first.app_id, (row,)))
+    return replace(first, key_id=key.key_id, key_pem=pem)
+
+
+def _make_key(app_id: str, team_id: str, key_id: str) -> tuple[ProviderKey, str]:
+    private = ec.generate_private_key(ec.SECP256R1())
+    pem = serialization.Encoding.PEM
+    public = private.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    secret = private.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    key = ProviderKey(
+        app_id=app_id,
+        key_id=key_id,
+        team_id=team_id,
+        public_key=public.decode(),
+        created_at=SystemClock().now(),
+    )
+    return key, secret.decode()

@@ -1,0 +1,434 @@
+"""The `Devices` port."""
+
+import asyncio
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clarion.errors import Conflict, IdempotencyKeyReused
+from clarion.model import (
+    Device,
+    DeviceDetails,
+    DeviceEnd,
+    MessageReason,
+    MessageStatus,
+    Platform,
+    Replay,
+)
+from clarion.ports import Broadcasts, Devices, FeedbackList, History, Messages
+from clarion.store.engine import Engine
+from clarion.store.sql.devices import SqlDevices
+from clarion.store.sql.messages import SqlMessages
+from tests.factories import DAY, NOW, make_device, make_message, make_once, new_app_id
+
+DETAILS = DeviceDetails(
+    user_id="änna",
+    model="Pixel 9",
+    os_version="16",
+    app_version="1.2",
+    language="de",
+    timezone="Europe/Berlin",
+    label="Telefon 📱",
+)
+QUEUED = (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
+
+
+async def added(devices: Devices, device: Device) -> Device:
+    assert await devices.add(device) is True
+    return device
+
+
+async def all_devices(devices: Devices, app_id: str, user_id: str | None = None) -> list[Device]:
+    page = await devices.list(app_id, user_id=user_id, after=None, limit=100)
+    assert page.next is None
+    return list(page.items)
+
+
+@pytest.mark.parametrize("platform", Platform)
+async def test_a_device_comes_back_as_made(devices: Devices, platform: Platform) -> None:
+    device = await added(devices, make_device(platform=platform, details=DETAILS))
+    assert await devices.get("app", device.id) == device
+    assert await devices.find(device.token_hash) == device
+
+
+async def test_details_that_are_unknown_come_back_unknown(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.get("app", device.id) == device
+
+
+async def test_an_unknown_device_is_none(devices: Devices) -> None:
+    assert await devices.get("app", "nobody") is None
+    assert await devices.find(b"nothing") is None
+
+
+async def test_a_taken_token_is_not_added_again(devices: Devices) -> None:
+    first = await added(devices, make_device())
+    assert await devices.add(make_device(token_hash=first.token_hash, details=DETAILS)) is False
+    assert await all_devices(devices, "app") == [first]
+
+
+async def test_a_token_of_another_app_is_taken_too(devices: Devices) -> None:
+    first = await added(devices, make_device())
+    assert await devices.add(make_device("other", token_hash=first.token_hash)) is False
+    assert await all_devices(devices, "other") == []
+
+
+async def test_of_many_with_one_token_at_once_one_is_added(devices: Devices) -> None:
+    made = [make_device(token_hash=b"same") for _ in range(20)]
+    outcomes = await asyncio.gather(*map(devices.add, made))
+    assert outcomes.count(True) == 1
+    assert await all_devices(devices, "app") == [made[outcomes.index(True)]]
+
+
+async def test_two_nodes_that_race_for_one_token_add_one_device(
+    devices: Devices, other_node: Engine
+) -> None:
+    elsewhere = SqlDevices(other_node)
+    for _ in range(5):
+        token_hash, app_id = make_device().token_hash, new_app_id()
+        made = [make_device(app_id, token_hash=token_hash) for _ in range(10)]
+        adding = [(devices, elsewhere)[i % 2].add(each) for i, each in enumerate(made)]
+        outcomes = await asyncio.gather(*adding)
+        assert outcomes.count(True) == 1
+        assert await all_devices(elsewhere, app_id) == [made[outcomes.index(True)]]
+
+
+async def test_two_nodes_that_race_to_refresh_a_token_agree_on_one_device(
+    devices: Devices, other_node: Engine
+) -> None:
+    made = [make_device(token_hash=b"same") for _ in range(20)]
+    nodes = (devices, SqlDevices(other_node))
+    outcomes = await asyncio.gather(*(nodes[i % 2].refresh(d) for i, d in enumerate(made)))
+    (left,) = await all_devices(devices, "app")
+    assert {each.id for each in outcomes if isinstance(each, Device)} == {left.id}
+
+
+async def test_a_repeat_gets_the_first_answer_and_adds_nothing(devices: Devices) -> None:
+    first = make_device()
+    assert await devices.add(first, make_once("app")) is True
+    again = await devices.add(make_device(), make_once("app", answer=b"another", now=NOW + 1))
+    assert again == Replay(b"the answer")
+    assert await all_devices(devices, "app") == [first]
+
+
+async def test_the_same_idempotency_key_for_another_request_is_refused(devices: Devices) -> None:
+    first = make_device()
+    await devices.add(first, make_once("app"))
+    with pytest.raises(IdempotencyKeyReused):
+        await devices.add(make_device(), make_once("app", fingerprint=b"other"))
+    with pytest.raises(IdempotencyKeyReused):
+        await devices.refresh(make_device(), make_once("app", fingerprint=b"other"))
+    assert await all_devices(devices, "app") == [first]
+
+
+async def test_a_taken_token_leaves_the_idempotency_key_unused(devices: Devices) -> None:
+    first = await added(devices, make_device())
+    taken = make_device(token_hash=first.token_hash)
+    assert await devices.add(taken, make_once("app")) is False
+    assert await devices.add(make_device(), make_once("app", fingerprint=b"mended")) is True
+
+
+async def test_an_idempotency_key_that_has_expired_can_be_used_again(devices: Devices) -> None:
+    await devices.add(make_device(), make_once("app"))
+    later = make_once("app", fingerprint=b"new", now=NOW + DAY, expires_at=NOW + 2 * DAY)
+    assert await devices.add(make_device(), later) is True
+
+
+async def test_refreshing_keeps_what_the_device_is_and_takes_what_it_says(
+    devices: Devices,
+) -> None:
+    old = await added(devices, make_device(details=DETAILS))
+    news = DeviceDetails(model="Pixel 10", label="Neu")
+    again = make_device(
+        token_hash=old.token_hash,
+        secret_hash=b"another",
+        platform=Platform.ANDROID,
+        details=news,
+        created_at=NOW + 5,
+        last_seen_at=NOW + 5,
+    )
+    expected = replace(
+        old,
+        platform=Platform.ANDROID,
+        details=replace(DETAILS, model="Pixel 10", label="Neu"),
+        last_seen_at=NOW + 5,
+    )
+    assert await devices.refresh(again) == expected
+    assert await devices.get("app", old.id) == expected
+
+
+async def test_refreshing_makes_a_device_valid_again(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW)
+    assert await devices.refresh(make_device(token_hash=device.token_hash)) == device
+
+
+async def test_refreshing_a_token_that_nobody_has_adds_the_device(devices: Devices) -> None:
+    device = make_device()
+    assert await devices.refresh(device) == device
+    assert await all_devices(devices, "app") == [device]
+
+
+async def test_refreshing_a_token_of_another_app_is_a_conflict(devices: Devices) -> None:
+    device = await added(devices, make_device(details=DETAILS))
+    theirs = make_device("other", token_hash=device.token_hash)
+    with pytest.raises(Conflict):
+        await devices.refresh(theirs)
+    with pytest.raises(Conflict):
+        await devices.refresh(theirs, make_once("other"))
+    assert await devices.find(device.token_hash) == device
+    assert isinstance(await devices.refresh(make_device("other"), make_once("other")), Device)
+
+
+async def test_a_repeated_refresh_gets_the_first_answer_and_changes_nothing(
+    devices: Devices,
+) -> None:
+    device = await added(devices, make_device())
+    again = make_device(token_hash=device.token_hash)
+    assert await devices.refresh(again, make_once("app")) == device
+    changed = replace(again, details=DETAILS)
+    assert await devices.refresh(changed, make_once("app", now=NOW + 1)) == Replay(b"the answer")
+    assert await devices.get("app", device.id) == device
+
+
+async def test_a_device_can_get_another_secret(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.set_secret("app", device.id, b"new") is True
+    assert await devices.find(device.token_hash) == replace(device, secret_hash=b"new")
+
+
+async def test_only_the_app_s_own_devices_get_another_secret(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.set_secret("other", device.id, b"new") is False
+    assert await devices.set_secret("app", "nobody", b"new") is False
+    assert await devices.get("app", device.id) == device
+
+
+@pytest.mark.parametrize("field", list(asdict(DETAILS)))
+async def test_an_update_takes_over_what_is_given_alone(devices: Devices, field: str) -> None:
+    device = await added(devices, make_device(details=DETAILS))
+    expected = replace(device, details=replace(DETAILS, **{field: "new"}))
+    assert await devices.update("app", device.id, DeviceDetails(**{field: "new"})) == expected
+    assert await devices.get("app", device.id) == expected
+
+
+async def test_an_update_of_nothing_changes_nothing(devices: Devices) -> None:
+    device = await added(devices, make_device(details=DETAILS))
+    assert await devices.update("app", device.id, DeviceDetails()) == device
+
+
+async def test_only_the_app_s_own_devices_are_updated(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.update("other", device.id, DETAILS) is None
+    assert await devices.update("app", "nobody", DETAILS) is None
+    assert await devices.get("app", device.id) == device
+
+
+async def test_a_device_is_got_by_its_own_app_and_found_by_its_token(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.get("other", device.id) is None
+    assert await devices.find(device.token_hash) == device
+
+
+async def test_a_device_is_got_and_found_whatever_its_state(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    ended = await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW + 1)
+    assert await devices.get("app", device.id) == ended
+    assert await devices.find(device.token_hash) == ended
+
+
+async def test_the_list_holds_the_devices_of_one_app_whatever_their_state(
+    devices: Devices,
+) -> None:
+    mine = [await added(devices, make_device()) for _ in range(3)]
+    await added(devices, make_device("other"))
+    mine[1] = await devices.invalidate("app", mine[1].id, DeviceEnd.REVOKED, NOW) or mine[1]
+    assert await all_devices(devices, "app") == mine
+    assert await all_devices(devices, "nobody") == []
+
+
+async def test_the_list_of_a_user_holds_that_user_s_devices_in_that_app(
+    devices: Devices,
+) -> None:
+    ana, ben = DeviceDetails(user_id="ana"), DeviceDetails(user_id="ben")
+    hers = [await added(devices, make_device(details=ana)) for _ in range(2)]
+    for other in (make_device(details=ben), make_device(), make_device("other", details=ana)):
+        await added(devices, other)
+    assert await all_devices(devices, "app", "ana") == hers
+    assert await all_devices(devices, "app", "") == []
+
+
+# One database serves all examples: each lists the devices of an app of its own.
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(count=st.integers(0, 9), limit=st.integers(1, 10), of_user=st.booleans())
+async def test_pages_hold_every_device_once_in_order_while_more_are_added(
+    devices: Devices, *, count: int, limit: int, of_user: bool
+) -> None:
+    app_id, ana = new_app_id(), DeviceDetails(user_id="ana")
+    made = [make_device(app_id, details=ana) for _ in range(count)]
+    await asyncio.gather(*(devices.add(device) for device in reversed(made)))
+    seen: list[Device] = []
+    after: str | None = None
+    while True:
+        page = await devices.list(
+            app_id, user_id="ana" if of_user else None, after=after, limit=limit
+        )
+        assert len(page.items) <= limit
+        seen += page.items
+        after = page.next
+        if after is None:
+            break
+        if len(made) < count + 3:
+            made.append(await added(devices, make_device(app_id, details=ana)))
+    assert seen == made
+
+
+async def test_touching_notes_when_devices_were_seen(devices: Devices) -> None:
+    seen = [await added(devices, make_device()) for _ in range(3)]
+    other = await added(devices, make_device())
+    await devices.touch([device.id for device in seen] + ["nobody"], NOW + 7)
+    expected = [replace(device, last_seen_at=NOW + 7) for device in seen]
+    assert await all_devices(devices, "app") == [*expected, other]
+
+
+async def test_touching_nothing_does_nothing(devices: Devices) -> None:
+    await devices.touch([], NOW)
+
+
+@pytest.mark.parametrize("reason", DeviceEnd)
+async def test_ending_a_device_says_when_and_why(devices: Devices, reason: DeviceEnd) -> None:
+    device = await added(devices, make_device())
+    ended = await devices.invalidate("app", device.id, reason, NOW + 1)
+    assert ended == replace(device, invalidated_at=NOW + 1, invalidation_reason=reason)
+    assert await devices.get("app", device.id) == ended
+
+
+async def test_ending_a_device_again_changes_nothing(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    ended = await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+    assert await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW + 1) is None
+    assert await devices.get("app", device.id) == ended
+
+
+async def test_only_the_app_s_own_devices_are_ended(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.invalidate("other", device.id, DeviceEnd.REVOKED, NOW) is None
+    assert await devices.invalidate("app", "nobody", DeviceEnd.REVOKED, NOW) is None
+    assert await devices.get("app", device.id) == device
+
+
+async def test_what_waits_for_a_device_that_is_ended_has_failed(
+    devices: Devices, messages: Messages, history: History
+) -> None:
+    device = await added(devices, make_device())
+    queued, pending = (make_message(device.id) for _ in range(2))
+    done, elsewhere = make_message(device.id), make_message("other device")
+    for message in (queued, done, elsewhere):
+        await messages.add(message, *QUEUED)
+    await messages.add(pending, MessageStatus.PENDING, None)
+    await messages.acknowledge([(device.id, done.id)], NOW + 1)
+    await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW + 2)
+    for message in (queued, pending):
+        record = await history.get("app", device.id, message.id)
+        assert record is not None
+        assert (record.status, record.reason, record.updated_at) == (
+            MessageStatus.FAILED,
+            MessageReason.UNREGISTERED,
+            NOW + 2,
+        )
+    assert await messages.waiting(device.id, now=NOW, limit=9) == ()
+    assert await messages.waiting("other device", now=NOW, limit=9) == (elsewhere,)
+    kept = await history.get("app", device.id, done.id)
+    assert kept is not None
+    assert kept.status is MessageStatus.DELIVERED
+
+
+async def test_what_is_added_while_a_device_is_ended_does_not_wait(
+    devices: Devices, messages: Messages
+) -> None:
+    for _ in range(10):
+        device = await added(devices, make_device())
+        adding = [messages.add(make_message(device.id), *QUEUED) for _ in range(6)]
+        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+        await asyncio.gather(*adding[:3], ending, *adding[3:])
+        assert await messages.waiting(device.id, now=NOW, limit=9) == ()
+
+
+async def test_what_another_node_adds_while_a_device_is_ended_is_not_given_to_it_later(
+    devices: Devices, messages: Messages, other_node: Engine
+) -> None:
+    elsewhere = SqlMessages(other_node)
+    for _ in range(10):
+        device = await added(devices, make_device())
+        adding = [elsewhere.add(make_message(device.id), *QUEUED) for _ in range(6)]
+        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+        await asyncio.gather(*adding, ending)
+        await devices.refresh(device)
+        assert await messages.waiting(device.id, now=NOW, limit=9) == ()
+
+
+async def test_deleting_returns_the_device_and_leaves_nothing_of_it(devices: Devices) -> None:
+    device = await added(devices, make_device(details=DETAILS))
+    removed = await devices.delete("app", device.id, NOW)
+    assert removed is not None
+    assert (removed.id, removed.details) == (device.id, DETAILS)
+    assert await devices.find(device.token_hash) is None
+    assert await all_devices(devices, "app") == []
+    assert await devices.delete("app", device.id, NOW) is None
+
+
+async def test_a_deleted_token_can_be_registered_anew_by_any_app(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    await devices.delete("app", device.id, NOW)
+    await added(devices, make_device("other", token_hash=device.token_hash))
+
+
+async def test_only_the_app_s_own_devices_are_deleted(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    assert await devices.delete("other", device.id, NOW) is None
+    assert await devices.delete("app", "nobody", NOW) is None
+    assert await devices.get("app", device.id) == device
+
+
+async def test_deleting_ends_subscriptions_and_keeps_the_history(
+    devices: Devices, broadcasts: Broadcasts, messages: Messages, history: History
+) -> None:
+    device = await added(devices, make_device())
+    message = make_message(device.id)
+    await messages.add(message, *QUEUED)
+    await broadcasts.subscribe("app", device.id, "news", NOW)
+    await broadcasts.subscribe("app", "another", "news", NOW)
+    await devices.delete("app", device.id, NOW)
+    assert await broadcasts.subscriptions(device.id) == ()
+    assert len(await broadcasts.subscriptions("another")) == 1
+    record = await history.get("app", device.id, message.id)
+    assert record is not None
+    assert (record.status, record.reason) == (MessageStatus.FAILED, MessageReason.UNREGISTERED)
+
+
+@pytest.mark.parametrize("is_valid", [True, False])
+async def test_deleting_feeds_a_token_back_once(
+    devices: Devices, feedback: FeedbackList, *, is_valid: bool
+) -> None:
+    device = await added(devices, make_device())
+    if not is_valid:
+        await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW)
+    await devices.delete("app", device.id, NOW + 1)
+    page = await feedback.list("app", since=0, after=None, limit=9)
+    expected = ("deleted", NOW + 1) if is_valid else ("uninstalled", NOW)
+    assert [(each.reason, each.invalidated_at) for each in page.items] == [expected]
+
+
+async def test_refreshing_and_ending_at_once_leave_the_device_in_one_of_both_states(
+    devices: Devices, other_node: Engine
+) -> None:
+    elsewhere = SqlDevices(other_node)
+    device = await added(devices, make_device())
+    for moment in range(NOW, NOW + 10):
+        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, moment)
+        refreshed, ended = await asyncio.gather(elsewhere.refresh(device), ending)
+        assert refreshed == device
+        assert await devices.get("app", device.id) in (device, ended)
+        await devices.refresh(device)

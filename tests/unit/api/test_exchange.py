@@ -1,0 +1,50 @@
+"""A request and its answer, as the hot paths see them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from clarion.api.exchange import Request, Response, header, respond
+from clarion.errors import BodyTooLarge
+
+
+def receiving(*parts: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
+    left = list(parts)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    return receive
+
+
+@pytest.mark.parametrize("parts", [[b""], [b"abc"], [b"a", b"", b"bc"]])
+async def test_the_body_is_all_its_parts(parts: list[bytes]) -> None:
+    request = Request({}, receiving(*parts), "r", None, limit=3)
+    assert await request.body() == b"".join(parts)
+
+
+@pytest.mark.parametrize("parts", [[b"abcd"], [b"abc", b"d"], [b"ab", b"cd", b"never read"]])
+async def test_a_body_beyond_the_limit_is_refused_as_soon_as_that_is_certain(
+    parts: list[bytes],
+) -> None:
+    with pytest.raises(BodyTooLarge):
+        await Request({}, receiving(*parts), "r", None, limit=3).body()
+
+
+def test_the_first_header_of_a_name_counts() -> None:
+    scope = {"headers": [(b"a", b"1"), (b"b", b"\xe9"), (b"a", b"2")]}
+    assert [header(scope, name) for name in (b"a", b"b", b"c")] == ["1", "é", None]
+
+
+async def test_an_answer_goes_out_whole() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await respond(send, Response(201, b"body", ((b"a", b"1"),)), [(b"b", b"2")])
+    assert sent == [
+        {"type": "http.response.start", "status": 201, "headers": [(b"a", b"1"), (b"b", b"2")]},
+        {"type": "http.response.body", "body": b"body"},
+    ]
