@@ -145,6 +145,8 @@ class DeviceSocket(asyncio.Protocol):
                 self._listener.on_ready(self, ready)
             case Ping():
                 self.send({"type": "pong"})
+            case _:
+                pass
 
 
 def _next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:

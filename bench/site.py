@@ -62,9 +62,12 @@ def on_sqlite(*, devices: int = 0) -> Iterator[Site]:
 @contextmanager
 def on_postgres(*, devices: int = 0) -> Iterator[Site]:
     """Have a site on PostgreSQL for as long as the block lasts."""
-    with tempfile.TemporaryDirectory() as folder, PostgresServer() as postgres:
-        with _site("PostgreSQL", Path(folder), postgres.url, devices) as site:
-            yield site
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PostgresServer() as postgres,
+        _site("PostgreSQL", Path(folder), postgres.url, devices) as site,
+    ):
+        yield site
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def _create_key(app_id: str, label: str, /, *scopes: str, **settings: SettingFla
 
     async def work(house: House) -> int:
         if await house.apps.get(app_id) is None:
-            print(f"There is no app {app_id}; `clarion app list` shows them.", file=sys.stderr)
+            _complain(f"There is no app {app_id}; `clarion app list` shows them.")
             return EXIT_FAULT
         now = house.clock.now()
         issued = issue_key(app_id=app_id, label=label, scopes=scopes or ["*"], now=now)
@@ -183,7 +183,7 @@ def _revoke_key(app_id: str, key_id: str, /, **settings: SettingFlags) -> int:
 
     async def work(house: House) -> int:
         if await house.keys.revoke(app_id, key_id, house.clock.now()) is None:
-            print(f"The app {app_id} has no key {key_id}.", file=sys.stderr)
+            _complain(f"The app {app_id} has no key {key_id}.")
             return EXIT_FAULT
         print(f"Revoked {key_id}.")
         return 0
@@ -272,6 +272,10 @@ def _print_json(card: msgspec.Struct) -> None:
     print(msgspec.json.format(msgspec.json.encode(card), indent=2).decode())
 
 
+def _complain(sentence: str) -> None:
+    print(f"clarion: {sentence}", file=sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Faults are sentences, never tracebacks."""
     try:
@@ -282,15 +286,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_error=False,
         )
     except CycloptsError as error:
-        print(f"clarion: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_FAULT
     except SettingsError as error:
         for fault in error.faults:
-            print(f"clarion: {fault}", file=sys.stderr)
+            _complain(fault)
         return EXIT_FAULT
     except ClarionError as error:
         for line in error.detail.splitlines():
-            print(f"clarion: {line}", file=sys.stderr)
+            _complain(line)
         return EXIT_FINDINGS if isinstance(error, CommandFailed) else EXIT_FAULT
     except KeyboardInterrupt:
         return 130

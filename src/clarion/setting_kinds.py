@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROLES = frozenset({"api", "gateway", "worker"})
+# Who listens here takes the port on every address of the machine.
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,11 @@ class Address:
     def __str__(self) -> str:
         """Write it as it is given."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def meets(self, other: Address) -> bool:
+        """Whether the two cannot be listened on at the same time."""
+        hosts = {self.host, other.host}
+        return self.port == other.port and (len(hosts) == 1 or bool(hosts & EVERYWHERE))
 
 
 class Wrong(ValueError):

@@ -296,10 +296,14 @@ def _find_contradictions(settings: Settings) -> list[str]:
         (flag_of(name), getattr(settings, name))
         for name in ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
     ]
-    seen: dict[Address, str] = {}
+    seen: list[tuple[str, Address]] = []
     for flag, address in named:
-        if address is not None and seen.setdefault(address, flag) != flag:
-            faults.append(f"{flag}: {address} is taken by {seen[address]}; choose another port")
+        if address is None:
+            continue
+        takers = [taker for taker, other in seen if other.meets(address)]
+        if takers:
+            faults.append(f"{flag}: {address} is taken by {takers[0]}; choose another port")
+        seen.append((flag, address))
     return faults
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,45 +17,38 @@ from clarion.store.opening import open_engine
 from clarion.store.sql.apps import INSERT_PROVIDER_KEY, SqlApps
 from clarion.store.sql.keys import SqlKeys
 from clarion.store.statement import Unit
-from tests.conformance.device import Api
 from tests.conformance.provider import Provider
-from tests.conformance.server import ConformanceServer
 
 LOOKALIKE = "com.example.voip"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Who else there is on a server, made beside it while it runs."""
+    """Who else there is on a server."""
 
     other: Provider  # an app of another team
-    other_api: Api
     sibling: Provider  # another app of the first one's team
     second_key: Provider  # the first app by another key
     revoked: Provider  # the first app by a key that was revoked
     lookalike: Provider  # an app whose bundle id ends like a suffix of push types
-    lookalike_api: Api
 
 
-def make_cast(server: ConformanceServer) -> Cast:
-    return asyncio.run(_make_cast(server))
+def make_cast(data: Path, first: Provider) -> Cast:
+    """Add the others to a data folder that no server uses."""
+    return asyncio.run(_make_cast(data, first))
 
 
-async def _make_cast(server: ConformanceServer) -> Cast:
-    url = f"sqlite:///{server.data / 'clarion.db'}"
+async def _make_cast(data: Path, first: Provider) -> Cast:
+    url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    vault = AesVault(DataFolder(server.data).master_key())
+    vault = AesVault(DataFolder(data).master_key())
     try:
-        other = await _new_app(engine, vault, "com.example.other")
-        lookalike = await _new_app(engine, vault, LOOKALIKE)
         return Cast(
-            other=other,
-            other_api=Api(server, other),
-            sibling=await _new_sibling(engine, server.provider),
-            second_key=await _new_key(engine, server.provider, "SECONDKEY0"),
-            revoked=await _new_key(engine, server.provider, "REVOKEDKEY", is_revoked=True),
-            lookalike=lookalike,
-            lookalike_api=Api(server, lookalike),
+            other=await _new_app(engine, vault, "com.example.other"),
+            sibling=await _new_sibling(engine, first),
+            second_key=await _new_key(engine, first, "SECONDKEY0"),
+            revoked=await _new_key(engine, first, "REVOKEDKEY", is_revoked=True),
+            lookalike=await _new_app(engine, vault, LOOKALIKE),
         )
     finally:
         await engine.close()

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.cast import Cast, make_cast
+from tests.conformance.cast import Cast
 from tests.conformance.device import Api
 from tests.conformance.provider import Provider
-from tests.conformance.server import ConformanceServer
+from tests.conformance.server import ConformanceServer, Installation, install
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return install(tmp_path_factory.mktemp("installation"))
 
 
 @pytest.fixture(scope="module")
@@ -17,22 +22,27 @@ def flags() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(flags: dict[str, str]) -> Iterator[ConformanceServer]:
-    with ConformanceServer(**flags) as running:
+def server(installation: Installation, flags: dict[str, str]) -> Iterator[ConformanceServer]:
+    with ConformanceServer(installation, **flags) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def provider(server: ConformanceServer) -> Provider:
+@pytest.fixture(scope="session")
+def provider(installation: Installation) -> Provider:
     """The app that `clarion init` made."""
-    return server.provider
+    return installation.provider
+
+
+@pytest.fixture(scope="session")
+def cast(installation: Installation) -> Cast:
+    return installation.cast
 
 
 @pytest.fixture(scope="module")
 def api(server: ConformanceServer, provider: Provider) -> Api:
-    return Api(server, provider)
+    return Api(server.port, provider)
 
 
 @pytest.fixture(scope="module")
-def cast(server: ConformanceServer) -> Cast:
-    return make_cast(server)
+def other_api(server: ConformanceServer, cast: Cast) -> Api:
+    return Api(server.port, cast.other)

@@ -1,10 +1,14 @@
 """The real server as a process: set up by `clarion init --json`, with every listener open."""
 
 import json
+import shutil
+import socket
 import sys
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from tests.conformance.cast import Cast, make_cast
 from tests.conformance.provider import Provider
 from tests.processes import Account, Daemon, Server, ServerUnavailableError, free_port
 
@@ -14,40 +18,70 @@ GENEROUS = {
     "device-messages-per-minute": "1000000",
     "log-level": "warning",
 }
+CLARION = (sys.executable, "-m", "clarion")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """A data folder at rest, which servers start from copies of."""
+
+    data: Path
+    provider: Provider
+    cast: Cast
+    ca_path: Path
+
+
+def install(folder: Path) -> Installation:
+    data = folder / "data"
+    done = Account().run([*CLARION, "init", "--json", f"--data={data}"], folder)
+    if done.returncode != 0:
+        raise ServerUnavailableError(f"clarion init: {done.stderr}")
+    card = json.loads(done.stdout)
+    provider = Provider.from_card(card["app"])
+    return Installation(
+        data=data,
+        provider=provider,
+        cast=make_cast(data, provider),
+        ca_path=Path(card["tls"]["ca_path"]),
+    )
 
 
 class ConformanceServer(Server):
     """One installation of Clarion on free ports. Flags are given without their dashes."""
 
-    def __init__(self, **flags: str) -> None:
+    def __init__(self, installation: Installation, **flags: str) -> None:
         super().__init__()
         self.tls_port = free_port()
         self.gateway_port = free_port()
+        self.ca_path = installation.ca_path
+        self._installed = installation.data
         named = {name.replace("_", "-"): value for name, value in flags.items()}
         self._flags = GENEROUS | named
 
     def prepare(self, folder: Path) -> Daemon:
         self.data = folder / "data"
-        card = json.loads(self._run(folder, "init", "--json"))
-        self.provider = Provider.from_card(card["app"])
-        self.ca_path = Path(card["tls"]["ca_path"])
-        flags = [f"--{name}={value}" for name, value in self._flags.items()]
-        command = [*self._command("serve"), *flags]
-        return Daemon(command, folder, Account(), lambda _: is_ready(self.port))
+        shutil.copytree(self._installed, self.data)
+        where = {
+            "data": str(self.data),
+            "listen": f"127.0.0.1:{self.port}",
+            "tls-listen": f"127.0.0.1:{self.tls_port}",
+            "gateway-listen": f"127.0.0.1:{self.gateway_port}",
+        }
+        flags = [f"--{name}={value}" for name, value in (self._flags | where).items()]
+        return Daemon([*CLARION, "serve", *flags], folder, Account(), lambda _: self._is_up())
 
-    def _run(self, folder: Path, *words: str) -> str:
-        done = Account().run(self._command(*words), folder)
-        if done.returncode != 0:
-            raise ServerUnavailableError(f"clarion {words[0]}: {done.stderr}")
-        return done.stdout
+    def _is_up(self) -> bool:
+        # The plain listener may say that all is well while the others are still opening.
+        others = (self.tls_port, self.gateway_port)
+        return is_ready(self.port) and all(map(is_listening, others))
 
-    def _command(self, *words: str) -> list[str]:
-        return [
-            *(sys.executable, "-m", "clarion", *words, f"--data={self.data}"),
-            f"--listen=127.0.0.1:{self.port}",
-            f"--tls-listen=127.0.0.1:{self.tls_port}",
-            f"--gateway-listen=127.0.0.1:{self.gateway_port}",
-        ]
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def is_ready(port: int) -> bool:

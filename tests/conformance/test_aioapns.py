@@ -14,7 +14,6 @@ from aioapns import APNs, NotificationRequest, PushType
 from aioapns.common import NotificationResult
 from aioapns.connection import APNsTLSClientProtocol
 
-from tests.conformance.cast import Cast
 from tests.conformance.device import PATIENCE_S, Api, bodies, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
@@ -173,8 +172,8 @@ async def test_a_refusal_names_its_reason(
     assert (await client.push(token)).is_successful
 
 
-async def test_the_token_of_another_app_is_refused(cast: Cast, client: Client) -> None:
-    theirs = await cast.other_api.register()
+async def test_the_token_of_another_app_is_refused(other_api: Api, client: Client) -> None:
+    theirs = await other_api.register()
     assert await client.refusal(theirs.token) == ("400", "DeviceTokenNotForTopic")
 
 

@@ -1,14 +1,14 @@
-"""`curl --http2` against a running server, by Apple's recipe: a token that OpenSSL signs is ASN.1."""
+"""`curl --http2` against a running server, by Apple's recipe: OpenSSL's signatures are ASN.1."""
 
 import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from tests.conformance.cast import Cast
 from tests.conformance.clients.curl import Answer, Curl, curls
 from tests.conformance.clients.http2 import Request
 from tests.conformance.device import Api, Device, listening
@@ -55,22 +55,23 @@ async def test_what_is_sent_arrives(
 
 
 async def test_a_refusal_names_its_reason(
-    server: ConformanceServer, provider: Provider, cast: Cast, device: Device, curl: Curl
+    server: ConformanceServer, provider: Provider, other_api: Api, device: Device, curl: Curl
 ) -> None:
     """Everything that a mistyped command can provoke."""
     good = push(provider, device.token)
-    theirs = (await cast.other_api.register()).token
+    theirs = (await other_api.register()).token
+    at = partial(_at, good)
     faults = {
         (400, "BadCollapseId"): good.but("apns-collapse-id", "x" * 65),
-        (400, "BadDeviceToken"): push(provider, "0" * 64),
+        (400, "BadDeviceToken"): at("0" * 64),
         (400, "BadExpirationDate"): good.but("apns-expiration", "tomorrow"),
         (400, "BadMessageId"): good.but("apns-id", "1"),
         (400, "BadPriority"): good.but("apns-priority", "high"),
         (400, "BadTopic"): good.but("apns-topic", "demo"),
-        (400, "DeviceTokenNotForTopic"): push(provider, theirs),
+        (400, "DeviceTokenNotForTopic"): at(theirs),
         (400, "DuplicateHeaders"): good.also("apns-topic", provider.bundle_id),
         (400, "InvalidPushType"): good.but("apns-push-type", "push"),
-        (400, "MissingDeviceToken"): push(provider, ""),
+        (400, "MissingDeviceToken"): at(""),
         (400, "MissingTopic"): good.without("apns-topic"),
         (400, "PayloadEmpty"): replace(good, body=b""),
         (400, "TopicDisallowed"): good.but("apns-topic", "com.example.unknown"),
@@ -82,6 +83,10 @@ async def test_a_refusal_names_its_reason(
     answers = curl.ask(server, [*faults.values(), good])
     assert refusals(answers) == [*faults, (200, None)]
     assert sum(answer.connects for answer in answers) == 1
+
+
+def _at(request: Request, token: str) -> Request:
+    return replace(request, path=f"/3/device/{token}")
 
 
 async def test_a_provider_token_that_will_not_do_is_refused(

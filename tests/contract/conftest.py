@@ -35,10 +35,10 @@ from clarion.store.sql.administrators import SqlAdministrators
 from clarion.store.sql.apps import SqlApps
 from clarion.store.sql.devices import SqlDevices, SqlFeedback
 from clarion.store.sql.keys import SqlKeys
-from tests.conftest import run_sql
 from clarion.store.sql.messages import SqlHistory, SqlMessages
 from clarion.store.sql.statistics import SqlStatistics
 from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from tests.conftest import run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
 STORES = {"sqlite": "sqlite_database", "postgres": "emptied_database"}

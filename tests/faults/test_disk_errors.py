@@ -1,6 +1,6 @@
 """T05, T06: a disk that fails or is full under the real runner."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,13 @@ from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.child import Finished, Trouble, answer
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from clarion.store.statement import Unit
-from tests.faults.disk_faults import Act, FailingSync, FaultyVfs, FullSharedMemory, SmallDisk
+from tests.faults.disk_faults import (
+    FailingSync,
+    FaultyVfs,
+    RefusingWrites,
+    SmallDisk,
+    is_shared_memory,
+)
 from tests.faults.scenario import DATABASE, Survivors, key_unit, read_survivors
 from tests.faults.sizes import SIZES
 
@@ -24,16 +30,20 @@ BATCHES_AT_MOST = 1_000
 
 
 @contextmanager
-def opened(folder: Path, before: Callable[[Act], None]) -> Iterator[apsw.Connection]:
-    """A database on a disk that is good until it is open, and then asks `before`."""
-    with FaultyVfs(f"faulty-{folder}", lambda _act: None) as vfs:
-        connection = open_connection(str(folder / DATABASE), vfs=vfs.name)
-        apply_to_sqlite(connection)
-        connection.execute("PRAGMA wal_autocheckpoint=20").fetchall()
-        vfs.before = before
+def opened(folder: Path, vfs: str | None = None) -> Iterator[apsw.Connection]:
+    """A new database that is checkpointed often."""
+    connection = open_connection(str(folder / DATABASE), vfs=vfs)
+    apply_to_sqlite(connection)
+    connection.execute("PRAGMA wal_autocheckpoint=20").fetchall()
+    yield connection
+    connection.close()
+
+
+@contextmanager
+def opened_with_failing_sync(folder: Path, number: int) -> Iterator[apsw.Connection]:
+    with FaultyVfs(f"faulty-{folder}", lambda: None) as vfs, opened(folder, vfs.name) as connection:
+        vfs.before_sync = FailingSync(number)
         yield connection
-        vfs.before = lambda _act: None
-        connection.close()
 
 
 def found_in(folder: Path) -> Survivors:
@@ -82,7 +92,7 @@ class Work:
 @pytest.mark.parametrize("number", range(1, SIZES.failing_syncs + 1))
 def test_a_batch_whose_sync_failed_is_not_reported_done(tmp_path: Path, number: int) -> None:
     """T05: the store is broken then; what was done before is there, the batch whole or not."""
-    with opened(tmp_path, FailingSync(number)) as connection:
+    with opened_with_failing_sync(tmp_path, number) as connection:
         work = Work(runner=SqliteRunner(connection))
         units, trouble = work.run_until_trouble()
     found = found_in(tmp_path)
@@ -95,7 +105,7 @@ def test_a_batch_whose_sync_failed_is_not_reported_done(tmp_path: Path, number: 
 def test_a_full_disk_refuses_batches_and_recovers(tmp_path: Path) -> None:
     """T06: wherever in a batch the disk is full, nothing of it stays; with room it goes in."""
     disk = SmallDisk()
-    with opened(tmp_path, disk) as connection:
+    with opened(tmp_path) as connection, RefusingWrites(disk.refuses):
         work = Work(runner=SqliteRunner(connection))
         for room in range(SIZES.disk_full_cycles):
             disk.room = room
@@ -109,7 +119,7 @@ def test_a_full_disk_refuses_batches_and_recovers(tmp_path: Path) -> None:
 
 def test_a_database_at_its_largest_size_refuses_and_recovers(tmp_path: Path) -> None:
     """T06: the same with an SQLITE_FULL that is SQLite's own."""
-    with opened(tmp_path, lambda _act: None) as connection:
+    with opened(tmp_path) as connection:
         work = Work(runner=SqliteRunner(connection))
         for pages in range(40, 40 + 10 * SIZES.disk_full_cycles, 10):
             connection.execute(f"PRAGMA max_page_count={pages}").fetchall()
@@ -127,12 +137,12 @@ def test_shared_memory_that_cannot_grow_is_waited_out(tmp_path: Path) -> None:
     The batch's frames are on the disk and synced by then, so a crash would bring it back: it is
     not refused as nothing stored. The next commit writes over it.
     """
-    with opened(tmp_path, lambda _act: None) as connection:
+    with opened(tmp_path) as connection:
         connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()
         work = Work(runner=SqliteRunner(connection))
-        with FullSharedMemory() as memory:
+        with RefusingWrites(is_shared_memory) as writes:
             units, trouble = work.run_until_trouble(size_bytes=60_000)
-        assert memory.refused > 0
+        assert writes.refused > 0
         assert trouble.kind == "unavailable"
         assert read_survivors(connection).keys == work.done
         assert work.run(units) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +11,7 @@ import msgspec
 from clarion.api.exchange import Request, Response, header
 from clarion.errors import BodyTooLarge, ClarionError
 from clarion.gateway.channels import read_request_id
-from clarion.gateway.push import read_headers
+from clarion.gateway.push import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
 from clarion.gateway.reasons import Reason, Rejected, status_of
 from clarion.telemetry.logs import get_logger
 
@@ -25,6 +27,8 @@ DEVICE_PREFIX = "/3/"
 BROADCAST_PREFIX = "/4/"
 CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
+# How long a refusal waits for the rest of its request.
+_DISCARD_LIMIT_S = 5
 
 
 class ApnsDoor:
@@ -102,6 +106,19 @@ class ApnsDoor:
         answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
     ) -> Response:
         """Answer every refusal and failure in the form of APNs."""
+        response = await self._try(request, id_header, answer)
+        if not request.is_read:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DISCARD_LIMIT_S):
+                    await request.discard()
+        return response
+
+    async def _try(
+        self,
+        request: Request,
+        id_header: bytes,
+        answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
+    ) -> Response:
         try:
             self._check_running()
             return await answer(request, read_headers(request.scope["headers"]))
@@ -167,6 +184,6 @@ def _client_of(request: Request) -> tuple[str, int]:
 
 async def _read_body(request: Request) -> bytes:
     try:
-        return await request.body()
+        return await request.body(LARGE_PAYLOAD_LIMIT_BYTES)
     except BodyTooLarge as error:
         raise Rejected(Reason.PAYLOAD_TOO_LARGE) from error

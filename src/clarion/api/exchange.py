@@ -31,7 +31,7 @@ class Response(NamedTuple):
 class Request:
     """A request with its id and, behind the door that asks for one, its caller."""
 
-    __slots__ = ("_limit", "_receive", "caller", "id", "scope")
+    __slots__ = ("_limit", "_receive", "caller", "id", "is_read", "scope")
 
     def __init__(
         self, scope: Scope, receive: Receive, request_id: str, caller: Caller | None, limit: int
@@ -41,22 +41,38 @@ class Request:
         self.caller = caller
         self._receive = receive
         self._limit = limit
+        self.is_read = False
 
-    async def body(self) -> bytes:
+    async def body(self, limit: int | None = None) -> bytes:
         """Read the whole body; `BodyTooLarge` as soon as that is certain."""
-        message = await self._receive()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if len(body) > self._limit:
+        limit = self._limit if limit is None else limit
+        body = await self._next()
+        if self.is_read:
+            if len(body) > limit:
                 raise BodyTooLarge
             return body
         parts = bytearray(body)
-        while message.get("more_body"):
-            message = await self._receive()
-            parts += message.get("body", b"")
-            if len(parts) > self._limit:
+        while not self.is_read:
+            parts += await self._next()
+            if len(parts) > limit:
                 raise BodyTooLarge
         return bytes(parts)
+
+    async def discard(self) -> None:
+        """Read and forget what is left of the body, as much as a body may have.
+
+        An answer that overtakes its request is followed by a reset of the stream, and clients
+        such as curl 7.88 then lose the answer.
+        """
+        taken = 0
+        while not self.is_read and taken <= self._limit:
+            taken += len(await self._next())
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        self.is_read = not message.get("more_body")
+        part: bytes = message.get("body", b"")
+        return part
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

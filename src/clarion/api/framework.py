@@ -119,7 +119,9 @@ def translate(error: Exception) -> ClarionError:
             return error
         case ValidationException():
             return InvalidFields(*_faults(error))
-        case SerializationException():
+        # The decoder lets the last two through as they are: bytes that are no UTF-8, and nesting
+        # without end.
+        case SerializationException() | UnicodeDecodeError() | RecursionError():
             return MalformedBody()
         case NotFoundException():
             return NotFound()

@@ -16,7 +16,9 @@ from clarion.api.exchange import Headers, Request, Response, header, respond
 from clarion.errors import (
     BodyTooLarge,
     ClarionError,
+    FieldFault,
     InternalError,
+    InvalidFields,
     MethodNotAllowed,
     NotFound,
     TooManyRequests,
@@ -110,9 +112,12 @@ class Front:
     async def _admit(self, scope: Scope, extra: Headers) -> Caller | None:
         """Ask who calls where that matters, and count the request against its limit."""
         path = scope["path"]
-        if "//" in path:
+        if "//" in path or "\0" in path:
             # The framework would take `//v1/…` for `/v1/…`, and nobody would have asked who calls.
+            # No name has a zero character, and PostgreSQL cannot even be asked for one.
             raise NotFound
+        if b"%00" in scope.get("query_string", b""):
+            raise InvalidFields(FieldFault("query", "must not hold zero characters"))
         if not path.startswith("/v1/"):
             return None
         caller = await self._callers.identify(header(scope, b"authorization"))

@@ -7,7 +7,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -32,7 +32,7 @@ class _Problem(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered."""
+    """What a server answered; the names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,7 +71,8 @@ class Calls:
         try:
             self._connection.request(method, path, body, dict(headers))
             response = self._connection.getresponse()
-            return Answer(response.status, dict(response.headers.items()), response.read())
+            headers_in = {name.lower(): text for name, text in response.headers.items()}
+            return Answer(response.status, headers_in, response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._connection.close()
             raise CommandFailed(explain(error, self._url, "--url")) from error
@@ -103,6 +104,14 @@ def _prepare(url: str, trust: Callable[[], ssl.SSLContext]) -> http.client.HTTPC
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=trust())
+
+
+def path_part(text: str, flag: str) -> str:
+    """Return a text as one part of a path, whatever is in it but a slash."""
+    if "/" in text:
+        msg = f"{flag}: must not have a / in it"
+        raise StartError(msg)
+    return quote(text, safe="")
 
 
 def explain(error: Exception, url: str, flag: str) -> str:

@@ -63,12 +63,20 @@ def _python() -> Finding:
 
 def _folder(path: Path) -> Finding:
     if not path.exists():
-        return Finding("note", "data folder", f"{path} is not there yet: `clarion init` makes it")
+        return _missing_folder(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding("fault", "data folder", f"{path} cannot be read and written by this account")
     if path.stat().st_mode & 0o077:
         return Finding("note", "data folder", f"others can look into {path}: chmod 700 {path}")
     return Finding("ok", "data folder", str(path))
+
+
+def _missing_folder(path: Path) -> Finding:
+    above = next(each for each in path.resolve().parents if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        detail = f"{path} cannot be made: {above} is not a folder that this account can write in"
+        return Finding("fault", "data folder", detail)
+    return Finding("note", "data folder", f"{path} is not there yet: `clarion init` makes it")
 
 
 def _disk(path: Path) -> Finding:

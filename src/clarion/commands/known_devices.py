@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
-from clarion.commands.calls import Calls
+from clarion.commands.calls import Calls, path_part
 from clarion.errors import StartError
 from clarion.serving.files import write_private
 
@@ -68,7 +67,7 @@ def subscribe(device_id: str, topics: tuple[str, ...], installation: Installatio
     """Let a device hear topics."""
     with Calls(installation.api_url, installation.trust) as calls:
         for topic in topics:
-            path = f"/v1/devices/{device_id}/topics/{quote(topic, safe='')}"
+            path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
             calls.ask_api("PUT", path, api_key=installation.api_key, kind=type(None))
 
 

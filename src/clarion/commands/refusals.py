@@ -11,7 +11,6 @@ _WORDS: dict[str, str] = {
     Reason.BAD_COLLAPSE_ID: "--collapse-id must have 1 to 64 bytes.",
     Reason.BAD_DEVICE_TOKEN: "No device has this token. "
     "`clarion device listen` shows the token of the device that it is.",
-    Reason.BAD_PATH: "No device has a token like this.",
     Reason.BAD_MESSAGE_ID: "--id must be a UUID, like 01890a5d-ac96-774b-bcce-b302099a8057.",
     Reason.BAD_PRIORITY: "--priority must be 10, 5 or 1.",
     Reason.DEVICE_TOKEN_NOT_FOR_TOPIC: "The device with this token is of another app.",

@@ -6,13 +6,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import jwt
 import msgspec
 
 from clarion.clock import SystemClock
-from clarion.commands.calls import Calls
+from clarion.commands.calls import Calls, path_part
 from clarion.commands.known_devices import read_devices
 from clarion.commands.refusals import explain_push_refusal
 from clarion.errors import CommandFailed, StartError
@@ -101,11 +100,12 @@ def _send_to_device(
     options: SendOptions, installation: Installation, payloads: list[bytes]
 ) -> Iterator[Sent]:
     token = options.to or _remembered_token(installation)
+    path = f"/3/device/{path_part(token, '--to')}"
     headers = _push_headers(options, installation)
     with Calls(installation.push_url, installation.trust) as calls:
         for payload in payloads:
-            answer = calls.ask("POST", f"/3/device/{quote(token, safe='')}", headers, payload)
-            if not answer.is_good:
+            answer = calls.ask("POST", path, headers, payload)
+            if not answer.is_good or "apns-id" not in answer.headers:
                 raise CommandFailed(explain_push_refusal(answer, installation.push_url))
             yield Sent(answer.headers["apns-id"], answer.status)
 
@@ -144,13 +144,17 @@ def make_provider_token(installation: Installation, now_s: int) -> str:
     """Return the token with which a provider shows who it is, good for an hour."""
     app = installation.app
     claims = {"iss": app.team_id, "iat": now_s}
-    return jwt.encode(claims, installation.provider_key, "ES256", {"kid": app.key_id})
+    try:
+        return jwt.encode(claims, installation.provider_key, "ES256", {"kid": app.key_id})
+    except (ValueError, TypeError, jwt.PyJWTError) as error:
+        msg = f"{app.provider_key_path} does not hold the provider key that `clarion init` made."
+        raise StartError(msg) from error
 
 
 def _send_to_topic(
     options: SendOptions, installation: Installation, payloads: list[bytes]
 ) -> Iterator[Sent]:
-    path = f"/v1/topics/{quote(options.topic, safe='')}/messages"
+    path = f"/v1/topics/{path_part(options.topic, '--topic')}/messages"
     fields = {
         "priority": options.priority,
         "ttl_s": options.ttl,

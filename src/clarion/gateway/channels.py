@@ -165,7 +165,7 @@ def _parse_config(body: bytes) -> ChannelConfig:
         config = msgspec.json.decode(body, type=ChannelConfig)
     except msgspec.ValidationError as error:
         raise Rejected(Reason.BAD_REQUEST_PARAMS) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Rejected(Reason.BAD_REQUEST_PAYLOAD) from error
     if config.message_storage_policy not in (0, 1):
         raise Rejected(Reason.BAD_REQUEST_PARAMS)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FRAME_LIMIT_BYTES = 65_536
 ACK_IDS_LIMIT = 1_000
+# What the store takes for a sequence; a number of a device may be of any size.
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class CloseCode(IntEnum):
@@ -38,7 +40,7 @@ class Hello(_Frame, tag="hello"):
 
     token: str
     secret: str
-    cursor: dict[str, int] | None = None
+    cursor: dict[str, Sequence] | None = None
 
 
 class Ack(_Frame, tag="ack"):

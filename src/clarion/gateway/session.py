@@ -88,6 +88,7 @@ class Session:
         "_acking",
         "_backlog_least",
         "_has_deferred",
+        "_has_news",
         "_in_flight",
         "_is_authorising",
         "_is_behind",
@@ -116,6 +117,8 @@ class Session:
         self._is_authorising = False
         self._is_behind = False
         self._is_refilling = False
+        # Something was stored, or called for, that a read under way may have come too early for.
+        self._has_news = False
         self._has_deferred = False
         # How low the backlog that is being given goes; None: as low as may be sent at once.
         self._backlog_least: PushPriority | None = None
@@ -182,7 +185,8 @@ class Session:
         if state.enabled is not None:
             self.is_enabled = state.enabled
         if self.is_awake and not was_awake:
-            self._is_behind = self._has_deferred = True
+            self._has_deferred = True
+            return self.fall_behind()
         return self._ask_for_more()
 
     # What the shell and the dispatcher tell.
@@ -223,7 +227,7 @@ class Session:
             self._has_deferred = True
             return False, []
         if self._is_behind:
-            return False, self._ask_for_more()
+            return False, self.fall_behind()
         taken, effects = self._take_if_room(message, now)
         self._is_behind = not taken
         return taken, effects
@@ -237,11 +241,13 @@ class Session:
     def fall_behind(self) -> list[Effect]:
         """Note that there is more in the store than was offered."""
         self._is_behind = True
+        self._has_news = self._is_refilling
         return self._ask_for_more()
 
     def refill(self, messages: Iterable[Message], now: int, *, is_all: bool) -> list[Effect]:
         """Take what was read from the store; `is_all` if there is nothing behind it."""
-        self._is_refilling = False
+        is_all = is_all and not self._has_news
+        self._is_refilling = self._has_news = False
         self._is_behind = not is_all
         if is_all:
             self._backlog_least = None
@@ -261,9 +267,8 @@ class Session:
         if not self._has_deferred:
             return []
         self._has_deferred = False
-        self._is_behind = True
         self._backlog_least = PushPriority.LOW
-        return self._ask_for_more()
+        return self.fall_behind()
 
     def resume(self, now: int) -> list[Effect]:
         """Go on after the socket has taken what was written."""
@@ -346,6 +351,8 @@ class Session:
     def _pump(self, now: int) -> list[Effect]:
         """Send from the mailbox as long as there is room in flight."""
         effects: list[Effect] = []
+        if self.is_closed:
+            return effects
         while self._mailbox and not self.is_paused and len(self._in_flight or ()) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[4]
             if message.expires_at <= now:
@@ -361,7 +368,8 @@ class Session:
         """Ask for stored messages when little is left in hand."""
         left = len(self._mailbox or ()) + len(self._in_flight or ())
         is_wanted = self._is_behind and self.is_enabled and left <= LOW_WATER
-        if not is_wanted or self._is_refilling or self.is_paused or self.is_closed:
+        is_able = self.is_ready and not self.is_paused and not self.is_closed
+        if not is_wanted or not is_able or self._is_refilling:
             return []
         self._is_refilling = True
         return [Refill(self._backlog_least or self.least)]

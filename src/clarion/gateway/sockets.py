@@ -41,6 +41,10 @@ TICK_S = 5.0
 FRAMES_LIMIT = 20_000
 # How long a socket may refuse to take what we write.
 PAUSE_LIMIT_MS = 30_000
+# How long a device may take to hear why it is sent away and to answer that; then it is cut off.
+CLOSE_LIMIT_MS = 10_000
+_FAREWELL_S = 2.0
+_NORMAL_CLOSURE = 1000
 
 
 class Sockets:
@@ -78,6 +82,7 @@ class Sockets:
             read_buffer_init_size=1024,
             max_frame_size=_READ_LIMIT_BYTES,
             websocket_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
+            enable_auto_pong=False,  # a ping is a sign of life, which the session must hear of
             use_aiofastnet=False,
             backlog=1024,
         )
@@ -93,7 +98,8 @@ class Sockets:
             self._heart.cancel()
         waiting = [connection.end_for_restart() for connection in list(self._open)]
         if waiting:
-            await asyncio.wait([asyncio.ensure_future(one) for one in waiting], timeout=grace_s)
+            farewells = [asyncio.ensure_future(one) for one in waiting]
+            await asyncio.wait(farewells, timeout=min(grace_s, _FAREWELL_S))
         for connection in list(self._open):
             connection.cut()
         await self.dispatch.finish(grace_s)
@@ -127,6 +133,7 @@ class DeviceSocket(WSListener):
     """One socket: hands frames to its session and does what that says."""
 
     __slots__ = (
+        "_closed_at",
         "_frames",
         "_hello_timer",
         "_paused_at",
@@ -144,6 +151,7 @@ class DeviceSocket(WSListener):
         self._hello_timer: asyncio.TimerHandle | None = None
         self._frames = 0
         self._paused_at: int | None = None
+        self._closed_at: int | None = None
 
     # What picows calls.
 
@@ -156,6 +164,8 @@ class DeviceSocket(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         self._frames += 1
         if self.session.is_closed:
+            if frame.msg_type == WSMsgType.CLOSE:
+                transport.disconnect()
             return
         match frame.msg_type:
             case WSMsgType.TEXT | WSMsgType.BINARY:
@@ -164,8 +174,12 @@ class DeviceSocket(WSListener):
                 now = self._sockets.clock.now()
                 self.carry_out(self.session.receive(data, is_text=is_text, now=now))
             case WSMsgType.CLOSE:
-                transport.send_close(frame.get_close_code())
+                # A close without a code is answered with one: there is no zero on the wire.
+                given: Any = frame.get_close_code()
+                code: Any = given or _NORMAL_CLOSURE
+                transport.send_close(code)
                 transport.disconnect()
+                self._closed_at = self._sockets.clock.now()
             case WSMsgType.PING:
                 self.session.heard_at = self._sockets.clock.now()
                 transport.send_pong(frame.get_payload_as_bytes())
@@ -214,6 +228,8 @@ class DeviceSocket(WSListener):
 
     def tick(self, now: int, *, opens_window: bool) -> None:
         """Look at the clock."""
+        if self._closed_at is not None and now - self._closed_at >= CLOSE_LIMIT_MS:
+            self.cut()
         if self._frames > FRAMES_LIMIT:
             self.carry_out(self.session.end(CloseCode.TOO_SLOW_OR_FAST, "too many frames"))
         self._frames = 0
@@ -259,6 +275,7 @@ class DeviceSocket(WSListener):
         # picows types the codes of the standard alone; ours are of the private range.
         code: Any = int(close.code)
         self._transport.send_close(code, close.reason.encode())
-        # A reader that does not read must not hold the socket open.
-        is_slow = close.code is CloseCode.TOO_SLOW_OR_FAST
-        self._transport.disconnect(graceful=not is_slow)
+        # To close the socket now could lose the code: what the device is just sending would be
+        # answered with a reset. So the device closes it, or `tick` does; it is away from now on.
+        self._closed_at = self._sockets.clock.now()
+        self._sockets.dispatch.disconnect(self)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from clarion.errors import ServiceError
+from clarion.errors import ServiceError, StartError
 from clarion.hot.memory import allowance
 from clarion.telemetry.logs import get_logger
 
@@ -26,9 +26,15 @@ class RedisUnavailable(ServiceError):
 
 def connect(url: str) -> Redis:
     """Return a client; it connects when first used. A call is answered or fails within 0.5 s."""
-    return Redis.from_url(
-        url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, max_connections=64
-    )
+    try:
+        redis = Redis.from_url(
+            url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, max_connections=64
+        )
+        redis.connection_pool.make_connection()  # it is the connection that reads the options
+    except (TypeError, ValueError) as error:
+        msg = "--redis: not the address of a server. It looks like redis://HOST:PORT/NUMBER."
+        raise StartError(msg) from error
+    return redis
 
 
 class RedisLimits:

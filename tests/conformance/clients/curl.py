@@ -17,7 +17,9 @@ from tests.conformance.clients.http2 import Request
 from tests.conformance.server import ConformanceServer
 
 PATIENCE_S = 60
-PARALLEL_LIMIT = 300  # the most that the command allows at a time
+# Beyond as many streams the command opens a second connection, whatever the server allows.
+COMMAND_STREAMS = 100
+STREAMS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +81,11 @@ class CurlCommand:
         *,
         are_parallel: bool = False,
     ) -> list[Answer]:
-        parallel = ["--parallel", f"--parallel-max={PARALLEL_LIMIT}"] if are_parallel else []
+        parallel = ["--parallel", "--parallel-max", str(COMMAND_STREAMS)] if are_parallel else []
         with tempfile.TemporaryDirectory() as folder:
             texts = [_configure(server, each, number) for number, each in enumerate(requests)]
             done = subprocess.run(
-                [self._program, *_no_equals(parallel), "--silent", "--show-error", "--config", "-"],
+                [self._program, *parallel, "--silent", "--show-error", "--config", "-"],
                 input="next\n".join(texts).encode(),
                 cwd=folder,
                 capture_output=True,
@@ -93,10 +95,6 @@ class CurlCommand:
             assert done.returncode == 0, done.stderr
             lines = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
             return [_read(Path(folder), lines[str(n)], n) for n in range(len(requests))]
-
-
-def _no_equals(options: list[str]) -> list[str]:
-    return [word for option in options for word in option.split("=")]
 
 
 def _configure(server: ConformanceServer, request: Request, number: int) -> str:
@@ -137,6 +135,7 @@ class PyCurl:
     ) -> list[Answer]:
         share = pycurl.CurlMulti()
         share.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+        share.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
         transfers = [_Transfer(server, each) for each in requests]
         try:
             for batch in [transfers] if are_parallel else [[each] for each in transfers]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from h2 import events
 from h2.config import H2Configuration
@@ -88,6 +88,7 @@ class Http2(asyncio.Protocol):
         self.is_open = True
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.streams_limit = 0
+        self.resets: list[int] = []  # streams that the server broke off, answered or not
 
     async def ask(self, request: Request) -> Answer:
         """Send a request and wait for its whole answer."""
@@ -117,6 +118,11 @@ class Http2(asyncio.Protocol):
         self._answers[stream] = (Answer(), answered)
         self._flush()
         return stream
+
+    def send_part(self, stream: int, part: bytes, *, is_last: bool = False) -> None:
+        """Send some of the body of a stream that was begun."""
+        self._machine.send_data(stream, part, end_stream=is_last)
+        self._flush()
 
     async def finish(self, stream: int, body: bytes) -> Answer:
         """Send the body of a stream that was begun, and wait for the answer."""
@@ -187,6 +193,7 @@ class Http2(asyncio.Protocol):
             case events.StreamEnded():
                 self._end(event.stream_id)
             case events.StreamReset():
+                self.resets.append(event.stream_id)
                 self._fail(event.stream_id, f"stream reset: {event.error_code}")
             case _:
                 pass
@@ -217,12 +224,19 @@ class Http2(asyncio.Protocol):
             entry[1].set_exception(NoAnswerError(why))
 
 
+Kind = TypeVar("Kind", bound=Http2)
+
+
 @asynccontextmanager
-async def connected(port: int, ca_path: Path) -> AsyncIterator[Http2]:
+async def connected(
+    port: int,
+    ca_path: Path,
+    kind: type[Kind] = Http2,  # type: ignore[assignment]
+) -> AsyncIterator[Kind]:
     """Open a connection as APNs clients do; inside, the server's settings are known."""
     context = ssl.create_default_context(cafile=ca_path)
     loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(Http2, "127.0.0.1", port, ssl=context)
+    _, client = await loop.create_connection(kind, "127.0.0.1", port, ssl=context)
     try:
         await asyncio.wait_for(client.ready, PATIENCE_S)
         yield client

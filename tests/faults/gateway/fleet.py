@@ -16,12 +16,14 @@ CRASHES_BEFORE_ACKNOWLEDGING = 10
 AWAY_S = (0.01, 1.0)
 
 
+Arrival = tuple[str, int]  # the id of a message, and the number that is its payload
+
+
 class ChaosDevice:
     """One device: what it keeps outlives its connections."""
 
     def __init__(self, number: int, port: int, chance: random.Random) -> None:
-        self.kept: Counter[str] = Counter()  # id → how often it came
-        self.numbers: dict[str, int] = {}  # id → the number in its payload
+        self.kept: Counter[Arrival] = Counter()  # and how often it came
         self.is_calm = False
         self.ready = asyncio.Event()
         self.codes: Counter[int | None] = Counter()
@@ -42,7 +44,6 @@ class ChaosDevice:
             except OSError:  # the server is away
                 self._closed.set()
             await self._closed.wait()
-            self.ready.clear()
             await asyncio.sleep(self._chance.uniform(*AWAY_S))
 
     def vanish(self) -> None:
@@ -59,10 +60,9 @@ class ChaosDevice:
         if fate < CRASHES_BEFORE_KEEPING:
             socket.cut()
             return
-        for message in messages:
-            self.kept[message.id] += 1
-            number = json.loads(bytes(message.payload))["number"]
-            assert self.numbers.setdefault(message.id, number) == number
+        self.kept.update(
+            (message.id, json.loads(bytes(message.payload))["number"]) for message in messages
+        )
         if fate < CRASHES_BEFORE_KEEPING + CRASHES_BEFORE_ACKNOWLEDGING:
             socket.cut()
         else:
@@ -70,10 +70,10 @@ class ChaosDevice:
         self.on_kept()
 
     def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
-        if socket is self._socket:
-            self.codes[code] += 1
-            self._socket = None
-            self._closed.set()
+        del socket  # one at a time, and perhaps not even `connect` has given it to us
+        self.codes[code] += 1
+        self.ready.clear()
+        self._closed.set()
 
 
 class Fleet:
@@ -113,7 +113,7 @@ class Fleet:
 
     @property
     def kept_ids(self) -> set[str]:
-        return {message_id for device in self.devices for message_id in device.kept}
+        return {message_id for device in self.devices for message_id, _ in device.kept}
 
     @property
     def arrivals(self) -> int:

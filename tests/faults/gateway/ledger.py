@@ -1,10 +1,11 @@
 """The books of a chaos test: what was accepted, what the devices have, what the history says."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.faults.clarion_server import ClarionServer
+from tests.faults.gateway.fleet import Arrival
 from tests.faults.gateway.pushes import Kind, Push
 from tests.faults.http_client import Connection
 
@@ -27,11 +28,6 @@ class Record:
     id: str
     status: str
     reason: str | None
-    collapse_id: str | None
-
-    @property
-    def end(self) -> tuple[str, str | None]:
-        return self.status, self.reason
 
 
 History = Mapping[int, Sequence[Record]]  # device → its messages, newest first
@@ -57,7 +53,7 @@ async def _read_device(connection: Connection, api_key: str, device_id: str) -> 
         answer = await connection.ask("GET", path + (f"&after={after}" if after else ""), headers)
         assert answer.status == 200, answer
         records += [
-            Record(**{name: item[name] for name in ("id", "status", "reason", "collapse_id")})
+            Record(id=item["id"], status=item["status"], reason=item["reason"])
             for item in answer.json["items"]
         ]
         after = answer.json["next"]
@@ -84,19 +80,15 @@ def count_ends(history: History) -> Counter[str]:
 def find_faults(
     pushes: Mapping[str, Push],
     accepted: set[str],
-    kept: Mapping[int, Mapping[str, int]],
+    kept: Mapping[int, Collection[Arrival]],
     history: History,
 ) -> list[str]:
-    """Say what is lost, made up, or recorded as what it was not; `kept` is id → payload."""
-    return [
-        *_find_unbalanced(accepted, history),
-        *_find_strangers(pushes, kept),
-        *(
-            fault
-            for device, records in history.items()
-            for fault in _find_bad_ends(pushes, kept[device], records)
-        ),
-    ]
+    """Say what is lost, made up, or recorded as what it was not."""
+    faults = [*_find_unbalanced(accepted, history), *_find_strangers(pushes, kept)]
+    for device, records in history.items():
+        faults += _find_bad_ends(pushes, records)
+        faults += _find_undelivered(records, {message_id for message_id, _ in kept[device]})
+    return faults
 
 
 def _find_unbalanced(accepted: set[str], history: History) -> Iterator[str]:
@@ -108,28 +100,29 @@ def _find_unbalanced(accepted: set[str], history: History) -> Iterator[str]:
 
 
 def _find_strangers(
-    pushes: Mapping[str, Push], kept: Mapping[int, Mapping[str, int]]
+    pushes: Mapping[str, Push], kept: Mapping[int, Collection[Arrival]]
 ) -> Iterator[str]:
-    for device, numbers in kept.items():
-        for message_id, number in numbers.items():
+    for device, arrivals in kept.items():
+        for message_id, number in arrivals:
             push = pushes.get(message_id)
             if push is None or (push.device, push.number) != (device, number):
                 yield f"device {device} got {message_id} with number {number}, meant as {push}"
 
 
-def _find_bad_ends(
-    pushes: Mapping[str, Push], kept: Mapping[str, int], records: Sequence[Record]
-) -> Iterator[str]:
-    newest: set[str] = set()
+def _find_bad_ends(pushes: Mapping[str, Push], records: Sequence[Record]) -> Iterator[str]:
+    """Look whether each message ended as one of its kind may; nothing replaces the newest."""
+    replaced: set[str] = set()
     for record in records:
         push = pushes[record.id]
-        is_newest = record.collapse_id is None or record.collapse_id not in newest
-        newest.update(filter(None, [record.collapse_id]))
-        if record.end not in (ENDS[push.kind] if not _must_arrive(push, is_newest) else {DELIVERED}):
-            yield f"{push.kind} {push.id} to device {push.device} ended as {record.end}"
-        if record.end == DELIVERED and record.id not in kept:
-            yield f"{push.id} counts as delivered, and device {push.device} has not got it"
+        ends = ENDS[push.kind]
+        if push.collapse_id is not None and push.collapse_id not in replaced:
+            replaced.add(push.collapse_id)
+            ends = {DELIVERED}
+        if (record.status, record.reason) not in ends:
+            yield f"{push} ended as {record.status} ({record.reason})"
 
 
-def _must_arrive(push: Push, is_newest: bool) -> bool:  # noqa: FBT001 - of one caller
-    return push.kind is Kind.COLLAPSING and is_newest
+def _find_undelivered(records: Sequence[Record], kept: set[str]) -> Iterator[str]:
+    for record in records:
+        if record.status == "delivered" and record.id not in kept:
+            yield f"{record.id} counts as delivered, and its device has not got it"

@@ -104,7 +104,7 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         msg = f"PostgreSQL refused the user or password of --database: {error}"
         raise StartError(msg) from error
-    except _TROUBLE as error:
+    except (*_TROUBLE, ValueError) as error:  # the last: an address that is none
         msg = (
             f"PostgreSQL cannot be reached ({type(error).__name__}). "
             "Check the host and port of --database and that the server is running."

@@ -73,8 +73,8 @@ FINISH = statement(
     f"""UPDATE messages SET status = :status, reason = :reason, updated_at = :now
     WHERE device_id = :device_id AND id = :id AND {_WAITS}""",
 )
-# These look twice whether a message waits: on PostgreSQL another node may have ended it since the
-# inner query, or stored it anew under the same id.
+# Looks twice whether a message waits: on PostgreSQL another node may have ended it since the inner
+# query.
 TRIM = statement(
     "trim_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
@@ -83,20 +83,28 @@ TRIM = statement(
       ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep)
     RETURNING id""",
 )
+# What is swept is looked for first and ended one by one: in one statement PostgreSQL may join the
+# whole table with the few that were found.
+SELECT_EXPIRED = statement(
+    "select_expired_messages",
+    f"""SELECT device_id, id FROM messages WHERE {_WAITS} AND expires_at <= :now
+    ORDER BY expires_at LIMIT :limit""",
+)
 EXPIRE = statement(
-    "expire_messages",
+    "expire_message",
     f"""UPDATE messages SET status = 'expired', updated_at = :now,
     reason = CASE is_stored WHEN 1 THEN 'ttl_passed' ELSE 'not_stored' END
-    WHERE {_WAITS} AND (device_id, id) IN (
-      SELECT device_id, id FROM messages WHERE {_WAITS} AND expires_at <= :now LIMIT :limit)
-    RETURNING id""",
+    WHERE device_id = :device_id AND id = :id AND {_WAITS} AND expires_at <= :now RETURNING id""",
+)
+SELECT_OLD = statement(
+    "select_old_messages",
+    f"""SELECT device_id, id FROM messages WHERE app_id = :app_id AND sequence < :before
+    AND NOT {_WAITS} ORDER BY sequence LIMIT :limit""",
 )
 PRUNE = statement(
-    "prune_messages",
-    f"""DELETE FROM messages WHERE NOT {_WAITS} AND (device_id, id) IN (
-      SELECT device_id, id FROM messages WHERE app_id = :app_id AND sequence < :before
-      AND NOT {_WAITS} LIMIT :limit)
-    RETURNING id""",
+    "prune_message",
+    f"""DELETE FROM messages WHERE device_id = :device_id AND id = :id AND sequence < :before
+    AND NOT {_WAITS} RETURNING id""",
 )
 LIST = statement(
     "list_messages_of_device",
@@ -199,7 +207,7 @@ class SqlMessages:
         """Expire what waits beyond `keep`, a chunk at a time."""
         step = TRIM.step(device_id=device_id, keep=keep, now=now)
         total = 0
-        while count := await self._count(device_id, step):
+        while count := await count_changed(self._engine, device_id, step):
             total += count
             if count < TRIM_CHUNK:
                 break
@@ -207,11 +215,9 @@ class SqlMessages:
 
     async def expire(self, now: int, limit: int) -> int:
         """Expire messages whose time has passed."""
-        return await self._count("", EXPIRE.step(now=now, limit=limit))
-
-    async def _count(self, key: str, step: Step) -> int:
-        done = await self._engine.write(Unit(key, (step,)))
-        return len(done[0]) if done else 0
+        found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
+        rows = [EXPIRE.bind(device_id=d, id=i, now=now) for d, i in sorted(found)]
+        return await count_changed(self._engine, "", EXPIRE.many(rows))
 
 
 class SqlHistory:
@@ -244,9 +250,20 @@ class SqlHistory:
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished messages accepted before a time."""
-        step = PRUNE.step(app_id=app_id, before=before * 1000, limit=limit)
-        done = await self._engine.write(Unit(app_id, (step,)))
-        return len(done[0]) if done else 0
+        before *= 1000
+        found = await self._engine.fetch_slowly(
+            SELECT_OLD, app_id=app_id, before=before, limit=limit
+        )
+        rows = [PRUNE.bind(device_id=d, id=i, before=before) for d, i in sorted(found)]
+        return await count_changed(self._engine, app_id, PRUNE.many(rows))
+
+
+async def count_changed(engine: Engine, key: str, step: Step) -> int:
+    """Run a step that returns a row for each that it changed; return how many."""
+    if not step.rows:
+        return 0
+    done = await engine.write(Unit(key, (step,)))
+    return len(done[0]) if done else 0
 
 
 def _message(row: Row) -> Message:

@@ -1,0 +1,219 @@
+"""The form of answers: frames, ids, times, and the sizes at which a yes becomes a no."""
+
+import json
+import re
+import time
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from tests.conformance.clients.http2 import Http2
+from tests.conformance.device import Api, Device, listening
+from tests.conformance.provider import Provider
+from tests.conformance.server import ConformanceServer
+from tests.conformance.wire.scene import (
+    Scene,
+    bearer,
+    broadcast,
+    create,
+    list_all,
+    manage,
+    push,
+)
+
+
+def payload(size: int) -> bytes:
+    return b'{"a":"%s"}' % (b"x" * (size - 8))
+
+
+async def test_a_success_without_a_body_is_one_headers_frame(scene: Scene, client: Http2) -> None:
+    """Not even an empty DATA frame may follow: aioapns would break off the connection."""
+    identity = bearer(scene.provider.token())
+    made = await client.ask(create(scene.provider, 1).but(*identity))
+    channel_id = made.headers["apns-channel-id"].decode()
+    others = (
+        push(scene.provider, scene.valid),
+        broadcast(scene.provider, channel_id),
+        manage(scene.provider, "DELETE", channel_id),
+    )
+    answers = [made, *[await client.ask(each.but(*identity)) for each in others]]
+    assert [answer.status for answer in answers] == [201, 200, 200, 204]
+    assert {(answer.ended_by, len(answer.data_frames)) for answer in answers} == {("HEADERS", 0)}
+
+
+async def test_channels_are_read_and_listed_as_json(scene: Scene) -> None:
+    read = await scene.ask(manage(scene.provider, "GET", scene.keeping))
+    assert read.json == {"message-storage-policy": 1, "push-type": "LiveActivity"}
+    listed = await scene.ask(list_all(scene.provider))
+    assert {scene.keeping, scene.passing} <= set(listed.json["channels"])
+    assert scene.deleted not in listed.json["channels"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "123e4567-e89b-12d3-a456-42665544a000",
+        "123E4567-E89B-12D3-A456-42665544B000",
+        "123e4567-E89B-12d3-a456-42665544C000",
+    ],
+)
+async def test_an_id_is_echoed_byte_for_byte(scene: Scene, given: str) -> None:
+    answer = await scene.ask(push(scene.provider, scene.valid).but("apns-id", given))
+    assert (answer.status, answer.headers["apns-id"]) == (200, given.encode())
+
+
+async def test_an_id_is_echoed_by_a_refusal_too_and_even_if_it_is_the_fault(scene: Scene) -> None:
+    given = str(uuid.uuid4())
+    good = push(scene.provider, scene.valid)
+    refused = await scene.ask(good.but("apns-id", given).but("apns-priority", "7"))
+    bad = await scene.ask(good.but("apns-id", "no uuid"))
+    assert (refused.status, refused.headers["apns-id"]) == (400, given.encode())
+    assert (bad.status, bad.headers["apns-id"]) == (400, b"no uuid")
+
+
+async def test_without_an_id_one_is_made(scene: Scene) -> None:
+    good = push(scene.provider, scene.valid)
+    accepted, refused = await scene.ask(good), await scene.ask(good.without("apns-topic"))
+    made = [answer.headers["apns-id"].decode() for answer in (accepted, refused)]
+    assert [str(uuid.UUID(each)) for each in made] == made
+    assert len(set(made)) == 2
+
+
+@pytest.mark.parametrize("name", ["apns-request-id", "apns-id"])
+@pytest.mark.parametrize("is_good", [True, False])
+async def test_a_request_id_may_come_in_either_header(
+    scene: Scene, name: str, *, is_good: bool
+) -> None:
+    given = str(uuid.uuid4())
+    for request in (broadcast(scene.provider, scene.passing), list_all(scene.provider)):
+        asked = request.but(name, given)
+        answer = await scene.ask(asked if is_good else asked.without("authorization"))
+        assert answer.status == (200 if is_good else 403)
+        assert answer.headers["apns-request-id"] == given.encode()
+
+
+@pytest.mark.parametrize("end", ["revoked", "token_expired", "uninstalled"])
+async def test_a_gone_token_has_an_integer_of_milliseconds(
+    scene: Scene, api: Api, device: Device, end: str
+) -> None:
+    before = int(time.time() * 1000)
+    await api.invalidate(device, end)
+    answer = await scene.ask(push(scene.provider, device.token))
+    assert answer.status == 410
+    assert re.search(rb'"timestamp":\d{13}[,}]', answer.body)
+    assert before <= answer.json["timestamp"] <= time.time() * 1000
+
+
+@pytest.mark.parametrize(
+    ("suffix", "push_type", "limit"),
+    [("", "", 4096), ("", "alert", 4096), (".voip", "voip", 5120), (".voip", "", 5120)],
+)
+async def test_a_payload_may_have_its_limit_and_no_byte_more(
+    scene: Scene, suffix: str, push_type: str, limit: int
+) -> None:
+    good = push(scene.provider, scene.valid)
+    good = good.but("apns-topic", scene.provider.bundle_id + suffix)
+    good = good.but("apns-push-type", push_type) if push_type else good
+    assert (await scene.ask(replace(good, body=payload(limit)))).status == 200
+    answer = await scene.ask(replace(good, body=payload(limit + 1)))
+    assert answer.refusal == (413, "PayloadTooLarge")
+
+
+async def test_a_broadcast_may_have_5120_bytes(scene: Scene) -> None:
+    good = broadcast(scene.provider, scene.passing)
+    assert (await scene.ask(replace(good, body=payload(5120)))).status == 200
+    answer = await scene.ask(replace(good, body=payload(5121)))
+    assert answer.refusal == (413, "PayloadTooLarge")
+
+
+@pytest.mark.parametrize("collapse_id", ["x" * 64, "ü" * 32, "🎺" * 16, "a b, c;d"])
+async def test_a_collapse_id_of_64_bytes_arrives_as_it_was(
+    server: ConformanceServer, scene: Scene, device: Device, collapse_id: str
+) -> None:
+    asked = push(scene.provider, device.token).but("apns-collapse-id", collapse_id)
+    assert (await scene.ask(asked)).status == 200
+    async with listening(server, device) as socket:
+        assert (await socket.take())["collapse_id"] == collapse_id
+
+
+@pytest.mark.parametrize(
+    ("push_type", "suffix"),
+    [
+        ("alert", ""),
+        ("background", ""),
+        ("complication", ".complication"),
+        ("controls", ".push-type.controls"),
+        ("fileprovider", ".pushkit.fileprovider"),
+        ("liveactivity", ".push-type.liveactivity"),
+        ("location", ".location-query"),
+        ("mdm", ""),
+        ("pushtotalk", ".voip-ptt"),
+        ("voip", ".voip"),
+        ("widgets", ".push-type.widgets"),
+    ],
+)
+async def test_every_push_type_has_its_topic(scene: Scene, push_type: str, suffix: str) -> None:
+    good = push(scene.provider, scene.valid)
+    good = good.but("apns-topic", scene.provider.bundle_id + suffix)
+    assert (await scene.ask(good)).status == 200
+    assert (await scene.ask(good.but("apns-push-type", push_type))).status == 200
+
+
+async def test_a_bundle_id_may_end_like_a_suffix(scene: Scene) -> None:
+    lookalike = scene.cast.lookalike
+    device = await Api(scene.server.port, lookalike).register()
+    good = push(lookalike, device.token)
+    assert (await scene.ask(good)).status == 200
+    assert (await scene.ask(good.but("apns-push-type", "alert"))).status == 200
+    assert (await scene.ask(good.but("apns-topic", f"{lookalike.bundle_id}.voip"))).status == 200
+    cut = good.but("apns-push-type", "voip")
+    assert (await scene.ask(cut)).refusal == (400, "TopicDisallowed")
+
+
+async def test_headers_that_do_not_concern_the_door_do_no_harm(scene: Scene) -> None:
+    good = push(scene.provider, scene.valid)
+    for name, value in {
+        "content-type": "application/x-www-form-urlencoded",
+        "host": "api.push.apple.com",
+        "cookie": "a=1",
+        "user-agent": "\u00fc",
+        "apns-unknown": "1",
+        "accept-encoding": "gzip, br",
+    }.items():
+        good = good.also(name, value)
+    assert (await scene.ask(good.also("cookie", "b=2"))).status == 200
+
+
+async def test_a_device_token_may_be_written_in_capitals(scene: Scene) -> None:
+    assert (await scene.ask(push(scene.provider, scene.valid.upper()))).status == 200
+
+
+async def test_the_door_allows_a_thousand_streams_and_says_so(client: Http2) -> None:
+    """What aioapns takes for granted, and what others wait to be told."""
+    assert client.streams_limit == 1_000
+
+
+async def test_a_refusal_waits_for_the_body_and_breaks_nothing_off(
+    scene: Scene, client: Http2
+) -> None:
+    """An answer that overtakes the body is followed by a reset, and curl 7.88 then loses it."""
+    good = push(scene.provider, scene.valid)
+    late = client.begin(good.without("authorization"))
+    assert (await client.ask(good)).status == 200
+    answer = await client.finish(late, good.body)
+    assert answer.refusal == (403, "MissingProviderToken")
+    assert (await client.ask(good)).status == 200
+    assert client.resets == []
+
+
+async def test_a_body_may_come_in_pieces(
+    server: ConformanceServer, provider: Provider, device: Device, client: Http2
+) -> None:
+    body = json.dumps({"aps": {}, "text": "x" * 3000}).encode()
+    stream = client.begin(push(provider, device.token))
+    for start in range(0, len(body), 100):
+        client.send_part(stream, body[start : start + 100])
+    assert (await client.finish(stream, b"")).status == 200
+    async with listening(server, device) as socket:
+        assert (await socket.take())["payload"] == json.loads(body)

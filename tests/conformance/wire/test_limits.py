@@ -1,0 +1,71 @@
+"""The limits of a server, set low: too many pushes, too many writes, too many channels."""
+
+import base64
+import sqlite3
+from collections import Counter
+
+import pytest
+
+from tests.conformance.clients.http2 import Http2
+from tests.conformance.device import Api, Device
+from tests.conformance.provider import Provider
+from tests.conformance.server import ConformanceServer
+from tests.conformance.wire.scene import bearer, create, manage, push
+
+PER_MINUTE = 3
+CHANNELS_LIMIT = 10_000
+SEED_CHANNEL = """INSERT INTO device_topics
+(app_id, topic, is_channel, keeps, last_sequence, created_at) VALUES (?, ?, 1, 1, 0, 0)"""
+
+
+@pytest.fixture(scope="module")
+def flags() -> dict[str, str]:
+    return {"device_messages_per_minute": str(PER_MINUTE), "write_waiting": "1"}
+
+
+async def test_too_many_pushes_to_one_device_are_refused(
+    provider: Provider, api: Api, client: Http2, device: Device
+) -> None:
+    """Twice as many and one: a minute may end in between."""
+    good = push(provider, device.token)
+    answers = [await client.ask(good) for _ in range(2 * PER_MINUTE + 1)]
+    refused = [answer for answer in answers if answer.status != 200]
+    assert [answer.status for answer in answers[:PER_MINUTE]] == [200] * PER_MINUTE
+    assert {answer.refusal for answer in refused} == {(429, "TooManyRequests")}
+    assert all(1 <= int(answer.headers["retry-after"]) <= 60 for answer in refused)
+    another = push(provider, (await api.register()).token).but(*good.headers[0])
+    assert (await client.ask(another)).status == 200
+
+
+async def test_what_cannot_be_stored_now_is_refused(
+    provider: Provider, api: Api, client: Http2
+) -> None:
+    devices = [await api.register() for _ in range(100)]
+    identity = bearer(provider.token())
+    answers = await client.ask_all(push(provider, each.token).but(*identity) for each in devices)
+    found = Counter(answer.refusal for answer in answers)
+    assert set(found) == {(200, None), (503, "ServiceUnavailable")}
+    assert await api.is_healthy()
+
+
+async def test_an_app_may_have_so_many_channels_and_no_more(
+    server: ConformanceServer, provider: Provider, client: Http2
+) -> None:
+    seed_channels(server, provider, CHANNELS_LIMIT - 1)
+    identity = bearer(provider.token())
+    wanted = create(provider, 1).but(*identity)
+    made, refused = await client.ask(wanted), await client.ask(wanted)
+    assert made.status == 201
+    assert refused.refusal == (400, "CannotCreateChannelConfig")
+    channel_id = made.headers["apns-channel-id"].decode()
+    deleted = await client.ask(manage(provider, "DELETE", channel_id).but(*identity))
+    assert (deleted.status, (await client.ask(wanted)).status) == (204, 201)
+
+
+def seed_channels(server: ConformanceServer, provider: Provider, count: int) -> None:
+    """Write channels straight into the database: asking for each would take a minute."""
+    ids = (base64.b64encode(number.to_bytes(16, "big")).decode() for number in range(count))
+    connection = sqlite3.connect(server.data / "clarion.db", timeout=10)
+    with connection:
+        connection.executemany(SEED_CHANNEL, [(provider.app_id, each) for each in ids])
+    connection.close()

@@ -1,0 +1,78 @@
+"""The whole table of reasons: each fault alone, on a connection of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clarion.gateway.reasons import Reason, status_of
+from tests.conformance.clients.http2 import Answer, Request
+from tests.conformance.wire import faults
+from tests.conformance.wire.faults import Fault
+from tests.conformance.wire.scene import Scene, broadcast, create, list_all, manage, push
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "apns.md"
+# Not by one request alone, but by what came before it; each has a test of its own.
+ELSEWHERE = {
+    Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES: "test_provider_tokens",
+    Reason.UNRELATED_KEY_ID_IN_TOKEN: "test_provider_tokens",
+    Reason.CANNOT_CREATE_CHANNEL_CONFIG: "test_limits",
+    Reason.SERVICE_UNAVAILABLE: "test_limits",
+    Reason.TOO_MANY_REQUESTS: "test_limits",
+    Reason.SHUTDOWN: "test_restart",
+}
+# A fault of ours: no request may bring it about.
+NEVER = {Reason.INTERNAL_SERVER_ERROR}
+
+GOOD: dict[str, tuple[list[Fault], Callable[[Scene], Request]]] = {
+    "push": (faults.DEVICE, lambda scene: push(scene.provider, scene.valid)),
+    "broadcast": (faults.BROADCAST, lambda scene: broadcast(scene.provider, scene.passing)),
+    "create": (faults.CREATE, lambda scene: create(scene.provider, 1)),
+    "read": (faults.READ, lambda scene: manage(scene.provider, "GET", scene.keeping)),
+    "delete": (faults.READ, lambda scene: manage(scene.provider, "DELETE", scene.keeping)),
+    "list": (faults.LIST, lambda scene: list_all(scene.provider)),
+}
+CASES = [
+    pytest.param(make, fault, id=f"{kind} {fault}")
+    for kind, (table, make) in GOOD.items()
+    for fault in table
+]
+
+
+def check_form(answer: Answer) -> None:
+    """A refusal is HEADERS, then one DATA frame that ends the stream: APNs clients rely on it."""
+    assert (len(answer.data_frames), answer.ended_by) == (1, "DATA")
+    assert answer.headers["content-type"] == b"application/json"
+    assert set(answer.json) == {"reason"} | ({"timestamp"} if answer.status == 410 else set())
+
+
+@pytest.mark.parametrize(("make", "fault"), CASES)
+async def test_a_request_with_one_fault_is_refused(
+    scene: Scene, make: Callable[[Scene], Request], fault: Fault
+) -> None:
+    answer = await scene.ask(fault.alter(scene, make(scene)))
+    assert answer.refusal == (fault.status, fault.reason)
+    check_form(answer)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GOOD if kind != "delete"])
+async def test_without_a_fault_it_is_accepted(scene: Scene, kind: str) -> None:
+    """Else the table above would prove nothing."""
+    answer = await scene.ask(GOOD[kind][1](scene))
+    assert answer.status == (201 if kind == "create" else 200)
+
+
+def test_every_reason_is_provoked() -> None:
+    provoked = {fault.reason for table, _ in GOOD.values() for fault in table}
+    assert provoked | set(ELSEWHERE) | NEVER == set(Reason)
+
+
+def test_a_reason_has_one_status() -> None:
+    for table, _ in GOOD.values():
+        assert [fault.status for fault in table] == [status_of(fault.reason) for fault in table]
+
+
+def test_every_reason_is_in_the_reference() -> None:
+    lines = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    listed = {(cells[0].strip("| "), cells[1].strip("`")) for cells in lines if len(cells) == 3}
+    assert {(str(status_of(reason)), reason.value) for reason in Reason} <= listed

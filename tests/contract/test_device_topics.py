@@ -1,0 +1,128 @@
+"""The `DeviceTopics` port."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clarion.model import DeviceTopic, Keeps
+from clarion.ports import Broadcasts, DeviceTopics
+from clarion.store.engine import Engine
+from clarion.store.sql.topics import SqlDeviceTopics
+from tests.factories import NOW, make_broadcast, make_topic, new_app_id
+
+
+async def all_topics(
+    topics: DeviceTopics, app_id: str = "app", *, are_channels: bool = False
+) -> list[DeviceTopic]:
+    page = await topics.list(app_id, are_channels=are_channels, after=None, limit=100)
+    assert page.next is None
+    return list(page.items)
+
+
+@pytest.mark.parametrize("keeps", Keeps)
+@pytest.mark.parametrize("is_channel", [True, False])
+async def test_a_topic_comes_back_as_made(
+    topics: DeviceTopics, keeps: Keeps, *, is_channel: bool
+) -> None:
+    topic = make_topic("ünïcode", keeps=keeps, is_channel=is_channel)
+    assert await topics.create(topic) is True
+    assert await topics.get("app", "ünïcode") == topic
+
+
+async def test_an_unknown_topic_is_none(topics: DeviceTopics) -> None:
+    assert await topics.get("app", "nothing") is None
+
+
+async def test_a_taken_name_is_not_made_again(topics: DeviceTopics) -> None:
+    first = make_topic()
+    await topics.create(first)
+    assert await topics.create(make_topic(keeps=Keeps.NONE, is_channel=True)) is False
+    assert await topics.get("app", "news") == first
+
+
+async def test_the_name_of_a_deleted_topic_stays_taken(topics: DeviceTopics) -> None:
+    await topics.create(make_topic())
+    await topics.delete("app", "news", NOW)
+    assert await topics.create(make_topic()) is False
+    assert await topics.get("app", "news") is None
+
+
+async def test_apps_do_not_share_topics(topics: DeviceTopics) -> None:
+    mine, theirs = make_topic(), make_topic(app_id="other")
+    assert await topics.create(mine)
+    assert await topics.create(theirs)
+    assert await topics.delete("other", "news", NOW)
+    assert await topics.get("app", "news") == mine
+    assert await all_topics(topics) == [mine]
+    assert await all_topics(topics, "other") == []
+
+
+async def test_of_one_name_at_two_nodes_at_once_one_topic_is_made(
+    topics: DeviceTopics, other_node: Engine
+) -> None:
+    nodes = (topics, SqlDeviceTopics(other_node))
+    made = [make_topic(created_at=n) for n in range(20)]
+    outcomes = await asyncio.gather(*(nodes[i % 2].create(each) for i, each in enumerate(made)))
+    assert outcomes.count(True) == 1
+    assert await topics.get("app", "news") == made[outcomes.index(True)]
+
+
+async def test_deleting_takes_messages_and_subscriptions_along(
+    topics: DeviceTopics, broadcasts: Broadcasts
+) -> None:
+    for topic in ("news", "other"):
+        await broadcasts.subscribe("app", "device", topic, NOW)
+        await broadcasts.publish(make_broadcast(topic), Keeps.ALL)
+    assert await topics.delete("app", "news", NOW) is True
+    assert await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9) == ()
+    assert len(await broadcasts.missed("app", "other", cursor=0, now=NOW, limit=9)) == 1
+    assert [each.topic for each in await broadcasts.subscriptions("device")] == ["other"]
+
+
+async def test_what_is_not_there_cannot_be_deleted(topics: DeviceTopics) -> None:
+    await topics.create(make_topic())
+    assert await topics.delete("app", "nothing", NOW) is False
+    assert await topics.delete("app", "news", NOW) is True
+    assert await topics.delete("app", "news", NOW) is False
+
+
+async def test_topics_and_channels_are_listed_apart(topics: DeviceTopics) -> None:
+    plain, channel = make_topic("a"), make_topic("b", is_channel=True)
+    await topics.create(plain)
+    await topics.create(channel)
+    assert await all_topics(topics) == [plain]
+    assert await all_topics(topics, are_channels=True) == [channel]
+
+
+async def test_deleted_topics_are_not_listed(topics: DeviceTopics) -> None:
+    await topics.create(make_topic())
+    await topics.delete("app", "news", NOW)
+    assert await all_topics(topics) == []
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.sets(st.text("abcXYZ019._~=-", min_size=1, max_size=3), max_size=8),
+    limit=st.integers(1, 9),
+)
+async def test_pages_hold_every_topic_once_in_order_while_more_are_added(
+    topics: DeviceTopics, names: set[str], limit: int
+) -> None:
+    app_id, seen, after = new_app_id(), list[DeviceTopic](), None
+    made = [make_topic(name, app_id=app_id) for name in sorted(names)]
+    for number, topic in enumerate(reversed(made)):
+        await topics.create(topic)
+        await topics.create(make_topic(f"c{number}", app_id=app_id, is_channel=True))
+    while True:
+        page = await topics.list(app_id, are_channels=False, after=after, limit=limit)
+        assert len(page.items) <= limit
+        seen += page.items
+        after = page.next
+        if after is None:
+            break
+        if len(made) < len(names) + 3:
+            made.append(make_topic("~" * (10 + len(made)), app_id=app_id))
+            await topics.create(made[-1])
+    assert seen == made

@@ -1,0 +1,259 @@
+"""No statement of the store reads a big table from end to end, on either engine.
+
+Statements are found by looking through `clarion.store.sql`: a new one is checked from its first day.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+import clarion.store.sql
+from clarion.store.engine import Engine
+from clarion.store.opening import migrate, sqlite_path
+from clarion.store.statement import Statement, Unit, Value, statement
+from tests.contract.conftest import nothing_left, opened
+from tests.factories import DAY, NOW
+
+BIG = {
+    "api_keys",
+    "device_topics",
+    "devices",
+    "feedback",
+    "idempotency_keys",
+    "messages",
+    "provider_keys",
+    "subscriptions",
+    "topic_messages",
+}
+# What may read a big table whole, and why.
+ALLOWED = {
+    "count_devices": "counts the devices of an app; read where nobody waits for it",
+    "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
+    "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
+}
+APPS, DEVICES, TOPICS = 20, 3_000, 200
+# Every parameter by name. What a statement finds with them is a small part of its table.
+VALUES: dict[str, Value] = {
+    "after": "",
+    "answer": b"answer",
+    "app_id": "app-7",
+    "before": NOW * 1000,
+    "before_id": "m1",
+    "bundle_id": "com.example.new",
+    "collapse_id": "c7",
+    "created_at": NOW,
+    "cursor": 5,
+    "device_id": "device-7",
+    "expires_at": NOW + DAY,
+    "fingerprint": b"fingerprint",
+    "id": "device-7",
+    "is_channel": 0,
+    "is_stored": 1,
+    "keep": 5,
+    "keeps": -1,
+    "key": "key-7",
+    "key_id": "KEY-7",
+    "last_seen_at": NOW,
+    "least": 5,
+    "limit": 100,
+    "now": NOW,
+    "password_hash": "hash",
+    "payload": b"{}",
+    "platform": "ios",
+    "priority": 10,
+    "public_key": "key",
+    "reason": "reason",
+    "revoked_at": None,
+    "role": "admin",
+    "scopes": "*",
+    "secret_hash": b"secret",
+    "sequence": NOW * 1000,
+    "since": NOW * 1000,
+    "status": "queued",
+    "team_id": "TEAM",
+    "token_hash": b"token-7",
+    "topic": "topic-7",
+    "user_id": "user-7",
+    "user_token_algorithm": "HS256",
+    "user_token_key": b"key",
+    "username": "name",
+    **dict.fromkeys(["app_version", "label", "language", "model", "name", "os_version"], "x"),
+    "timezone": "UTC",
+}
+
+
+def find_statements() -> Iterator[Statement]:
+    for module in pkgutil.walk_packages(clarion.store.sql.__path__, "clarion.store.sql."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Statement):
+                yield value
+
+
+STATEMENTS = {each.name: each for each in find_statements()}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, list[tuple[Value, ...]]]:
+    """Return what fills the tables: most messages are finished, a few wait."""
+    devices = [(f"device-{n}", f"app-{n % APPS}", n) for n in range(DEVICES)]
+    return {
+        "devices": [
+            (i, a, b"token-%d" % n, b"", "ios", f"user-{n % 900}", *[None] * 6, NOW, NOW, None, None)
+            for i, a, n in devices
+        ],
+        "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
+        "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
+        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW) for i, a, n in devices],
+        "api_keys": [(i, a, "", "*", b"", NOW, None, None) for i, a, _ in devices],
+        "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
+        "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
+        "device_topics": [
+            (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None) for n in range(TOPICS * 10)
+        ],
+        "topic_messages": [
+            (f"app-{n % APPS}", f"topic-{n}", k, f"{k}", b"{}", 10, f"c{k}", NOW, NOW + n * k)
+            for n in range(TOPICS)
+            for k in range(20)
+        ],
+    }
+
+
+def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:
+    status, reason = ("queued", None) if n % 25 == k == 0 else ("delivered", "acknowledged")
+    sequence = NOW * 1000 - n * 10 - k
+    ends = (status, reason, NOW, NOW + DAY + n, NOW)
+    return (device_id, f"m{k}", app_id, sequence, b"{}" * 50, 10, f"c{n % 50}", 1, *ends)
+
+
+@pytest.fixture
+async def database(
+    database_url: str, rows: dict[str, list[tuple[Value, ...]]]
+) -> AsyncIterator[str]:
+    """The address of a filled database."""
+    await migrate(database_url)
+    async with nothing_left(), opened(database_url) as engine:
+        for table, values in rows.items():
+            names = [f"c{n}" for n in range(len(values[0]))]
+            marks = ", ".join(f":{name}" for name in names)
+            fill = statement(f"fill_{table}", f"INSERT INTO {table} VALUES ({marks})")  # noqa: S608
+            await engine.write(Unit("", (fill.many(values),)))
+        yield database_url
+
+
+async def explain_on_sqlite(engine: Engine, each: Statement) -> Iterator[str]:
+    """Return the big tables that are read whole; SQLite says SCAN then, and SEARCH otherwise."""
+    plan = await engine.fetch(explaining(each, "EXPLAIN QUERY PLAN"), **values_of(each))
+    scanned = (re.match(r"SCAN (\w+)", row[3]) for row in plan)
+    return (match[1] for match in scanned if match and match[1] in BIG)
+
+
+async def explain_on_postgres(engine: Engine, each: Statement) -> Iterator[str]:
+    """Return the big tables that are read whole, with these values."""
+    ((plan,),) = await engine.fetch(explaining(each, "EXPLAIN (FORMAT JSON)"), **values_of(each))
+    return scans(msgspec.json.decode(plan)[0]["Plan"])
+
+
+def scans(node: dict[str, Any]) -> Iterator[str]:
+    """Walk a plan of PostgreSQL. An index without a condition is read whole, too."""
+    kind, table = node["Node Type"], node.get("Relation Name")
+    is_search = kind in ("Bitmap Heap Scan", "ModifyTable") or "Index Cond" in node
+    if table in BIG and not is_search:
+        yield table
+    for child in node.get("Plans", ()):
+        yield from scans(child)
+
+
+def explaining(each: Statement, verb: str) -> Statement:
+    return replace(each, text=f"{verb} {each.text}", returns_rows=True)
+
+
+def values_of(each: Statement) -> dict[str, Value]:
+    return {name: VALUES[name] for name in each.names}
+
+
+Explain = Callable[[Engine, Statement], Awaitable[Iterator[str]]]
+
+
+async def check_all(engine: Engine, explain: Explain) -> None:
+    found = {name: sorted(await explain(engine, each)) for name, each in STATEMENTS.items()}
+    whole = {name: tables for name, tables in found.items() if tables}
+    assert whole.keys() <= ALLOWED.keys(), whole
+
+
+async def test_no_statement_reads_a_big_table_whole(database: str) -> None:
+    explain = explain_on_sqlite if sqlite_path(database) else explain_on_postgres
+    async with opened(database) as engine:
+        if explain is explain_on_sqlite:
+            await check_all(engine, explain)  # as it is: nobody has analysed it
+        await engine.write(Unit("", (statement("analyze", "ANALYZE").step(),)))
+        await check_all(engine, explain)
+
+
+@pytest.fixture
+async def connection(
+    emptied_database: str, rows: dict[str, list[tuple[Value, ...]]]
+) -> AsyncIterator[asyncpg.Connection]:
+    await migrate(emptied_database)
+    connection = await asyncpg.connect(emptied_database)
+    for table, values in rows.items():
+        await connection.copy_records_to_table(table, records=values)
+    await connection.execute("ANALYZE; SET plan_cache_mode = force_generic_plan; SET jit = off")
+    yield connection
+    await connection.close()
+
+
+# After five runs PostgreSQL may plan a prepared statement for any values, once and for all.
+async def test_no_plan_for_any_values_reads_a_big_table_whole(
+    connection: asyncpg.Connection,
+) -> None:
+    whole = {}
+    for name, each in STATEMENTS.items():
+        await connection.execute(f"PREPARE checked AS {each.text}")
+        given = ", ".join(literal(VALUES[parameter]) for parameter in each.names)
+        call = f"checked({given})" if given else "checked"
+        plan = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {call}")
+        await connection.execute("DEALLOCATE checked")
+        if tables := sorted(scans(msgspec.json.decode(plan)[0]["Plan"])):
+            whole[name] = tables
+    assert whole.keys() <= ALLOWED.keys(), whole
+
+
+def literal(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bytes():
+            return f"'\\x{value.hex()}'"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
+def test_the_statements_are_found() -> None:
+    assert {"add_message", "publish", "select_api_key", "claim_idempotency_key"} <= set(STATEMENTS)
+    assert set(ALLOWED) <= set(STATEMENTS)
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT COUNT(*) FROM messages", ["messages"]),
+        ("SELECT id FROM devices WHERE label = 'x'", ["devices"]),
+        ("DELETE FROM topic_messages WHERE payload = 'x'", ["topic_messages"]),
+        ("SELECT id FROM messages ORDER BY app_id, sequence LIMIT 5", ["messages"]),
+        ("SELECT id FROM devices WHERE id = 'device-7'", []),
+    ],
+)
+async def test_a_full_scan_is_noticed(database: str, sql: str, tables: list[str]) -> None:
+    explain = explain_on_sqlite if sqlite_path(database) else explain_on_postgres
+    async with opened(database) as engine:
+        await engine.write(Unit("", (statement("analyze", "ANALYZE").step(),)))
+        assert list(await explain(engine, statement("scanning", sql))) == tables

@@ -1,0 +1,105 @@
+"""Asks a server over plain HTTP/1.1, one connection a request."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+ANSWER_LIMIT_S = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """The answer as the problem that it must be."""
+        assert self.headers["content-type"] == "application/problem+json"
+        problem: dict[str, Any] = self.json
+        assert set(problem) == {
+            "type",
+            "title",
+            "status",
+            "detail",
+            "code",
+            "errors",
+            "request_id",
+        }
+        assert problem["status"] == self.status
+        assert problem["type"] == f"/docs/errors#{problem['code']}"
+        assert problem["request_id"] == self.headers["x-request-id"]
+        return problem
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that the problem names."""
+        return [error["field"] for error in self.problem["errors"]]
+
+
+class Asker:
+    """Speaks to one server, with the key of one app if it was given one."""
+
+    def __init__(self, port: int, credential: str = "") -> None:
+        self.port = port
+        self._headers = {"Authorization": f"Bearer {credential}"} if credential else {}
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Ask; bytes and streams of bytes go as they are, anything else as JSON."""
+        if body is not None and not isinstance(body, (bytes, Iterable)) or isinstance(body, dict):
+            body = json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT_S)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                # A server that has heard enough answers and closes while we are still speaking.
+                connection.request(method, path, body, {**self._headers, **(headers or {})})
+            answer = connection.getresponse()
+            given = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, given, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **more: Any) -> Answer:
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Answer:
+        return self.ask("POST", path, body, **more)
+
+    def delete(self, path: str, **more: Any) -> Answer:
+        return self.ask("DELETE", path, **more)
+
+    def send_raw(self, data: bytes) -> bytes:
+        """Send bytes, and return all that comes back until the server closes or falls silent."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            try:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # closed on us while we were speaking
+            return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    parts = b""
+    try:
+        while part := connection.recv(65_536):
+            parts += part
+    except OSError:
+        pass
+    return parts

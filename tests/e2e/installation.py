@@ -1,0 +1,118 @@
+"""One installation of Clarion: its folder, its ports, its commands, and its server."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.processes import free_port
+
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 30.0
+ASK_EVERY_S = 0.02
+
+
+class Installation:
+    """What `clarion` makes of a folder. As a context, its server runs."""
+
+    def __init__(self, folder: Path, **flags: str) -> None:
+        self.data = folder / "data"
+        self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
+        self.log = folder / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._flags = {
+            "data": str(self.data),
+            "listen": f"127.0.0.1:{self.port}",
+            "tls_listen": f"127.0.0.1:{self.tls_port}",
+            "gateway_listen": f"127.0.0.1:{self.gateway_port}",
+            **flags,
+        }
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def run(self, *words: str, **flags: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on this installation; `flags` are added to its own."""
+        return run_clarion(*words, **self._flags | flags)
+
+    def initialise(self) -> dict[str, Any]:
+        """Run `clarion init --json` and return what it printed."""
+        done = self.run("init", "--json")
+        assert done.returncode == 0, done.stderr
+        first: dict[str, Any] = json.loads(done.stdout)
+        return first
+
+    def start(self) -> None:
+        """Start the server and wait until it says that it is ready."""
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command("serve", **self._flags),
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        give_up = time.monotonic() + START_LIMIT_S
+        while "ready" not in self.events():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < give_up, self.log.read_text()
+            time.sleep(ASK_EVERY_S)
+
+    def stop(self) -> None:
+        """End the server with SIGTERM: it must end by itself, in order, and have met no fault."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            code = self.process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        text = self.log.read_text()
+        assert code == 0, text
+        assert "stopped" in self.events()
+        assert "request_failed" not in self.events(), text
+        assert "Traceback" not in text, text
+
+    def events(self) -> list[str]:
+        """Return the names of what the server has logged so far."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+
+
+def command(*words: str, **flags: str) -> list[str]:
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    return [sys.executable, "-m", "clarion", *words, *given]
+
+
+def run_clarion(*words: str, **flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words, **flags),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Only this much: a stray CLARION_… of the caller must not reach the program."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    # Wide enough that no sentence is broken where a test looks for it.
+    return {**kept, "COLUMNS": "400", **more}

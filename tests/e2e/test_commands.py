@@ -1,0 +1,158 @@
+"""The command line: what it makes, and how it says what must be mended."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clarion
+from clarion.settings import describe
+from tests.e2e.conftest import Server
+from tests.e2e.installation import Installation, environment, run_clarion
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    return Installation(tmp_path)
+
+
+def faults_of(done: subprocess.CompletedProcess[str], code: int = 2) -> list[str]:
+    """Return the sentences of a command that failed as it should: one a line, no traceback."""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert done.returncode == code, done.stderr
+    assert lines
+    assert all(line.startswith("clarion: ") for line in lines), done.stderr
+    return [line.removeprefix("clarion: ") for line in lines]
+
+
+def test_the_first_run_prints_everything_a_client_needs(installation: Installation) -> None:
+    first = installation.initialise()
+    assert set(first) == {"admin", "app", "tls", "urls"}
+    assert set(first["admin"]) == {"username", "password"}
+    assert set(first["app"]) == {
+        "id",
+        "bundle_id",
+        "api_key",
+        "user_secret",
+        "team_id",
+        "key_id",
+        "provider_key_path",
+    }
+    assert first["urls"] == {
+        "api": f"http://127.0.0.1:{installation.port}",
+        "tls": f"https://127.0.0.1:{installation.tls_port}",
+        "gateway": f"ws://127.0.0.1:{installation.gateway_port}",
+        "admin": f"http://127.0.0.1:{installation.port}/admin",
+    }
+    assert Path(first["tls"]["ca_path"]).is_file()
+    assert Path(first["app"]["provider_key_path"]).is_file()
+
+
+def test_a_second_run_prints_the_same(server: Server) -> None:
+    assert server.installation.initialise() == server.first
+
+
+def test_the_database_is_migrated_once(tmp_path: Path) -> None:
+    first, second = (run_clarion("migrate", data=str(tmp_path / "data")) for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stdout.startswith("applied 0001 access\n")
+    assert second.stdout == "The database is up to date.\n"
+
+
+def test_the_help_names_every_setting() -> None:
+    shown = run_clarion("serve", "--help").stdout
+    for flag, metavar, variable, default, _doc in describe():
+        assert f"{flag} {metavar}" in shown
+        assert f"[{variable}]" in shown
+        assert default in shown
+
+
+def test_the_help_names_every_command() -> None:
+    shown = run_clarion("--help").stdout
+    for command in ("serve", "init", "migrate", "doctor", "app", "key", "admin"):
+        assert command in shown
+
+
+def test_the_module_is_the_command() -> None:
+    done = run_clarion("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, clarion.__version__)
+
+
+def test_the_installed_command_is_there() -> None:
+    program = Path(sys.executable).with_name("clarion")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, clarion.__version__)
+
+
+def test_settings_may_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "clarion.toml"
+    file.write_text(f"data = '{tmp_path / 'data'}'\ngrace_s = 0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "clarion", "serve"],
+        env=environment(CLARION_CONFIG=str(file), CLARION_ROLES="cook"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [fault.split(":")[0] for fault in faults_of(done)] == [
+        f"`grace_s` in {file}",
+        "CLARION_ROLES",
+    ]
+
+
+def test_all_faults_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
+    done = run_clarion(
+        "serve", data=str(tmp_path / "data"), listen="nowhere", grace_s="0", lissten="x"
+    )
+    assert faults_of(done) == [
+        "--lissten: there is no such setting; did you mean --listen?",
+        "--listen: must be host:port with a port from 1 to 65535, "
+        "like 127.0.0.1:8080 or [::1]:8080, not 'nowhere'",
+        "--grace-s: must be a whole number from 1 to 600, not '0'",
+    ]
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["cook"], ["app", "cook"], ["serve", "now"], ["serve", "--data"], ["app", "create"], ["-x"]],
+    ids=" ".join,
+)
+def test_what_cannot_be_understood_is_said(words: list[str]) -> None:
+    assert faults_of(run_clarion(*words))
+
+
+def test_apps_and_keys_are_made_and_listed(installation: Installation) -> None:
+    card = json.loads(installation.run("app", "create", "My App", "com.example.mine").stdout)
+    assert f"{card['id']}  com.example.mine  My App" in installation.run("app", "list").stdout
+    key = installation.run("key", "create", card["id"], "for tests", "events:write").stdout.strip()
+    assert key.startswith("ck_")
+    revoked = installation.run("key", "revoke", card["id"], key.split("_")[1])
+    assert (revoked.returncode, revoked.stdout) == (0, f"Revoked {key.split('_')[1]}.\n")
+
+
+def test_an_administrator_is_made_once(installation: Installation) -> None:
+    assert len(installation.run("admin", "create", "ana").stdout.strip()) == 20
+    assert faults_of(installation.run("admin", "create", "ana"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["app", "create", "App", "nonsense"], "bundle_id: must look like com.example.app"),
+        (["key", "create", "nobody", "label"], "There is no app nobody"),
+        (["key", "revoke", "nobody", "nothing"], "The app nobody has no key nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    installation: Installation, words: list[str], expected: str
+) -> None:
+    assert expected in faults_of(installation.run(*words))[0]
+
+
+def test_a_scope_that_is_none_is_said_with_those_that_are(installation: Installation) -> None:
+    app_id = installation.initialise()["app"]["id"]
+    (fault,) = faults_of(installation.run("key", "create", app_id, "label", "events:wrte"))
+    assert fault.startswith("scopes: must be `*` or some of events:write, ")

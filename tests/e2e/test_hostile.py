@@ -1,0 +1,123 @@
+"""Requests that mean harm: refused, and the server goes on."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.asking import read_all
+from tests.e2e.conftest import Server
+
+LIMIT = 1_048_576
+HEADER_LIMIT = 8_192
+
+
+@pytest.fixture(autouse=True)
+def unharmed(server: Server) -> Iterator[None]:
+    """After each test the server answers as before."""
+    yield
+    assert server.anyone.get("/health").json["status"] == "healthy"
+
+
+def test_a_body_that_announces_too_much_is_413(server: Server) -> None:
+    answer = server.app.post("/v1/keys", b"x" * (LIMIT + 1))
+    assert (answer.status, answer.problem["code"]) == (413, "body_too_large")
+
+
+def test_a_body_of_chunks_that_grows_too_large_is_413(server: Server) -> None:
+    answer = server.app.post("/v1/keys", (b"x" * 65_536 for _ in range(17)))
+    assert (answer.status, answer.problem["code"]) == (413, "body_too_large")
+
+
+def test_a_body_of_the_largest_size_is_read(server: Server) -> None:
+    body = b'{"label": "a", "scopes": ["*"]}'
+    assert server.app.post("/v1/keys", body + b" " * (LIMIT - len(body))).status == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"label": ' + b"[" * 100_000 + b"]" * 100_000 + b', "scopes": ["*"]}',
+        b'{"label": "a", "scopes": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=["lists", "objects", "in a text", "in a list", "in a field that is not there"],
+)
+def test_a_body_nested_without_end_is_refused(server: Server, body: bytes) -> None:
+    answer = server.app.post("/v1/keys", body)
+    assert answer.status in {400, 422}
+    assert answer.problem["code"] in {"malformed_body", "invalid_fields"}
+
+
+def test_a_body_with_an_endless_number_is_refused(server: Server) -> None:
+    body = b'{"label": "a", "scopes": ["*"], "expires_at": ' + b"9" * 500_000 + b"}"
+    assert server.app.post("/v1/keys", body).status in {400, 422}
+
+
+def test_a_token_nested_without_end_is_refused(server: Server) -> None:
+    nested = "W1tbW1tbW1tbW1tb" * 400
+    headers = {"Authorization": f"Bearer eyJhbGciOiJIUzI1NiJ9.{nested}.x"}
+    assert server.anyone.get("/v1/keys", headers=headers).status == 401
+
+
+@pytest.mark.parametrize("size", [HEADER_LIMIT * 2, 1_000_000])
+def test_headers_beyond_the_limit_are_refused(server: Server, size: int) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nx-much: " + b"x" * size + b"\r\n\r\n"
+    answer = server.anyone.send_raw(head)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00" * 100,
+        b"\xff" * 10_000,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost x\r\n\r\n",
+        b"POST /v1/keys HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/keys HTTP/1.1\r\nhost: x\r\ncontent-length: abc\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00" * 5_000,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x04\x00\x00\x00\x00\x00",
+    ],
+)
+def test_what_is_no_http_is_refused(server: Server, data: bytes) -> None:
+    answer = server.anyone.send_raw(data)
+    assert not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.1 5"))
+
+
+def test_two_lengths_of_one_body_do_not_smuggle_a_second_request(server: Server) -> None:
+    hidden = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    head = (
+        b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n"
+        b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n" % (len(hidden) + 5)
+    )
+    assert server.anyone.send_raw(head + hidden).count(b"HTTP/1.1 200") == 0
+
+
+def test_a_caller_that_leaves_in_the_middle_of_its_body_does_no_harm(server: Server) -> None:
+    address = ("127.0.0.1", server.installation.port)
+    for _ in range(20):
+        with socket.create_connection(address, timeout=5) as connection:
+            connection.sendall(b"POST /v1/keys HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")
+
+
+def test_many_who_say_nothing_keep_nobody_out(server: Server) -> None:
+    address = ("127.0.0.1", server.installation.port)
+    silent = [socket.create_connection(address, timeout=5) for _ in range(200)]
+    try:
+        assert server.app.get("/v1/keys").status == 200
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_plain_http_at_the_tls_port_is_refused(server: Server) -> None:
+    address = ("127.0.0.1", server.installation.tls_port)
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"200" not in read_all(connection)

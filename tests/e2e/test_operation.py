@@ -1,0 +1,170 @@
+"""Health, readiness, metrics and the pages for developers, as a running server gives them."""
+
+import datetime as dt
+import re
+import socket
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.asking import Asker
+from tests.e2e.conftest import Server
+from tests.e2e.installation import Installation
+from tests.servers import RedisServer
+
+
+def test_a_healthy_server_names_its_services(server: Server, constellation: dict[str, str]) -> None:
+    health = server.anyone.get("/health")
+    timestamp = dt.datetime.fromisoformat(health.json["timestamp"])
+    assert abs(dt.datetime.now(dt.UTC) - timestamp) < dt.timedelta(seconds=60)
+    assert (health.status, health.json) == (
+        200,
+        {
+            "status": "healthy",
+            "server_id": re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64],
+            "services": {
+                "database": "connected",
+                "redis": "connected" if constellation else "not used",
+            },
+            "timestamp": health.json["timestamp"],
+        },
+    )
+
+
+def test_a_running_server_is_ready(server: Server) -> None:
+    ready = server.anyone.get("/ready")
+    assert ready.status == 200
+    assert ready.json == {"ready": True, "stopping": False, "database": "connected"}
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/docs"])
+def test_a_head_is_a_get_without_its_body(server: Server, path: str) -> None:
+    answer = server.anyone.ask("HEAD", path)
+    assert (answer.status, answer.body) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/health", "/docs"])
+def test_a_page_takes_no_other_method(server: Server, path: str) -> None:
+    assert server.anyone.post(path).problem["code"] == "method_not_allowed"
+
+
+def test_metrics_count_requests_and_commits(server: Server) -> None:
+    server.make_key()
+    text = server.anyone.get("/metrics").body.decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    routes = {sample.labels["route"] for sample in families["clarion_http_requests"].samples}
+    assert "/v1/keys" in routes
+    assert families["clarion_store_units"].samples[0].value > 0
+
+
+def test_a_path_that_is_not_there_is_one_route_in_the_metrics(server: Server) -> None:
+    for number in range(3):
+        server.anyone.get(f"/nowhere/{number}")
+        server.app.delete(f"/v1/keys/made-up-{number}")
+    text = server.anyone.get("/metrics").body.decode()
+    assert 'route="unmatched",status="404"' in text
+    assert "/nowhere" not in text
+    assert "made-up" not in text
+
+
+def test_the_request_id_is_given_back_or_made(server: Server) -> None:
+    given = server.anyone.get("/health", headers={"X-Request-Id": "my-id.1"})
+    assert given.headers["x-request-id"] == "my-id.1"
+    made = [server.anyone.get("/health").headers["x-request-id"] for _ in range(2)]
+    assert made[0] < made[1]
+
+
+@pytest.fixture
+def broken_redis(tmp_path: Path) -> Iterator[tuple[Asker, RedisServer]]:
+    with RedisServer() as redis:
+        installation = Installation(tmp_path, redis=redis.url, tls_listen="off")
+        key = installation.initialise()["app"]["api_key"]
+        with installation:
+            yield Asker(installation.port, key), redis
+
+
+def test_without_redis_the_server_is_degraded_and_serves(
+    broken_redis: tuple[Asker, RedisServer],
+) -> None:
+    asker, redis = broken_redis
+    redis.kill()
+    health = asker.get("/health")
+    assert (health.status, health.json["status"]) == (200, "degraded")
+    assert health.json["services"]["redis"] == "disconnected"
+    assert asker.get("/ready").status == asker.get("/v1/keys").status == 200
+    redis.start()
+    assert asker.get("/health").json["status"] == "healthy"
+
+
+def test_a_server_starts_without_its_redis(tmp_path: Path) -> None:
+    with RedisServer() as redis:
+        address = redis.url
+    installation = Installation(tmp_path, redis=address, tls_listen="off")
+    installation.initialise()
+    with installation:
+        assert Asker(installation.port).get("/health").json["status"] == "degraded"
+
+
+def test_the_description_is_openapi_3_1_with_every_route(server: Server) -> None:
+    description = server.anyone.get("/openapi.json").json
+    assert description["openapi"].startswith("3.1")
+    assert {"/v1/keys", "/v1/keys/{key_id}", "/v1/caller"} <= set(description["paths"])
+    assert all(path.startswith("/v1/") for path in description["paths"])
+    assert set(description["paths"]["/v1/keys"]) >= {"get", "post"}
+    assert description["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+
+
+def test_every_route_of_the_description_is_served(server: Server) -> None:
+    for path, methods in server.anyone.get("/openapi.json").json["paths"].items():
+        for method in methods:
+            asked = re.sub(r"\{[^}]+\}", "x", path)
+            assert server.anyone.ask(method.upper(), asked).status == 401, (method, path)
+
+
+class Resources(HTMLParser):
+    """Gathers whatever a page would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.inline: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.inline += [name for name in given if name.startswith("on")]
+        if tag == "script" and "src" not in given:
+            self.inline.append(tag)
+        if tag in {"script", "link", "img", "iframe", "source"}:
+            self.loaded += [str(given[name]) for name in ("src", "href") if name in given]
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/errors"])
+def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(
+    server: Server, path: str
+) -> None:
+    page = server.anyone.get(path)
+    resources = Resources()
+    resources.feed(page.body.decode())
+    assert resources.inline == []
+    for each in resources.loaded:
+        assert each == "data:," or server.anyone.get(each).status == 200
+        assert each.startswith(("/", "data:"))
+        assert not each.startswith("//")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_the_browsable_page_asks_no_foreign_host(server: Server) -> None:
+    for name in ("docs.js", "swagger-ui.css"):
+        text = server.anyone.get(f"/static/{name}").body.decode()
+        assert not re.findall(r"(?:url\(|@import|fetch\()\s*['\"]?https?://", text)
+    assert "validatorUrl: null" in server.anyone.get("/static/docs.js").body.decode()
+
+
+def test_every_error_code_leads_to_its_place_on_the_page(server: Server) -> None:
+    page = server.anyone.get("/docs/errors").body.decode()
+    code = server.anyone.get("/v1/keys").problem["code"]
+    assert f'id="{code}"' in page
