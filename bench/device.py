@@ -132,7 +132,7 @@ class DeviceSocket(asyncio.Protocol):
     def _frames(self) -> Iterator[tuple[int, bytes]]:
         """Give the whole frames that have come, and keep the rest."""
         data, at = self._rest, 0
-        while (frame := _next_frame(data, at)) is not None:
+        while (frame := next_frame(data, at)) is not None:
             opcode, payload, at = frame
             yield opcode, payload
         self._rest = data[at:]
@@ -149,7 +149,7 @@ class DeviceSocket(asyncio.Protocol):
                 pass
 
 
-def _next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:
+def next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:
     """Give opcode, payload and end of the frame at a place; None if it is not whole yet."""
     if len(data) < at + 2:
         return None

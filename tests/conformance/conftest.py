@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.cast import Cast
-from tests.conformance.device import Api
+from tests.conformance.device import Api, Device
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer, Installation, install
 
@@ -46,3 +46,8 @@ def api(server: ConformanceServer, provider: Provider) -> Api:
 @pytest.fixture(scope="module")
 def other_api(server: ConformanceServer, cast: Cast) -> Api:
     return Api(server.port, cast.other)
+
+
+@pytest.fixture
+async def device(api: Api) -> Device:
+    return await api.register()

@@ -78,6 +78,12 @@ class Api:
         assert answer.status == 200, answer
         return answer.json["status"], answer.json["reason"]
 
+    async def wait_for(self, device: Device, message_id: str, status: str) -> None:
+        """Ask until this has become of a message."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.status_of(device, message_id))[0] != status:
+                pass
+
     async def is_healthy(self) -> bool:
         answer = await self.ask("GET", "/health")
         return answer.status == 200 and answer.json["status"] == "healthy"
@@ -106,12 +112,6 @@ class Socket:
         while (taken := (await self.take())["id"]) != last_id:
             before.append(taken)
         return before
-
-    async def settle(self) -> None:
-        """Wait until the server has read what was sent to it so far."""
-        await self._connection.send('{"type":"ping"}')
-        frame = json.loads(await asyncio.wait_for(self._connection.recv(), PATIENCE_S))
-        assert frame == {"type": "pong"}, frame
 
     async def _next(self) -> dict[str, Any]:
         while True:

@@ -20,11 +20,6 @@ PARALLEL = 1_000
 pytestmark = pytest.mark.parametrize("curl", curls(), ids=lambda curl: type(curl).__name__)
 
 
-@pytest.fixture
-async def device(api: Api) -> Device:
-    return await api.register()
-
-
 def push(provider: Provider, token: str, jwt: str = "") -> Request:
     """The request of Apple's page "Sending push notifications using command-line tools"."""
     return Request(

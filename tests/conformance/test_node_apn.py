@@ -27,11 +27,6 @@ def client(server: ConformanceServer, provider: Provider) -> Iterator[NodeApn]:
         yield driver
 
 
-@pytest.fixture
-async def device(api: Api) -> Device:
-    return await api.register()
-
-
 def alert(provider: Provider, **changes: object) -> dict[str, object]:
     known = {"topic": provider.bundle_id, "pushType": "alert", "alert": "Grüße 🎺"}
     return known | {"payload": {"order": 7}} | changes

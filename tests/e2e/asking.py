@@ -3,7 +3,7 @@
 import http.client
 import json
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +61,8 @@ class Asker:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Ask; bytes and streams of bytes go as they are, anything else as JSON."""
-        if body is not None and not isinstance(body, (bytes, Iterable)) or isinstance(body, dict):
+        """Ask; bytes and streams of bytes go as they are, a dictionary as JSON."""
+        if isinstance(body, dict):
             body = json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT_S)
         try:

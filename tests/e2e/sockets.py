@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import h2.config
 import h2.connection
 import h2.events
 
@@ -29,7 +28,7 @@ def open_tls(port: int, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
 
 def ask_by_http_2(connection: socket.socket, path: str) -> tuple[int, bytes]:
     """Speak HTTP/2 at once, without having agreed upon it; return status and body."""
-    protocol = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+    protocol = h2.connection.H2Connection()
     protocol.initiate_connection()
     fields = {":method": "GET", ":path": path, ":scheme": "https", ":authority": "localhost"}
     protocol.send_headers(1, list(fields.items()), end_stream=True)
@@ -38,7 +37,7 @@ def ask_by_http_2(connection: socket.socket, path: str) -> tuple[int, bytes]:
         connection.sendall(protocol.data_to_send())
         for event in protocol.receive_data(connection.recv(65_536)):
             if isinstance(event, h2.events.ResponseReceived):
-                status = int(dict(event.headers)[":status"])  # type: ignore[arg-type,call-overload]
+                status = int(dict(event.headers)[b":status"])
             elif isinstance(event, h2.events.DataReceived):
                 body += event.data
             elif isinstance(event, h2.events.StreamEnded):

@@ -108,8 +108,10 @@ def test_all_faults_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
     )
     assert faults_of(done) == [
         "--lissten: there is no such setting; did you mean --listen?",
-        "--listen: must be host:port with a port from 1 to 65535, "
-        "like 127.0.0.1:8080 or [::1]:8080, not 'nowhere'",
+        (
+            "--listen: must be host:port with a port from 1 to 65535, "
+            "like 127.0.0.1:8080 or [::1]:8080, not 'nowhere'"
+        ),
         "--grace-s: must be a whole number from 1 to 600, not '0'",
     ]
     assert not (tmp_path / "data").exists()

@@ -70,6 +70,7 @@ async def test_a_frame_in_pieces_is_refused(open_socket: Open) -> None:
         assert await code_after(socket, [HELLO[:5], HELLO[5:]]) == 4400  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("constellation", ["embedded"], indirect=True)
 async def test_who_says_nothing_is_sent_away_after_ten_seconds(open_socket: Open) -> None:
     started = monotonic()
     async with open_socket() as socket:

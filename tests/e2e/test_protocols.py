@@ -20,7 +20,8 @@ def trusting(server: Server) -> ssl.SSLContext:
 
 
 def builder(server: Server) -> SyncClientBuilder:
-    return SyncClientBuilder().http2(True).add_root_certificate_pem(authority(server).read_bytes())
+    trusted = authority(server).read_bytes()
+    return SyncClientBuilder().http2(enable=True).add_root_certificate_pem(trusted)
 
 
 @pytest.mark.parametrize("version", ["HTTP/2.0", "HTTP/1.1"])

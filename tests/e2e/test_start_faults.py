@@ -6,8 +6,8 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -19,7 +19,8 @@ from tests.e2e.installation import Installation, command, environment
 from tests.e2e.test_commands import faults_of
 from tests.processes import free_port
 
-COMMANDS = [["serve"], ["init"], ["migrate"], ["app", "list"]]
+# One that starts the server, one that opens the database alone: the others do what these do.
+COMMANDS = [["serve"], ["migrate"]]
 NEWER = "INSERT INTO migrations (version, name, checksum) VALUES (9999, 'later', 'x')"
 
 
@@ -29,17 +30,24 @@ def installation(tmp_path: Path) -> Installation:
 
 
 @pytest.fixture
-def taken_port() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        yield taken.getsockname()[1]
+def taken_ports() -> Iterator[list[int]]:
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        yield [each.getsockname()[1] for each in taken]
 
 
-def test_every_port_that_is_in_use_is_named(installation: Installation, taken_port: int) -> None:
+def test_every_port_that_is_in_use_is_named(
+    installation: Installation, taken_ports: list[int]
+) -> None:
+    first, second = taken_ports
     done = installation.run(
-        "serve", listen=f"127.0.0.1:{taken_port}", gateway_listen=f"0.0.0.0:{taken_port}"
+        "serve", listen=f"127.0.0.1:{first}", gateway_listen=f"0.0.0.0:{second}"
     )
-    advice = f"port {taken_port} is in use. Stop what listens there, or choose another port."
-    assert faults_of(done) == [f"--listen: {advice}", f"--gateway-listen: {advice}"]
+    advice = "is in use. Stop what listens there, or choose another port."
+    assert faults_of(done) == [
+        f"--listen: port {first} {advice}",
+        f"--gateway-listen: port {second} {advice}",
+    ]
 
 
 def test_two_listeners_that_meet_on_one_port_are_named(installation: Installation) -> None:
@@ -80,7 +88,7 @@ def test_a_data_folder_of_somebody_else_is_named(installation: Installation, mod
         text=True,
         check=False,
         timeout=60,
-        preexec_fn=lose_roots_power if os.geteuid() == 0 else None,  # noqa: PLW1509
+        preexec_fn=lose_roots_power if os.geteuid() == 0 else None,
     )
     installation.data.chmod(stat.S_IRWXU)
     (fault,) = faults_of(done)
@@ -273,4 +281,3 @@ def test_ctrl_c_ends_a_server_in_order(installation: Installation) -> None:
     installation.process.send_signal(2)
     assert installation.process.wait(30) == 0
     assert "stopped" in installation.events()
-    assert sys.executable

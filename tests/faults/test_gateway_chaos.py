@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from clarion.store.sql.messages import SqlMessages
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.fleet import Fleet
 from tests.faults.gateway.ledger import (
+    History,
     Record,
     count_ends,
     find_faults,
@@ -37,71 +40,125 @@ ENVIRONMENT = {
 }
 
 
-async def kill_at_random(server: ClarionServer, provider: Provider, chance: random.Random) -> float:
-    """Kill the server whenever it has accepted a random share; return the slowest start."""
-    slowest_s = 0.0
-    for share in sorted(chance.sample(range(SIZES.chaos_pushes), SIZES.chaos_kills)):
-        await provider.reach(share)
-        provider.server_is_up.clear()
-        await server.kill(with_writer=chance.random() < 0.5)
-        slowest_s = max(slowest_s, await server.start())
-        provider.server_is_up.set()
-    return slowest_s
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A server, its devices, and a provider that is about to push to them."""
+
+    server: ClarionServer
+    device_ids: list[str]
+    fleet: Fleet
+    provider: Provider
+    pushes: dict[str, Push]
+    chance: random.Random
+
+    async def push_and_torment(self, kills: int) -> float:
+        """Push everything in spite of kills and vanishing devices; return the slowest start."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.fleet.torment(SIZES.chaos_vanishing_a_second))
+            pushing = group.create_task(self.provider.push_all(SIZES.chaos_rate))
+            slowest_s = await self._kill_at_random(kills)
+            await pushing
+            self.fleet.calm_down()
+        return slowest_s
+
+    async def _kill_at_random(self, kills: int) -> float:
+        """Kill the server whenever it has accepted a random share."""
+        slowest_s = 0.0
+        for share in sorted(self.chance.sample(range(len(self.pushes)), kills)):
+            await self.provider.reach(share)
+            self.provider.server_is_up.clear()
+            await self.server.kill(with_writer=self.chance.random() < 0.5)
+            slowest_s = max(slowest_s, await self.server.start())
+            self.provider.server_is_up.set()
+        return slowest_s
+
+    async def settle(self) -> dict[int, list[Record]]:
+        """Return the history when nothing waits any more, or when it has had its time."""
+        must_arrive = {push.id for push in self.pushes.values() if push.kind is Kind.KEPT}
+        await self.fleet.until(lambda: must_arrive <= self.fleet.kept_ids, DRAIN_LIMIT_S)
+        await self._expire_attempts()
+        history = await self._read(range(len(self.device_ids)))
+        give_up = asyncio.get_running_loop().time() + DRAIN_LIMIT_S
+        while behind := waiting_devices(history, self.pushes):
+            if asyncio.get_running_loop().time() > give_up:
+                break
+            await asyncio.sleep(ASK_EVERY_S)
+            history |= await self._read(behind)
+        return history
+
+    async def _read(self, devices: range | list[int]) -> dict[int, list[Record]]:
+        return await read_history(self.server, self.device_ids, devices)
+
+    async def _expire_attempts(self) -> None:
+        """End what has one attempt, or a short life, and did not arrive: time is an argument."""
+        async with Installation.read(self.server.data).opened() as engine:
+            later = SystemClock().now() + LATER_MS
+            await SqlMessages(engine).expire(later, len(self.pushes))
+
+    def find_faults(self, history: History) -> list[str]:
+        kept = {number: device.kept.keys() for number, device in enumerate(self.fleet.devices)}
+        return find_faults(self.pushes, self.provider.accepted, kept, history)
+
+    def describe(self, history: History) -> str:
+        fleet, provider = self.fleet, self.provider
+        return (
+            f"{len(self.device_ids):,} devices, {fleet.vanished:,} times one cut off, "
+            f"{len(provider.accepted):,} accepted of {len(self.pushes):,} pushes, "
+            f"{len(provider.unknown):,} unknown and retried, {fleet.arrivals:,} arrivals of "
+            f"{len(fleet.kept_ids):,} messages, ends {dict(count_ends(history))}"
+        )
 
 
-async def settle(
-    server: ClarionServer, device_ids: list[str], pushes: dict[str, Push]
-) -> dict[int, list[Record]]:
-    """Return the history as soon as nothing waits any more, or when it has had its time."""
-    await expire_attempts(server)
-    history = await read_history(server, device_ids, range(len(device_ids)))
-    give_up = asyncio.get_running_loop().time() + DRAIN_LIMIT_S
-    while (behind := waiting_devices(history, pushes)) and (
-        asyncio.get_running_loop().time() < give_up
-    ):
-        await asyncio.sleep(ASK_EVERY_S)
-        history |= await read_history(server, device_ids, behind)
-    return history
-
-
-async def expire_attempts(server: ClarionServer) -> None:
-    """End what has one attempt, or a short life, and did not arrive: time is an argument."""
-    async with Installation.read(server.data).opened() as engine:
-        await SqlMessages(engine).expire(SystemClock().now() + LATER_MS, SIZES.chaos_pushes)
+async def set_scene(
+    stack: AsyncExitStack, folder: Path, *, devices: int, pushes: int, is_hasty: bool = False
+) -> Scene:
+    """Start a server and bring the devices online."""
+    chance = random.Random(SEED)
+    planned = plan(chance, devices=devices, count=pushes)
+    server = await stack.enter_async_context(ClarionServer(folder, environment=ENVIRONMENT))
+    installation = Installation.read(server.data)
+    device_ids = await installation.add_devices(devices)
+    fleet = Fleet(devices, server.gateway_port, chance, is_hasty=is_hasty)
+    await stack.enter_async_context(fleet.living())
+    return Scene(
+        server=server,
+        device_ids=device_ids,
+        fleet=fleet,
+        provider=Provider(server.port, installation.push_headers(), planned),
+        pushes={push.id: push for push in planned},
+        chance=chance,
+    )
 
 
 async def test_every_accepted_message_reaches_its_device(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
     """Whatever dies meanwhile, accepted = delivered + collapsed + expired, and nothing waits."""
-    chance = random.Random(SEED)
-    pushes = plan(chance, devices=SIZES.chaos_devices, count=SIZES.chaos_pushes)
-    by_id = {push.id: push for push in pushes}
-    must_arrive = {push.id for push in pushes if push.kind is Kind.KEPT}
-    async with ClarionServer(tmp_path, environment=ENVIRONMENT) as server:
-        installation = Installation.read(server.data)
-        device_ids = await installation.add_devices(SIZES.chaos_devices)
-        provider = Provider(server.port, installation.push_headers(), pushes)
-        fleet = Fleet(SIZES.chaos_devices, server.gateway_port, chance)
-        async with fleet.living(), asyncio.TaskGroup() as group:
-            tormenting = group.create_task(fleet.torment(SIZES.chaos_vanishing_a_second))
-            pushing = group.create_task(provider.push_all(SIZES.chaos_rate))
-            slowest_s = await kill_at_random(server, provider, chance)
-            await pushing
-            fleet.calm_down()
-            await tormenting
-            await fleet.until(lambda: must_arrive <= fleet.kept_ids, DRAIN_LIMIT_S)
-            history = await settle(server, device_ids, by_id)
-    kept = {number: device.kept.keys() for number, device in enumerate(fleet.devices)}
-    faults = find_faults(by_id, provider.accepted, kept, history)
+    async with AsyncExitStack() as stack:
+        scene = await set_scene(
+            stack, tmp_path, devices=SIZES.chaos_devices, pushes=SIZES.chaos_pushes
+        )
+        slowest_s = await scene.push_and_torment(SIZES.chaos_kills)
+        history = await scene.settle()
     figures(
-        f"gateway chaos: {SIZES.chaos_devices:,} devices, {SIZES.chaos_kills} kills, "
-        f"{fleet.vanished:,} devices cut off, {len(provider.accepted):,} accepted of "
-        f"{len(pushes):,} pushes, {len(provider.unknown):,} unknown and retried, "
-        f"{fleet.arrivals:,} arrivals of {len(fleet.kept_ids):,} messages, "
-        f"ends {dict(count_ends(history))}, slowest ready {slowest_s:.2f} s"
+        f"gateway chaos: {SIZES.chaos_kills} kills, {scene.describe(history)}, "
+        f"slowest ready {slowest_s:.2f} s"
     )
-    assert dict(provider.refused) == {}
-    assert provider.accepted == set(by_id)
-    assert faults[:20] == []
+    assert dict(scene.provider.refused) == {}
+    assert scene.provider.accepted == set(scene.pushes)
+    assert scene.find_faults(history)[:20] == []
     assert slowest_s <= READY_LIMIT_S
+
+
+async def test_devices_that_acknowledge_too_early_are_seen_to_lose(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """The control: with the device's half of the bargain broken, the same books show a loss."""
+    async with AsyncExitStack() as stack:
+        scene = await set_scene(stack, tmp_path, devices=50, pushes=1_000, is_hasty=True)
+        await scene.push_and_torment(kills=0)
+        history = await scene.settle()
+    faults = scene.find_faults(history)
+    figures(f"gateway chaos, control: {len(faults)} losses shown, {scene.describe(history)}")
+    assert faults
+    assert all("its device has not got it" in fault for fault in faults)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ DEVICE_PREFIX = "/3/"
 BROADCAST_PREFIX = "/4/"
 CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
+_ECHOED = re.compile(r"[!-~]([ -~]{0,126}[!-~])?")
 # How long a refusal waits for the rest of its request.
 _DISCARD_LIMIT_S = 5
 
@@ -148,10 +150,11 @@ class ApnsDoor:
     def _echo(self, request: Request, id_header: bytes) -> bytes:
         """Return the id that the provider gave, or a new one if it gave none.
 
-        A bad one too is echoed as it is: a client may find its request again by nothing else.
+        A bad one too is echoed as it is, as far as a header may hold it: a client may find its
+        request again by nothing else.
         """
-        given = header(request.scope, id_header) or header(request.scope, b"apns-id")
-        return (given or self._clock.new_id()).encode("latin-1")
+        given = header(request.scope, id_header) or header(request.scope, b"apns-id") or ""
+        return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()
 
 
 def _token_of(request: Request) -> str:

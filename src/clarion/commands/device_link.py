@@ -104,6 +104,7 @@ class DeviceLink(WSListener):
             code: Any = frame.get_close_code()
             self.close_code = int(getattr(code, "value", code))
             self.close_reason = frame.get_close_message().decode(errors="replace")
+            transport.send_close(code)
             transport.disconnect()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature

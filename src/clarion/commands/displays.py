@@ -75,7 +75,8 @@ class Lines:
         self._print(Text(f"          {printable(details)}", "dim"))
 
     def show_lost(self, device: KnownDevice, why: str, retry_s: float) -> None:  # noqa: ARG002
-        self._print(Text(f"{why} Trying again in {retry_s:.1f} s.", "yellow"))
+        again = f"Trying again in {retry_s:.1f} s."
+        self._print(Text(f"{printable(why)} {again}", "yellow"))
 
     def tick(self, now: int) -> None: ...
 

@@ -38,11 +38,6 @@ _FINAL = {
     CloseCode.REVOKED: "The device was revoked. "
     "`clarion device listen --new` registers a fresh one.",
 }
-_PASSING = {
-    CloseCode.RESTARTING: "The server restarts.",
-    CloseCode.TIMED_OUT: "The server heard nothing for too long.",
-    CloseCode.TOO_SLOW_OR_FAST: "The server found this device too slow.",
-}
 
 
 class Audience(Protocol):
@@ -150,11 +145,15 @@ class ReconnectingDevice:
         code = link.close_code
         if code in _FINAL:
             return _End(_FINAL[CloseCode(code)], is_final=True)
-        if code in _PASSING:
-            return _End(_PASSING[CloseCode(code)], was_ready=was_ready)
+        if link.close_reason:
+            return _End(_sentence(link.close_reason), was_ready=was_ready)
         if not was_ready:
             return _End(explain(ConnectionResetError(), self._gateway.url, "--gateway-url"))
         return _End("The connection is lost.", was_ready=True)
+
+
+def _sentence(reason: str) -> str:
+    return f"{reason[0].upper()}{reason[1:]}."
 
 
 def pause_s(attempt: int, chance: float) -> float:

@@ -79,7 +79,7 @@ class ProviderTokens:
         """Return the provider, or raise `Rejected`."""
         token = _bearer(authorization)
         known = self._known.get(token)
-        if known is not None and now - known[1] < KEY_BELIEVED_MS:
+        if known is not None and 0 <= now - known[1] < KEY_BELIEVED_MS:
             provider = known[0]
         else:
             provider = await self._verify(token)

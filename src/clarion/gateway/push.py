@@ -81,7 +81,7 @@ def read_id(headers: Mapping[bytes, bytes], name: bytes = b"apns-id") -> str | N
 
 
 def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int) -> Push:
-    """Check a push in the documented order: id, token, topic, type, priority, times, payload."""
+    """Check a push in the order that docs/reference/apns.md gives."""
     push_id = read_id(headers)
     token_hash = hash_token(token)
     push_type = read_push_type(headers)

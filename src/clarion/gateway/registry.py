@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import replace
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
@@ -32,25 +31,25 @@ class Registry:
     def __init__(self, devices: Devices, clock: Clock) -> None:
         self._devices = devices
         self._clock = clock
+        # Until when each is believed. Oldest first, so that the oldest makes room.
         self._entries: dict[bytes, tuple[int, Device | None]] = {}
-        # A look-up that was under way while something changed must not be kept.
-        self._changes = 0
         self.hits = 0
         self.misses = 0
 
     async def find(self, token_hash: bytes) -> Device | None:
         """Return the device of a token whatever its state, or None."""
-        now = self._clock.now()
-        entry = self._entries.get(token_hash)
-        if entry is not None and now < entry[0]:
-            self.hits += 1
-            return entry[1]
-        self.misses += 1
-        changes = self._changes
-        device = await self._devices.find(token_hash)
-        if changes == self._changes:
-            self._keep(token_hash, device, now)
-        return device
+        while True:
+            now = self._clock.now()
+            entry = self._entries.get(token_hash)
+            if entry is not None and now < entry[0]:
+                self.hits += 1
+                return entry[1]
+            self.misses += 1
+            device = await self._devices.find(token_hash)
+            # What changed while we looked may not be in what we saw: then we look again.
+            if self._entries.get(token_hash) is entry:
+                self._keep(token_hash, device, now + (KNOWN_MS if device else UNKNOWN_MS))
+                return device
 
     async def authorise(self, token: str, secret: str) -> Device | None:
         """Return the device if it is valid and the secret is its own."""
@@ -82,14 +81,14 @@ class Registry:
         """Add a device; False if its token is taken."""
         added = await self._devices.add(device, once)
         if added is True:
-            self._changed(device)
+            self._forget(device.token_hash)
         return added
 
     async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
         """Refresh the device that has this token."""
         refreshed = await self._devices.refresh(device, once)
         if not isinstance(refreshed, Replay):
-            self._changed(refreshed)
+            self._forget(refreshed.token_hash)
         return refreshed
 
     async def renew_secret(self, device: Device) -> str:
@@ -97,39 +96,39 @@ class Registry:
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         secret_hash = hash_secret(secret)
         await self._devices.set_secret(device.app_id, device.id, secret_hash)
-        self._changed(replace(device, secret_hash=secret_hash))
+        self._forget(device.token_hash)
         return secret
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Take over details."""
         device = await self._devices.update(app_id, device_id, details)
         if device is not None:
-            self._changed(device)
+            self._forget(device.token_hash)
         return device
 
     async def invalidate(self, app_id: str, device_id: str, reason: DeviceEnd) -> Device | None:
         """End a device."""
         device = await self._devices.invalidate(app_id, device_id, reason, self._clock.now())
         if device is not None:
-            self._changed(device)
+            self._forget(device.token_hash)
         return device
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
         """Remove a device."""
         device = await self._devices.delete(app_id, device_id, self._clock.now())
         if device is not None:
-            self._changes += 1
-            self._entries.pop(device.token_hash, None)
+            self._forget(device.token_hash)
         return device
 
-    def _changed(self, device: Device) -> None:
-        self._changes += 1
-        self._keep(device.token_hash, device, self._clock.now())
+    def _forget(self, token_hash: bytes) -> None:
+        """Look again next time. Of several changes at once, ours may not be the last."""
+        self._keep(token_hash, None, self._clock.now())
 
-    def _keep(self, token_hash: bytes, device: Device | None, now: int) -> None:
+    def _keep(self, token_hash: bytes, device: Device | None, until: int) -> None:
+        self._entries.pop(token_hash, None)
         if len(self._entries) >= ENTRIES_LIMIT:
-            self._entries.clear()
-        self._entries[token_hash] = (now + (KNOWN_MS if device else UNKNOWN_MS), device)
+            del self._entries[next(iter(self._entries))]
+        self._entries[token_hash] = (until, device)
 
 
 def new_token() -> str:

@@ -158,7 +158,7 @@ class Session:
             case Ack():
                 return self._take_ack(frame.all_ids(), now)
             case State():
-                return self._take_state(frame)
+                return self._take_state(frame, now)
             case Ping():
                 return [SendFrame(frames.PONG)]
             case Pong():
@@ -178,15 +178,15 @@ class Session:
         self._acking.update(message.id for message in done)
         return [Acknowledged(tuple(done)), *self._pump(now), *self._ask_for_more()]
 
-    def _take_state(self, state: State) -> list[Effect]:
-        was_awake = self.is_awake
+    def _take_state(self, state: State, now: int) -> list[Effect]:
+        was_enabled, was_awake = self.is_enabled, self.is_awake
         if state.foreground is not None:
             self.is_foreground = state.foreground
         if state.enabled is not None:
             self.is_enabled = state.enabled
-        if self.is_awake and not was_awake:
+        if (self.is_enabled and not was_enabled) or (self.is_awake and not was_awake):
             self._has_deferred = True
-            return self.fall_behind()
+            return [*self._pump(now), *self.fall_behind()]
         return self._ask_for_more()
 
     # What the shell and the dispatcher tell.
@@ -216,13 +216,13 @@ class Session:
         """
         if self.is_closed or not self.is_ready or self._has(message.id):
             return False, []
-        dropped = self._collapse(message) if message.collapse_id is not None else []
+        dropped = self._collapse(message)
         taken, effects = self._take_offer(message, now)
         return taken, [*dropped, *effects]
 
     def _take_offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         if not message.is_stored:
-            return self._take_if_room(message, now)
+            return self._take_if_room(message, now) if self.is_enabled else (False, [])
         if message.priority < self.least or not self.is_enabled:
             self._has_deferred = True
             return False, []
@@ -251,10 +251,13 @@ class Session:
         self._is_behind = not is_all
         if is_all:
             self._backlog_least = None
+        dropped: list[Effect] = []
         for message in messages:
             if not self._has(message.id):
+                # What was read before it may have been replaced by it since.
+                dropped += self._collapse(message)
                 self._put(message)
-        return [*self._pump(now), *self._ask_for_more()]
+        return [*dropped, *self._pump(now), *self._ask_for_more()]
 
     def settle(self, ids: Iterable[str]) -> list[Effect]:
         """Forget acknowledged messages; the store knows them as delivered now."""
@@ -263,8 +266,8 @@ class Session:
         return self._ask_for_more()
 
     def open_window(self) -> list[Effect]:
-        """Give messages of every priority their turn, if some were put off."""
-        if not self._has_deferred:
+        """Give messages of every priority their turn, if some were put off and it takes any."""
+        if not self._has_deferred or not self.is_enabled:
             return []
         self._has_deferred = False
         self._backlog_least = PushPriority.LOW
@@ -277,6 +280,10 @@ class Session:
 
     def tick(self, now: int) -> list[Effect]:
         """Look at the clock: ping the quiet, cut off the dead and those who do not keep up."""
+        if self.is_closed:
+            return []
+        if self.is_closed:
+            return []
         if now - self.heard_at >= SILENCE_LIMIT_MS:
             return self._close(CloseCode.TIMED_OUT, f"silent for {2 * HEARTBEAT_S} s")
         if self._in_flight:
@@ -336,24 +343,26 @@ class Session:
 
     def _collapse(self, message: Message) -> list[Effect]:
         """Drop what the message replaces, if it has not gone out yet."""
-        place = (message.collapse_id, message.topic)
+        if message.collapse_id is None or not self._mailbox:
+            return []
+        place, order = (message.collapse_id, message.topic), (message.created_at, message.sequence)
         replaced = [
             entry[4]
-            for entry in self._mailbox or ()
-            if (entry[4].collapse_id, entry[4].topic) == place
+            for entry in self._mailbox
+            if (entry[4].collapse_id, entry[4].topic) == place and entry[1:3] < order
         ]
         if not replaced:
             return []
-        self._mailbox = [entry for entry in self._mailbox or () if entry[4] not in replaced]
+        self._mailbox = [entry for entry in self._mailbox if entry[4] not in replaced]
         heapq.heapify(self._mailbox)
         return [Dropped(tuple(replaced))]
 
     def _pump(self, now: int) -> list[Effect]:
         """Send from the mailbox as long as there is room in flight."""
         effects: list[Effect] = []
-        if self.is_closed:
+        if self.is_closed or self.is_paused or not self.is_enabled:
             return effects
-        while self._mailbox and not self.is_paused and len(self._in_flight or ()) < IN_FLIGHT_LIMIT:
+        while self._mailbox and len(self._in_flight or ()) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[4]
             if message.expires_at <= now:
                 effects.append(Dropped((message,)))

@@ -30,7 +30,8 @@ def connect(url: str) -> Redis:
         redis = Redis.from_url(
             url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, max_connections=64
         )
-        redis.connection_pool.make_connection()  # it is the connection that reads the options
+        # It is the connection that reads the options of the address; nothing is sent yet.
+        redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
         msg = "--redis: not the address of a server. It looks like redis://HOST:PORT/NUMBER."
         raise StartError(msg) from error

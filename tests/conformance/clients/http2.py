@@ -8,7 +8,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -227,13 +227,14 @@ class Http2(asyncio.Protocol):
 Kind = TypeVar("Kind", bound=Http2)
 
 
-@asynccontextmanager
-async def connected(
-    port: int,
-    ca_path: Path,
-    kind: type[Kind] = Http2,  # type: ignore[assignment]
-) -> AsyncIterator[Kind]:
+def connected(port: int, ca_path: Path) -> AbstractAsyncContextManager[Http2]:
     """Open a connection as APNs clients do; inside, the server's settings are known."""
+    return connected_as(Http2, port, ca_path)
+
+
+@asynccontextmanager
+async def connected_as(kind: type[Kind], port: int, ca_path: Path) -> AsyncIterator[Kind]:
+    """Open a connection of some kind."""
     context = ssl.create_default_context(cafile=ca_path)
     loop = asyncio.get_running_loop()
     _, client = await loop.create_connection(kind, "127.0.0.1", port, ssl=context)

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conformance.cast import Cast
 from tests.conformance.clients.http2 import Http2, connected
-from tests.conformance.device import Api, Device
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 from tests.conformance.wire.scene import Scene, make_scene
@@ -21,8 +20,3 @@ def scene(server: ConformanceServer, provider: Provider, cast: Cast) -> Scene:
 async def client(server: ConformanceServer) -> AsyncIterator[Http2]:
     async with connected(server.tls_port, server.ca_path) as connection:
         yield connection
-
-
-@pytest.fixture
-async def device(api: Api) -> Device:
-    return await api.register()

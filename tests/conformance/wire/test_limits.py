@@ -6,7 +6,10 @@ from collections import Counter
 
 import pytest
 
+from tests.conformance.clients.aioapns_client import calling
+from tests.conformance.clients.curl import Curl, curls
 from tests.conformance.clients.http2 import Http2
+from tests.conformance.clients.node_apn import driving
 from tests.conformance.device import Api, Device
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
@@ -35,6 +38,33 @@ async def test_too_many_pushes_to_one_device_are_refused(
     assert all(1 <= int(answer.headers["retry-after"]) <= 60 for answer in refused)
     another = push(provider, (await api.register()).token).but(*good.headers[0])
     assert (await client.ask(another)).status == 200
+
+
+async def test_aioapns_is_told_of_too_many(
+    server: ConformanceServer, provider: Provider, device: Device
+) -> None:
+    async with calling(server, provider) as client:
+        found = [await client.refusal(device.token) for _ in range(2 * PER_MINUTE + 1)]
+    assert set(found) == {("200", None), ("429", "TooManyRequests")}
+
+
+async def test_node_apn_is_told_of_too_many(
+    server: ConformanceServer, provider: Provider, device: Device
+) -> None:
+    """Each refusal it repeats three times by itself, and then gives up."""
+    alert: dict[str, object] = {"topic": provider.bundle_id, "alert": "hi"}
+    with driving(server, provider) as client:
+        done = [await client.send(device.token, alert) for _ in range(2 * PER_MINUTE + 1)]
+    failed = [(each["status"], each["reason"]) for some in done for each in some["failed"]]
+    assert set(failed) == {(429, "TooManyRequests")}
+
+
+@pytest.mark.parametrize("curl", curls(), ids=lambda curl: type(curl).__name__)
+async def test_curl_is_told_of_too_many(
+    server: ConformanceServer, provider: Provider, device: Device, curl: Curl
+) -> None:
+    answers = curl.ask(server, [push(provider, device.token)] * (2 * PER_MINUTE + 1))
+    assert {answer.refusal for answer in answers} == {(200, None), (429, "TooManyRequests")}
 
 
 async def test_what_cannot_be_stored_now_is_refused(

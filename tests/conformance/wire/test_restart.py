@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from tests.conformance.clients.http2 import PATIENCE_S, Http2, Request, connected
-from tests.conformance.device import Device, listening
+from tests.conformance.clients.http2 import PATIENCE_S, Http2, Request, connected, connected_as
+from tests.conformance.device import Api, Device, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 from tests.conformance.wire.scene import push
@@ -24,7 +24,7 @@ async def accept(server: ConformanceServer, request: Request) -> str:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_an_id_is_known_over_a_restart(
-    server: ConformanceServer, provider: Provider, device: Device, end: str
+    server: ConformanceServer, api: Api, provider: Provider, device: Device, *, end: str
 ) -> None:
     """Of two messages one has arrived; both are pushed again, and neither arrives twice."""
     ids = [str(uuid.uuid4()) for _ in range(2)]
@@ -32,7 +32,7 @@ async def test_an_id_is_known_over_a_restart(
     async with listening(server, device) as socket:
         await accept(server, arrived)
         assert (await socket.take())["id"] == ids[0]
-        await socket.settle()
+        await api.wait_for(device, ids[0], "delivered")
     await accept(server, waiting)
     await asyncio.to_thread(getattr(server, end))
     await asyncio.to_thread(server.start)
@@ -78,7 +78,7 @@ async def test_a_server_that_stops_says_so_and_finishes_what_it_began(
 ) -> None:
     good = push(provider, device.token)
     try:
-        async with connected(server.tls_port, server.ca_path, Deaf) as client:
+        async with connected_as(Deaf, server.tls_port, server.ca_path) as client:
             begun = client.begin(good)
             assert (await client.ask(good)).status == 200
             client.is_deaf = True

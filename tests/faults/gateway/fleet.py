@@ -20,9 +20,15 @@ Arrival = tuple[str, int]  # the id of a message, and the number that is its pay
 
 
 class ChaosDevice:
-    """One device: what it keeps outlives its connections."""
+    """One device: what it keeps outlives its connections.
 
-    def __init__(self, number: int, port: int, chance: random.Random) -> None:
+    One that is hasty acknowledges before it keeps: such a device loses messages, and the books of
+    a test must show it.
+    """
+
+    def __init__(
+        self, number: int, port: int, chance: random.Random, *, is_hasty: bool = False
+    ) -> None:
         self.kept: Counter[Arrival] = Counter()  # and how often it came
         self.is_calm = False
         self.ready = asyncio.Event()
@@ -31,6 +37,7 @@ class ChaosDevice:
         self._number = number
         self._port = port
         self._chance = chance
+        self._is_hasty = is_hasty
         self._socket: DeviceSocket | None = None
         self._closed = asyncio.Event()
 
@@ -57,15 +64,17 @@ class ChaosDevice:
 
     def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
         fate = self._chance.randrange(1000) if not self.is_calm else 1000
+        if self._is_hasty:
+            socket.acknowledge(messages)
         if fate < CRASHES_BEFORE_KEEPING:
-            socket.cut()
+            socket.transport.close()
             return
         self.kept.update(
             (message.id, json.loads(bytes(message.payload))["number"]) for message in messages
         )
         if fate < CRASHES_BEFORE_KEEPING + CRASHES_BEFORE_ACKNOWLEDGING:
             socket.cut()
-        else:
+        elif not self._is_hasty:
             socket.acknowledge(messages)
         self.on_kept()
 
@@ -79,8 +88,12 @@ class ChaosDevice:
 class Fleet:
     """All the devices."""
 
-    def __init__(self, count: int, port: int, chance: random.Random) -> None:
-        self.devices = [ChaosDevice(number, port, chance) for number in range(count)]
+    def __init__(
+        self, count: int, port: int, chance: random.Random, *, is_hasty: bool = False
+    ) -> None:
+        self.devices = [
+            ChaosDevice(number, port, chance, is_hasty=is_hasty) for number in range(count)
+        ]
         self.vanished = 0
         self._chance = chance
         self._progress = asyncio.Event()

@@ -1,0 +1,113 @@
+"""A gateway in the test's own process: real sockets and a real store, and a clock to turn."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from bench.installation import Installation
+from clarion.gateway.connections import Connections
+from clarion.gateway.dispatch import Dispatch
+from clarion.gateway.push import Push
+from clarion.gateway.registry import Registry
+from clarion.gateway.sockets import DeviceSocket, Sockets
+from clarion.model import Device, PushPriority
+from clarion.setting_kinds import Address
+from clarion.settings import load
+from clarion.store.opening import migrate
+from clarion.store.sql.devices import SqlDevices
+from clarion.store.sql.messages import SqlMessages
+from clarion.store.sql.topics import SqlBroadcasts
+from clarion.telemetry.metrics import GatewayMetrics
+from tests.factories import DAY, FixedClock
+from tests.processes import free_port
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """The gateway, its clock, and one device that is registered with it."""
+
+    port: int
+    clock: FixedClock
+    messages: SqlMessages
+    connections: Connections
+    dispatch: Dispatch
+    device: Device
+
+    @property
+    def socket(self) -> DeviceSocket:
+        """The server's end of the device's connection."""
+        connection = self.connections.get(self.device.id)
+        assert isinstance(connection, DeviceSocket)
+        return connection
+
+    async def send(self, payload: bytes) -> str:
+        """Accept a push to the device and return the id of its message."""
+        message_id = self.clock.new_id()
+        assert await self.push(message_id, payload)
+        return message_id
+
+    async def push(self, message_id: str, payload: bytes) -> bool:
+        """Accept a push to the device; False if it is a repeat."""
+        push = Push(
+            id=message_id,
+            token_hash=self.device.token_hash,
+            bundle_id="com.example.demo",
+            priority=PushPriority.IMMEDIATE,
+            collapse_id=None,
+            is_stored=True,
+            expires_at=self.clock.now() + DAY,
+            payload=payload,
+        )
+        return await self.dispatch.accept(self.device, push, message_id)
+
+
+@asynccontextmanager
+async def gateway(folder: Path) -> AsyncIterator[House]:
+    """Open a gateway on a new database in a folder."""
+    installation = Installation(
+        settings=load({"data": str(folder)}),
+        app_id="app",
+        bundle_id="com.example.demo",
+        api_key="",
+        team_id="",
+        key_id="",
+        provider_key="",
+    )
+    await migrate(installation.settings.database_url)
+    (device_id,) = await installation.add_devices(1)
+    async with installation.opened() as engine:
+        devices, messages = SqlDevices(engine), SqlMessages(engine)
+        clock, connections = FixedClock(), Connections()
+        dispatch = Dispatch(
+            messages=messages,
+            broadcasts=SqlBroadcasts(engine),
+            connections=connections,
+            clock=clock,
+            metrics=GatewayMetrics(CollectorRegistry()),
+            stored_limit=1000,
+        )
+        sockets = Sockets(
+            registry=Registry(devices, clock),
+            dispatch=dispatch,
+            connections=connections,
+            clock=clock,
+            window_s=30,
+        )
+        device = await devices.get("app", device_id)
+        assert device is not None
+        port = free_port()
+        await sockets.listen(Address("127.0.0.1", port))
+        try:
+            yield House(
+                port=port,
+                clock=clock,
+                messages=messages,
+                connections=connections,
+                dispatch=dispatch,
+                device=device,
+            )
+        finally:
+            await sockets.stop(grace_s=1.0)

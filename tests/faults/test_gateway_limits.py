@@ -1,0 +1,287 @@
+"""T19 for one device: who does not keep up is cut off, or trimmed, and loses nothing by it."""
+
+import asyncio
+import json
+import socket
+import struct
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from bench.device import (
+    CLOSE,
+    PATH,
+    TEXT,
+    DeviceSocket,
+    Notification,
+    Ready,
+    connect,
+    encode_frame,
+    next_frame,
+)
+from bench.installation import Installation, secret_of, token_of
+from clarion.gateway.session import ACK_LIMIT_MS, HELLO_TIMEOUT_S, IN_FLIGHT_LIMIT
+from clarion.gateway.sockets import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
+from clarion.model import MessageStatus
+from tests.factories import make_message
+from tests.faults.clarion_server import ClarionServer
+from tests.faults.gateway.house import House, gateway
+from tests.faults.gateway.ledger import Record, read_history
+from tests.faults.gateway.pushes import Kind, Provider, Push
+from tests.faults.sizes import SIZES
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+PATIENCE_S = 30.0
+TOO_SLOW = 4429
+TIMED_OUT = 4408
+BACKLOG = 10_000
+STORED = 1_000
+# As many as the gateway lets be above that, so that it need not look at every push.
+SLACK = STORED // 16
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with gateway(tmp_path) as it:
+        yield it
+
+
+class GoodDevice:
+    """A device that takes and acknowledges everything."""
+
+    def __init__(self) -> None:
+        self.heard: list[Notification] = []
+        self.code: int | None = None
+        self._progress = asyncio.Event()
+
+    def on_ready(self, socket: DeviceSocket, ready: Ready) -> None: ...
+
+    def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
+        self.heard += messages
+        socket.acknowledge(messages)
+        self._progress.set()
+
+    def on_closed(self, socket: DeviceSocket, code: int | None) -> None: ...
+
+    async def hear(self, count: int) -> list[str]:
+        """Return the ids of all that came, as soon as it is so many."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.heard) < count:
+                self._progress.clear()
+                await self._progress.wait()
+        return [message.id for message in self.heard]
+
+
+class LazyDevice:
+    """A device that says hello and reads no more than it is told to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._rest = b""
+
+    @classmethod
+    async def connect(cls, port: int) -> "LazyDevice":
+        """Connect with the smallest of buffers, so that the server notices soon."""
+        narrow = socket.socket()
+        narrow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", port))
+        device = cls(*await asyncio.open_connection(sock=narrow, limit=1024))
+        device._writer.write(
+            f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        await device._reader.readuntil(b"\r\n\r\n")
+        return device
+
+    async def say_hello(self) -> None:
+        hello = {"type": "hello", "token": token_of(0), "secret": secret_of(0)}
+        await self.say(hello)
+        opcode, payload = await self.read_frame()
+        assert (opcode, json.loads(payload)["type"]) == (TEXT, "ready")
+
+    async def say(self, frame: object) -> None:
+        self._writer.write(encode_frame(TEXT, json.dumps(frame).encode()))
+        await self._writer.drain()
+
+    async def read_frame(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(PATIENCE_S):
+            while (frame := next_frame(self._rest, 0)) is None:
+                data = await self._reader.read(65_536)
+                if not data:
+                    raise EOFError
+                self._rest += data
+        opcode, payload, end = frame
+        self._rest = self._rest[end:]
+        return opcode, payload
+
+    async def read_to_the_end(self) -> int | None:
+        """Read all there is and return the code of the close; None if it ends without one."""
+        try:
+            while True:
+                opcode, payload = await self.read_frame()
+                if opcode == CLOSE:
+                    (code,) = struct.unpack_from(">H", payload)
+                    return int(code)
+        except (EOFError, ConnectionError):
+            return None
+
+    def leave(self) -> None:
+        self._writer.transport.abort()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - the gateway signals nobody
+            await asyncio.sleep(0.01)
+
+
+async def send_too_much(house: House) -> list[str]:
+    """Send more than fits between the two ends, and wait until the gateway has noticed."""
+    ids = [await house.send(b'{"text":"%s"}' % (b"x" * 4000)) for _ in range(2 * IN_FLIGHT_LIMIT)]
+    await until(lambda: house.socket.session.is_paused)
+    return ids
+
+
+async def check_nothing_is_lost(house: House, ids: list[str]) -> None:
+    device = GoodDevice()
+    connection = await connect(house.port, token_of(0), secret_of(0), device)
+    assert set(await device.hear(len(ids))) == set(ids)
+    async with asyncio.timeout(PATIENCE_S):
+        while await house.messages.count_waiting(house.device.id, limit=1):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    connection.cut()
+
+
+async def test_a_slow_reader_is_told_and_loses_nothing(house: House) -> None:
+    slow = await LazyDevice.connect(house.port)
+    await slow.say_hello()
+    ids = await send_too_much(house)
+    house.clock.advance(PAUSE_LIMIT_MS + 1)
+    house.socket.tick(house.clock.now(), opens_window=False)
+    assert house.connections.get(house.device.id) is None
+    assert await slow.read_to_the_end() == TOO_SLOW
+    slow.leave()
+    await check_nothing_is_lost(house, ids)
+
+
+async def test_a_reader_that_never_reads_again_is_cut_off(house: House) -> None:
+    """It cannot hold its connection open by not hearing that it was closed."""
+    slow = await LazyDevice.connect(house.port)
+    await slow.say_hello()
+    ids = await send_too_much(house)
+    connection = house.socket
+    house.clock.advance(PAUSE_LIMIT_MS + 1)
+    connection.tick(house.clock.now(), opens_window=False)
+    house.clock.advance(CLOSE_LIMIT_MS)
+    connection.tick(house.clock.now(), opens_window=False)
+    assert await slow.read_to_the_end() is None
+    slow.leave()
+    await check_nothing_is_lost(house, ids)
+
+
+async def test_a_device_that_does_not_acknowledge_is_told_and_loses_nothing(house: House) -> None:
+    forgetful = await LazyDevice.connect(house.port)
+    await forgetful.say_hello()
+    ids = [await house.send(b'{"text":"short"}') for _ in range(3)]
+    house.clock.advance(ACK_LIMIT_MS - 1)
+    await forgetful.say({"type": "ping"})
+    assert [(await forgetful.read_frame())[0] for _ in range(len(ids) + 1)] == [TEXT] * 4
+    house.clock.advance(1)
+    house.socket.tick(house.clock.now(), opens_window=False)
+    assert await forgetful.read_to_the_end() == TOO_SLOW
+    forgetful.leave()
+    await check_nothing_is_lost(house, ids)
+
+
+async def test_the_rest_goes_out_when_a_slow_reader_reads_again(house: House) -> None:
+    slow = await LazyDevice.connect(house.port)
+    await slow.say_hello()
+    ids = await send_too_much(house)
+    heard: list[str] = []
+    while len(heard) < len(ids):
+        _, payload = await slow.read_frame()
+        heard.append(json.loads(payload)["id"])
+        await slow.say({"type": "ack", "id": heard[-1]})
+    assert heard == ids
+    slow.leave()
+
+
+async def test_a_connection_without_a_hello_is_4408(house: House) -> None:
+    silent = await LazyDevice.connect(house.port)
+    began = asyncio.get_running_loop().time()
+    assert await silent.read_to_the_end() == TIMED_OUT
+    assert asyncio.get_running_loop().time() - began > HELLO_TIMEOUT_S - 1
+    silent.leave()
+
+
+async def test_a_repeated_push_brings_what_was_stored_and_not_offered(house: House) -> None:
+    """As after a commit whose answer was lost: the repeat must not leave the message lying."""
+    device = GoodDevice()
+    connection = await connect(house.port, token_of(0), secret_of(0), device)
+    await house.send(b'{"text":"we are connected"}')
+    await device.hear(1)
+    message = make_message(house.device.id, app_id=house.device.app_id)
+    await house.messages.add(message, MessageStatus.PENDING, None)
+    assert not await house.push(message.id, message.payload)
+    assert (await device.hear(2))[1] == message.id
+    connection.cut()
+
+
+def backlog() -> list[Push]:
+    """To one device: every twentieth of high priority, the others of low."""
+    return [
+        Push(
+            number=number,
+            id=str(uuid.uuid4()),
+            device=0,
+            kind=Kind.KEPT,
+            priority=10 if number % 20 == 0 else 1,
+            collapse_id=None,
+        )
+        for number in range(BACKLOG)
+    ]
+
+
+async def test_a_backlog_beyond_the_limit_is_trimmed(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """The oldest of low priority go, as `overflow`; the device hears what is left, best first."""
+    pushes = {push.id: push for push in backlog()}
+    environment = {
+        "CLARION_DEVICE_MESSAGES_PER_MINUTE": "1000000",
+        "CLARION_DEVICE_STORED": str(STORED),
+    }
+    async with ClarionServer(tmp_path, environment=environment) as server:
+        installation = Installation.read(server.data)
+        device_ids = await installation.add_devices(1)
+        provider = Provider(server.port, installation.push_headers(), list(pushes.values()))
+        await provider.push_all(rate=100_000)
+        assert provider.accepted == set(pushes)
+        newest_first = (await read_history(server, device_ids, [0]))[0]
+        kept = [record.id for record in newest_first if record.status == "queued"]
+        device = GoodDevice()
+        await connect(server.gateway_port, token_of(0), secret_of(0), device)
+        heard = await device.hear(len(kept))
+    figures(f"gateway backlog: {len(newest_first):,} accepted, {len(kept):,} kept and heard")
+    assert STORED <= len(kept) <= STORED + SLACK
+    assert {(r.status, r.reason) for r in newest_first if r.id not in kept} == {
+        ("expired", "overflow")
+    }
+    best = best_first(newest_first, pushes)[: len(kept)]
+    assert sorted(kept) == sorted(best)
+    assert [pushes[i].priority for i in heard] == sorted(
+        (pushes[i].priority for i in heard), reverse=True
+    )
+
+
+def best_first(newest_first: list[Record], pushes: dict[str, Push]) -> list[str]:
+    """High priority first, and the newest of each first (the sort keeps their order)."""
+    ids = [record.id for record in newest_first]
+    return sorted(ids, key=lambda message_id: -pushes[message_id].priority)

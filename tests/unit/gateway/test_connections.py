@@ -1,0 +1,147 @@
+"""Who is connected: the newest wins, a late close takes nobody along, and cursors of topics."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clarion.gateway.connections import Connections, TopicCursor
+from clarion.gateway.frames import CloseCode
+from clarion.gateway.session import Close, Effect, Session
+from clarion.model import Device
+from tests.factories import NOW, make_device
+
+
+class Wire:
+    """The `Connection` port: keeps what it is told to do."""
+
+    def __init__(self, device: Device) -> None:
+        self.session = Session(NOW)
+        self.session.recognise(device)
+        self.topics: dict[str, TopicCursor] | None = None
+        self.effects: list[Effect] = []
+
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        self.effects += effects
+
+
+def connected(connections: Connections, device: Device, *topics: str) -> Wire:
+    wire = Wire(device)
+    connections.add(device.id, wire)
+    for topic in topics:
+        connections.hear("app", topic, wire, TopicCursor(0, 0))
+    return wire
+
+
+def test_a_device_is_found_while_it_is_connected() -> None:
+    connections, device = Connections(), make_device()
+    assert connections.get(device.id) is None
+    wire = connected(connections, device)
+    assert connections.get(device.id) is wire
+    assert (len(connections), list(connections)) == (1, [wire])
+    assert connections.remove(wire) is True
+    assert (connections.get(device.id), len(connections)) == (None, 0)
+
+
+def test_the_newest_connection_of_a_device_wins() -> None:
+    connections, device = Connections(), make_device()
+    older, newer = connected(connections, device), connected(connections, device)
+    assert connections.get(device.id) is newer
+    (close,) = older.effects
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.REPLACED
+    assert (len(connections), newer.effects) == (1, [])
+
+
+def test_the_late_close_of_the_older_does_not_take_the_newer_along() -> None:
+    connections, device = Connections(), make_device()
+    older, newer = (connected(connections, device, "news") for _ in range(2))
+    assert connections.remove(older) is False
+    assert connections.get(device.id) is newer
+    assert connections.hearing("app", "news") == [newer]
+
+
+def test_a_connection_that_never_said_hello_can_go() -> None:
+    connections, wire = Connections(), Wire(make_device())
+    wire.session.device = None
+    assert connections.remove(wire) is False
+
+
+def test_adding_a_connection_again_does_not_end_it() -> None:
+    connections, device = Connections(), make_device()
+    wire = connected(connections, device)
+    connections.add(device.id, wire)
+    assert wire.effects == []
+
+
+def test_a_replaced_connection_hears_nothing_more() -> None:
+    connections, device = Connections(), make_device()
+    older = connected(connections, device, "news")
+    newer = connected(connections, device)
+    assert connections.hearing("app", "news") == []
+    assert (older.topics, newer.topics) == ({}, None)
+
+
+def test_topics_are_heard_by_app_until_they_are_ignored() -> None:
+    connections = Connections()
+    both = [connected(connections, make_device(), "news") for _ in range(2)]
+    assert set(connections.hearing("app", "news")) == set(both)
+    assert connections.hearing("other", "news") == []
+    connections.ignore("app", "news", both[0])
+    connections.ignore("app", "unknown", both[0])
+    assert connections.hearing("app", "news") == both[1:]
+    connections.remove(both[1])
+    assert connections._by_topic == {}
+
+
+def test_connections_may_come_and_go_while_they_are_walked() -> None:
+    connections = Connections()
+    wires = [connected(connections, make_device()) for _ in range(3)]
+    seen = []
+    for wire in connections:
+        seen.append(wire)
+        connections.remove(wires[-1])
+        connected(connections, make_device())
+    assert seen == wires
+
+
+def test_a_cursor_moves_when_everything_before_it_is_acknowledged() -> None:
+    cursor = TopicCursor(5, 8, {6, 7, 8})
+    assert cursor.acknowledge(7) is False
+    assert cursor.acknowledge(6) is True
+    assert cursor.acknowledged == 7
+    assert cursor.acknowledge(8) is True
+    assert cursor.acknowledged == 8
+
+
+def test_what_is_acknowledged_twice_or_was_never_sent_moves_nothing() -> None:
+    cursor = TopicCursor(5, 6, {6})
+    assert cursor.acknowledge(6) is True
+    assert cursor.acknowledge(6) is False
+    assert cursor.acknowledge(99) is False
+    assert cursor.acknowledged == 6
+
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["send", "skip", "acknowledge"]), st.integers(1, 30)), max_size=60
+)
+
+
+@given(start=st.integers(0, 5), acts=ACTS)
+def test_a_cursor_never_passes_an_unacknowledged_message(
+    start: int, acts: list[tuple[str, int]]
+) -> None:
+    cursor, unacknowledged = TopicCursor(start, start), set[int]()
+    for act, number in acts:
+        before = cursor.acknowledged
+        if act == "acknowledge":
+            unacknowledged.discard(number)
+            assert cursor.acknowledge(number) is (cursor.acknowledged > before)
+        else:
+            cursor.read += 1 if act == "send" else number  # the sequences of a topic have holes
+            cursor.outstanding.add(cursor.read)
+            unacknowledged.add(cursor.read)
+        assert before <= cursor.acknowledged < min(unacknowledged, default=cursor.read + 1)
+    for number in sorted(unacknowledged, reverse=True):
+        cursor.acknowledge(number)
+    assert cursor.acknowledged == cursor.read or not unacknowledged
