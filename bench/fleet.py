@@ -32,6 +32,7 @@ _decode = msgspec.json.Decoder(Stamp).decode
 class Received:
     """What the devices have had since they were asked last; times are those of `perf_counter`."""
 
+    first_at: float
     last_at: float
     lost: int  # connections that the server has ended
     latencies: "array[float]"
@@ -51,7 +52,9 @@ class Fleet:
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
-        self.connected_at = self._hear(CONNECT_WITHIN_S).last_at
+        connecting = self._hear(CONNECT_WITHIN_S)
+        self.began_at = connecting.first_at
+        self.connected_at = connecting.last_at
 
     def wait_for(self, count: int, within_s: float = 30.0) -> Received:
         """Return what came since the last call, as soon as it is `count` messages."""
@@ -96,16 +99,18 @@ class _Crew:
         self._waiting: dict[DeviceSocket, asyncio.Event] = {}
         self._wanted: int | None = None
         self._latencies = array("d")
+        self._first_at = 0.0
         self._last_at = 0.0
         self._lost = 0
         self._end = asyncio.Event()
 
     async def serve(self, numbers: range) -> None:
+        began_at = perf_counter()
         async with asyncio.TaskGroup() as group:
             for number in numbers:
                 group.create_task(self._connect(number))
-        self._last_at = perf_counter()
-        self._report()
+        # What came meanwhile is for the first call.
+        self._send(first_at=began_at, last_at=perf_counter(), latencies=array("d"))
         asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._hear)
         await self._end.wait()
 
@@ -123,6 +128,8 @@ class _Crew:
     def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
         socket.acknowledge(messages)
         self._last_at = now = perf_counter()
+        if not self._latencies:
+            self._first_at = now
         self._latencies.extend(now - _decode(message.payload).at for message in messages)
         self._answer()
 
@@ -145,4 +152,9 @@ class _Crew:
 
     def _report(self) -> None:
         latencies, self._latencies = self._latencies, array("d")
-        self._pipe.send(Received(last_at=self._last_at, lost=self._lost, latencies=latencies))
+        self._send(first_at=self._first_at, last_at=self._last_at, latencies=latencies)
+
+    def _send(self, *, first_at: float, last_at: float, latencies: "array[float]") -> None:
+        self._pipe.send(
+            Received(first_at=first_at, last_at=last_at, lost=self._lost, latencies=latencies)
+        )

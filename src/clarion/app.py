@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import gc
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
+# New objects before the youngest are looked at, and how often before the older ones are.
+_COLLECT_EVERY = (20_000, 20, 100)
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
 
 
@@ -246,6 +249,7 @@ class Server:
             sweeping = asyncio.get_running_loop().create_task(gateway.sweeper.run())
             stack.callback(sweeping.cancel)
             self._handle_signals()
+            _calm_collector()
             get_logger().info("ready", server_id=settings.server_id)
             on_ready()
             await self._stop.wait()
@@ -350,6 +354,17 @@ class Server:
         get_logger().error("broken", message=message)
         self._exit_code = EXIT_BROKEN
         self._stop.set()
+
+
+def _calm_collector() -> None:
+    """Look for garbage in cycles more seldom, and not among what was made to stay.
+
+    Requests and connections leave next to none behind; by default, a third of the processor time of
+    a push went into looking for it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_EVERY)
 
 
 def _addresses(settings: Settings) -> list[tuple[str, Address]]:

@@ -22,6 +22,20 @@ async def test_an_unknown_app_is_none(apps: Apps) -> None:
     assert await apps.get("nobody") is None
 
 
+@pytest.mark.parametrize("revoked_at", [None, 7])
+async def test_a_provider_key_comes_back_as_made_whatever_its_state(
+    apps: Apps, revoked_at: int | None
+) -> None:
+    app = make_app()
+    key = make_provider_key(app, revoked_at=revoked_at)
+    await apps.create(app, key)
+    assert await apps.find_provider_key(key.key_id) == key
+
+
+async def test_an_unknown_provider_key_is_none(apps: Apps) -> None:
+    assert await apps.find_provider_key("NOBODY0000") is None
+
+
 async def test_a_taken_bundle_id_is_a_conflict(apps: Apps) -> None:
     first, second = make_app(), make_app()
     await apps.create(first, make_provider_key(first))

@@ -80,7 +80,10 @@ class Lines:
 
     def tick(self, now: int) -> None: ...
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        # Behind the ^C of a terminal, so that the prompt begins a line.
+        if self._console.is_terminal and self._is_introduced:
+            self._print(Text(""))
 
     def _print(self, text: Text) -> None:
         self._console.print(text)

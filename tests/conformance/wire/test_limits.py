@@ -23,7 +23,7 @@ SEED_CHANNEL = """INSERT INTO device_topics
 
 @pytest.fixture(scope="module")
 def flags() -> dict[str, str]:
-    return {"device_messages_per_minute": str(PER_MINUTE), "write_waiting": "1"}
+    return {"device_messages_per_minute": str(PER_MINUTE), "write_waiting": "2"}
 
 
 async def test_too_many_pushes_to_one_device_are_refused(

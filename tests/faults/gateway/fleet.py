@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bench.device import DeviceSocket, Notification, Ready, connect
@@ -33,7 +33,6 @@ class ChaosDevice:
         self.is_calm = False
         self.ready = asyncio.Event()
         self.codes: Counter[int | None] = Counter()
-        self.on_kept: Callable[[], None] = lambda: None
         self._number = number
         self._port = port
         self._chance = chance
@@ -76,7 +75,6 @@ class ChaosDevice:
             socket.cut()
         elif not self._is_hasty:
             socket.acknowledge(messages)
-        self.on_kept()
 
     def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
         del socket  # one at a time, and perhaps not even `connect` has given it to us
@@ -96,10 +94,7 @@ class Fleet:
         ]
         self.vanished = 0
         self._chance = chance
-        self._progress = asyncio.Event()
         self._is_calm = False
-        for device in self.devices:
-            device.on_kept = self._progress.set
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
@@ -132,14 +127,3 @@ class Fleet:
     def arrivals(self) -> int:
         """How often anything came: what exceeds the number of messages came again."""
         return sum(device.kept.total() for device in self.devices)
-
-    async def until(self, holds: Callable[[], bool], within_s: float) -> bool:
-        """Wait until something is true of what the devices have kept; say whether it is."""
-        try:
-            async with asyncio.timeout(within_s):
-                while not holds():
-                    self._progress.clear()
-                    await self._progress.wait()
-        except TimeoutError:
-            return False
-        return True

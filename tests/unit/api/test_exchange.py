@@ -48,3 +48,26 @@ async def test_an_answer_goes_out_whole() -> None:
         {"type": "http.response.start", "status": 201, "headers": [(b"a", b"1"), (b"b", b"2")]},
         {"type": "http.response.body", "body": b"body"},
     ]
+
+
+async def test_a_body_may_have_a_smaller_limit_of_its_own() -> None:
+    with pytest.raises(BodyTooLarge):
+        await Request({}, receiving(b"abc"), "r", None, limit=3).body(2)
+
+
+async def test_what_is_left_of_a_body_is_forgotten() -> None:
+    request = Request({}, receiving(b"ab", b"cd", b""), "r", None, limit=100)
+    with pytest.raises(BodyTooLarge):
+        await request.body(3)
+    assert not request.is_read
+    await request.discard()
+    assert request.is_read
+
+
+async def test_a_body_without_end_is_not_waited_for() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"abc", "more_body": True}
+
+    request = Request({}, receive, "r", None, limit=100)
+    await request.discard()
+    assert not request.is_read

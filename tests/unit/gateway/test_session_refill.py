@@ -1,8 +1,10 @@
 """What waits in the store is asked for in time, and never forgotten while it is being read."""
 
+import json
+
 import pytest
 
-from clarion.gateway.frames import CloseCode, State
+from clarion.gateway.frames import CloseCode
 from clarion.gateway.session import LOW_WATER, Close, Effect, Refill, SendFrame, Session
 from clarion.model import PushPriority
 from tests.factories import NOW, make_device, make_message
@@ -20,6 +22,10 @@ def caught_up_session() -> Session:
     session = reading_session()
     assert session.refill([], NOW, is_all=True) == []
     return session
+
+
+def receive(session: Session, frame: object) -> list[Effect]:
+    return session.receive(json.dumps(frame).encode(), is_text=True, now=NOW)
 
 
 def refills(effects: list[Effect]) -> list[Effect]:
@@ -57,9 +63,9 @@ def test_a_window_that_opens_while_a_read_is_under_way_is_not_lost() -> None:
 
 def test_a_device_that_wakes_while_a_read_is_under_way_is_given_what_it_slept_through() -> None:
     session = caught_up_session()
-    session._take_state(State(foreground=False))
+    receive(session, {"type": "state", "foreground": False})
     assert session.fall_behind() == [Refill(PushPriority.IMMEDIATE)]
-    assert session._take_state(State(foreground=True)) == []
+    assert receive(session, {"type": "state", "foreground": True}) == []
     assert session.refill([], NOW, is_all=True) == [Refill(PushPriority.CONSIDERATE)]
 
 

@@ -32,7 +32,9 @@ from tests.factories import NOW, make_device, make_message
 
 PRIORITIES = st.sampled_from(PushPriority)
 DEVICE = make_device()
-LONG_MS, SHORT_MS = 10_000_000, 20_000
+LONG_MS, SHORT_MS = 10_000_000, 4_000
+# A connection that ends too soon shows little.
+STEPS_BEFORE_THE_END = 25
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Gateway(RuleBasedStateMachine):
         self.acknowledged: set[str] = set()
         self.to_record: list[Message] = []
         self.replies = Counter[str]()
+        self.steps = 0
         self.is_window_open = False
 
     # What the session says.
@@ -131,18 +134,23 @@ class Gateway(RuleBasedStateMachine):
 
     # A connection begins and ends.
 
-    @initialize()
-    def say_hello(self) -> None:
+    @initialize(is_let_in=st.booleans())
+    def say_hello(self, *, is_let_in: bool) -> None:
         self.receive(type="hello", token="t", secret="s")
         assert self.session.device is DEVICE
+        if is_let_in:
+            self.welcome()
+            self.read()
+            self.refill()
 
-    @precondition(lambda self: self.session.device and not self.session.is_ready)
+    @precondition(lambda self: not self.session.is_ready)
     @rule()
     def welcome(self) -> None:
         self.is_window_open = True
         self.carry_out(self.session.welcome(len(self.stored)))
         assert self.replies["ready"] == (not self.session.is_closed)
 
+    @precondition(lambda self: self.steps > STEPS_BEFORE_THE_END)
     @rule(code=st.none() | st.sampled_from(CloseCode))
     def end(self, code: CloseCode | None) -> None:
         """End it from outside, or by a second hello."""
@@ -157,7 +165,7 @@ class Gateway(RuleBasedStateMachine):
     @rule()
     def come_again(self) -> None:
         self.connect()
-        self.say_hello()
+        self.say_hello(is_let_in=False)
 
     # Messages come in: stored first, offered then.
 
@@ -170,6 +178,7 @@ class Gateway(RuleBasedStateMachine):
     def push(
         self, priority: PushPriority, collapse_id: str | None, life_ms: int, *, is_stored: bool
     ) -> None:
+        """Store a message; it may be a while until it is offered."""
         message = make(
             priority=priority,
             collapse_id=collapse_id,
@@ -185,13 +194,14 @@ class Gateway(RuleBasedStateMachine):
             self.stored[message.id] = message
         self.to_offer.append(message)
 
-    @rule(priority=PRIORITIES, count=st.sampled_from([20, 100, 300]))
-    def push_many(self, priority: PushPriority, count: int) -> None:
+    @rule(priority=PRIORITIES, count=st.sampled_from([1, 20, 100, 300]), is_stored=st.booleans())
+    def push_many(self, priority: PushPriority, count: int, *, is_stored: bool) -> None:
         for _ in range(count):
-            self.push(priority, None, LONG_MS, is_stored=True)
+            self.push(priority, None, LONG_MS, is_stored=is_stored)
+        self.offer(1_000)
 
     @precondition(lambda self: self.to_offer)
-    @rule(count=st.sampled_from([1, 50, 1_000]))
+    @rule(count=st.sampled_from([1, 1_000]))
     def offer(self, count: int) -> None:
         offered, self.to_offer = self.to_offer[:count], self.to_offer[count:]
         for message in offered:
@@ -208,8 +218,17 @@ class Gateway(RuleBasedStateMachine):
 
     # The store is read and written.
 
-    @precondition(lambda self: self.reading and self.reading.found is None)
-    @rule()
+    @precondition(lambda self: self.reading)
+    @rule(is_slow=st.booleans())
+    def go_on_reading(self, *, is_slow: bool) -> None:
+        assert self.reading
+        if self.reading.found is not None:
+            self.refill()
+            return
+        self.read()
+        if not is_slow:
+            self.refill()
+
     def read(self) -> None:
         assert self.reading
         skip, least = self.session.in_hand, self.reading.least
@@ -218,8 +237,6 @@ class Gateway(RuleBasedStateMachine):
         waiting.sort(key=lambda m: (-m.priority, m.sequence))
         self.reading.found, self.reading.is_all = waiting[:CHUNK], len(waiting) < CHUNK
 
-    @precondition(lambda self: self.reading and self.reading.found is not None)
-    @rule()
     def refill(self) -> None:
         reading, self.reading = self.reading, None
         assert reading
@@ -293,7 +310,12 @@ class Gateway(RuleBasedStateMachine):
         self.is_window_open = True
         self.carry_out(self.session.open_window())
 
-    @rule(ms=st.sampled_from([1, 5_000, HEARTBEAT_S * 1_000, SILENCE_LIMIT_MS]))
+    @precondition(lambda self: self.steps > STEPS_BEFORE_THE_END)
+    @rule(ms=st.sampled_from([HEARTBEAT_S * 1_000, SILENCE_LIMIT_MS]))
+    def stand_still(self, ms: int) -> None:
+        self.tick(ms)
+
+    @rule(ms=st.sampled_from([1, 1_000, 5_000]))
     def tick(self, ms: int) -> None:
         self.now += ms
         was_closed, pings = self.session.is_closed, self.replies["ping"]
@@ -309,6 +331,7 @@ class Gateway(RuleBasedStateMachine):
 
     @invariant()
     def the_mailbox_has_a_limit(self) -> None:
+        self.steps += 1
         assert len(self.mailbox) <= MAILBOX_LIMIT + CHUNK
         assert len({message.id for message in self.mailbox}) == len(self.mailbox)
 
@@ -343,10 +366,8 @@ class Gateway(RuleBasedStateMachine):
         while self.to_offer or self.reading or self.in_flight or self.to_record:
             if self.to_offer:
                 self.offer(1_000)
-            if self.reading and self.reading.found is None:
-                self.read()
             if self.reading:
-                self.refill()
+                self.go_on_reading(is_slow=False)
             if self.in_flight:
                 self.acknowledge(200, [], is_newest_first=False)
             if self.to_record:
@@ -367,4 +388,4 @@ def known(message_id: str) -> Message:
 
 
 TestSession = Gateway.TestCase
-TestSession.settings = settings(max_examples=60, stateful_step_count=40)
+TestSession.settings = settings(max_examples=100, stateful_step_count=60)

@@ -66,6 +66,12 @@ class PostgresEngine:
         """Return if the database answers within two seconds."""
         await self._ask("SELECT 1", within_s=_CHECK_S)
 
+    async def close(self) -> None:
+        """Commit what waits, then close."""
+        await self.commit.close()
+        await self._runner.close()
+        await self._pool.close()
+
     async def _ask(self, text: str, *values: Value, within_s: float) -> list[asyncpg.Record]:
         try:
             async with asyncio.timeout(within_s), self._pool.acquire() as connection:
@@ -77,12 +83,6 @@ class PostgresEngine:
                     raise
         except _TROUBLE as error:
             raise StoreUnavailable from error
-
-    async def close(self) -> None:
-        """Commit what waits, then close."""
-        await self.commit.close()
-        await self._runner.close()
-        await self._pool.close()
 
 
 async def migrate(url: str) -> list[str]:
