@@ -8,14 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, patch, post, put
+from litestar import Controller, Request, Response, delete, get, patch, post
 
 from clarion.access.callers import require_app
 from clarion.api.injected import (
     Connections,
     Devices,
-    Dispatch,
-    History,
     Idempotency,
     Registry,
 )
@@ -44,7 +42,7 @@ from clarion.model import (
 )
 
 if TYPE_CHECKING:
-    from clarion.model import Caller, Device, MessageRecord
+    from clarion.model import Caller, Device
 
 # Other words for the same platforms.
 _PLATFORMS = {
@@ -53,7 +51,6 @@ _PLATFORMS = {
     "fcm": Platform.ANDROID,
 }
 _TOKEN = re.compile(r"[!-~]{8,4096}")
-_TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
@@ -137,20 +134,6 @@ class Invalidation(Body):
     reason: DeviceEnd = DeviceEnd.REVOKED
 
 
-class MessageView(msgspec.Struct):
-    """A message to a device and what became of it."""
-
-    id: str
-    priority: int
-    collapse_id: str | None
-    status: str
-    reason: str | None
-    created_at: str | None
-    updated_at: str | None
-    expires_at: str | None
-    payload: msgspec.Raw
-
-
 class DevicesController(Controller):
     """The devices of the calling app, or of the calling user."""
 
@@ -197,7 +180,8 @@ class DevicesController(Controller):
         connections: Connections,
     ) -> DeviceView:
         """Return the device, valid or not, and what it is doing."""
-        return _view(await _find(request, device_id, devices, Scope.DEVICES_READ), connections)
+        device = await find_device(request, device_id, devices, Scope.DEVICES_READ)
+        return _view(device, connections)
 
     @patch("/{device_id:str}", summary="Change a device's details")
     async def change(
@@ -210,7 +194,7 @@ class DevicesController(Controller):
         connections: Connections,
     ) -> DeviceView:
         """Take over the fields that are given; the others stay."""
-        device = await _find(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
         details = _own_details(caller_of(request), data)
         changed = await registry.update(device.app_id, device.id, details)
         return _view(_found(changed), connections)
@@ -225,7 +209,7 @@ class DevicesController(Controller):
         connections: Connections,
     ) -> None:
         """Remove the device; its messages stay in the history, its token goes to the feedback."""
-        device = await _find(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
         await registry.delete(device.app_id, device.id)
         _hang_up(device, connections)
 
@@ -240,7 +224,7 @@ class DevicesController(Controller):
         connections: Connections,
     ) -> DeviceView:
         """Let nothing more be sent to it, and feed its token back. Again changes nothing."""
-        device = await _find(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
         ended = await registry.invalidate(device.app_id, device.id, data.reason)
         _hang_up(device, connections)
         return _view(ended or device, connections)
@@ -250,66 +234,8 @@ class DevicesController(Controller):
         self, request: Request[Any, Any, Any], device_id: str, devices: Devices, registry: Registry
     ) -> dict[str, str]:
         """Return the new secret, once; the old one is refused from now on."""
-        device = await _find(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
         return {"device_id": device.id, "secret": await registry.renew_secret(device)}
-
-    @get("/{device_id:str}/messages", summary="See what was sent to a device")
-    async def list_messages(
-        self,
-        request: Request[Any, Any, Any],
-        device_id: str,
-        history: History,
-        limit: Limit = PAGE_DEFAULT,
-        after: After = None,
-    ) -> Items[MessageView]:
-        """Return the messages to a device, newest first, also when the device is gone."""
-        caller = require_app(caller_of(request), Scope.DEVICES_READ)
-        page = await history.list(
-            caller.app_id, device_id=device_id, after=after, limit=check_limit(limit)
-        )
-        return Items([_message_view(record) for record in page.items], page.next)
-
-    @get("/{device_id:str}/messages/{message_id:str}", summary="See one message")
-    async def see_message(
-        self, request: Request[Any, Any, Any], device_id: str, message_id: str, history: History
-    ) -> MessageView:
-        """Return one message and what became of it."""
-        caller = require_app(caller_of(request), Scope.DEVICES_READ)
-        record = await history.get(caller.app_id, device_id, message_id)
-        if record is None:
-            msg = "This device has no such message."
-            raise NotFound(msg)
-        return _message_view(record)
-
-    @put(
-        "/{device_id:str}/topics/{topic:str}", summary="Let a device hear a topic", status_code=204
-    )
-    async def subscribe(
-        self,
-        request: Request[Any, Any, Any],
-        device_id: str,
-        topic: str,
-        devices: Devices,
-        dispatch: Dispatch,
-    ) -> None:
-        """Subscribe from now on. Again changes nothing."""
-        device = await _find(request, device_id, devices, Scope.TOPICS_WRITE)
-        if not await dispatch.subscribe(device, check_topic(topic)):
-            msg = "This topic was deleted."
-            raise NotFound(msg)
-
-    @delete("/{device_id:str}/topics/{topic:str}", summary="Stop hearing a topic", status_code=204)
-    async def unsubscribe(
-        self,
-        request: Request[Any, Any, Any],
-        device_id: str,
-        topic: str,
-        devices: Devices,
-        dispatch: Dispatch,
-    ) -> None:
-        """Unsubscribe. Again changes nothing."""
-        device = await _find(request, device_id, devices, Scope.TOPICS_WRITE)
-        await dispatch.unsubscribe(device, check_topic(topic))
 
 
 @get("/v1/users/{user_id:str}/devices", summary="List a user's devices", tags=["Devices"])
@@ -351,7 +277,7 @@ def _writer(request: Request[Any, Any, Any]) -> Caller:
     return require_app(caller, Scope.DEVICES_WRITE) if isinstance(caller, AppCaller) else caller
 
 
-async def _find(
+async def find_device(
     request: Request[Any, Any, Any], device_id: str, devices: Devices, scope: Scope
 ) -> Device:
     """Return a device that the caller may touch: the app's, or the user's own."""
@@ -402,14 +328,6 @@ def _check_token(token: str) -> str:
     return token
 
 
-def check_topic(topic: str) -> str:
-    """Return the name of a topic if it is one."""
-    if not _TOPIC.fullmatch(topic):
-        reason = "must have 1 to 200 letters, digits or . _ ~ = -"
-        raise InvalidFields(FieldFault("topic", reason))
-    return topic
-
-
 def _hang_up(device: Device, connections: Connections) -> None:
     connection = connections.get(device.id)
     if connection is not None:
@@ -437,17 +355,3 @@ def _state(device: Device, connections: Connections) -> StateView:
         return StateView(False, False, True, to_wire(device.last_seen_at))  # noqa: FBT003
     session = connection.session
     return StateView(True, session.is_foreground, session.is_enabled, to_wire(session.heard_at))  # noqa: FBT003
-
-
-def _message_view(record: MessageRecord) -> MessageView:
-    return MessageView(
-        id=record.id,
-        priority=record.priority.value,
-        collapse_id=record.collapse_id,
-        status=record.status.value,
-        reason=record.reason.value if record.reason else None,
-        created_at=to_wire(record.created_at),
-        updated_at=to_wire(record.updated_at),
-        expires_at=to_wire(record.expires_at),
-        payload=msgspec.Raw(record.payload),
-    )

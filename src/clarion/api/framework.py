@@ -24,9 +24,10 @@ from clarion.api import problems
 from clarion.api.caller import get_caller
 from clarion.api.devices import DevicesController, list_my_devices, list_user_devices
 from clarion.api.feedback import get_feedback
+from clarion.api.history import list_messages, see_message
 from clarion.api.keys import KeysController
 from clarion.api.stats import get_stats
-from clarion.api.topics import TopicsController
+from clarion.api.topics import TopicsController, subscribe, unsubscribe
 from clarion.errors import (
     ClarionError,
     FieldFault,
@@ -52,7 +53,11 @@ ROUTES = (
     DevicesController,
     list_user_devices,
     list_my_devices,
+    list_messages,
+    see_message,
     TopicsController,
+    subscribe,
+    unsubscribe,
     get_feedback,
     get_stats,
 )

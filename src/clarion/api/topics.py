@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, get, post
+from litestar import Controller, Request, Response, delete, get, post, put
 
 from clarion.access.callers import require_app
-from clarion.api.devices import check_topic
-from clarion.api.injected import Clock, DeviceTopics, Dispatch, Idempotency
+from clarion.api.devices import find_device
+from clarion.api.injected import Clock, Devices, DeviceTopics, Dispatch, Idempotency
 from clarion.api.shapes import (
     PAGE_DEFAULT,
     After,
@@ -27,6 +28,7 @@ from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.gateway.push import LONGEST_LIFE_MS, PAYLOAD_LIMIT_BYTES
 from clarion.model import Keeps, Message, PushPriority, Replay, Scope
 
+_TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_LIFE_MS // 1000)]
 
 
@@ -100,6 +102,52 @@ class TopicsController(Controller):
             msg = "This topic was deleted."
             raise NotFound(msg)
         return Response(answer, status_code=202)
+
+
+@put(
+    "/v1/devices/{device_id:str}/topics/{topic:str}",
+    summary="Let a device hear a topic",
+    status_code=204,
+    tags=["Topics"],
+)
+async def subscribe(
+    request: Request[Any, Any, Any],
+    device_id: str,
+    topic: str,
+    devices: Devices,
+    dispatch: Dispatch,
+) -> None:
+    """Subscribe from now on. Again changes nothing."""
+    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
+    if not await dispatch.subscribe(device, check_topic(topic)):
+        msg = "This topic was deleted."
+        raise NotFound(msg)
+
+
+@delete(
+    "/v1/devices/{device_id:str}/topics/{topic:str}",
+    summary="Stop hearing a topic",
+    status_code=204,
+    tags=["Topics"],
+)
+async def unsubscribe(
+    request: Request[Any, Any, Any],
+    device_id: str,
+    topic: str,
+    devices: Devices,
+    dispatch: Dispatch,
+) -> None:
+    """Unsubscribe. Again changes nothing."""
+    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
+    await dispatch.unsubscribe(device, check_topic(topic))
+
+
+def check_topic(topic: str) -> str:
+    """Return the name of a topic if it is one."""
+    if not _TOPIC.fullmatch(topic):
+        reason = "must have 1 to 200 letters, digits or . _ ~ = -"
+        raise InvalidFields(FieldFault("topic", reason))
+    return topic
 
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 import apsw
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from clarion.settings import Settings
 
 _LEAST_FREE_BYTES = 1 << 30
+_HEALTH_BYTES = 4096
 _RECORDED = "SELECT version, checksum FROM migrations"
 
 
@@ -145,9 +147,22 @@ def _ports(settings: Settings) -> Finding:
     try:
         check_free(addresses)
     except StartError as error:
-        detail = error.detail.replace("\n", " ")
-        return Finding("note", "ports", f"{detail} (fine if that is Clarion itself)")
+        if _is_clarion(settings):
+            return Finding("ok", "ports", f"Clarion is running on {settings.listen}")
+        return Finding("fault", "ports", error.detail.replace("\n", " "))
     return Finding("ok", "ports", "free")
+
+
+def _is_clarion(settings: Settings) -> bool:
+    """Ask whoever listens there whether they are Clarion."""
+    connection = HTTPConnection(settings.listen.host, settings.listen.port, timeout=2)
+    try:
+        connection.request("GET", "/health")
+        return b'"server_id"' in connection.getresponse().read(_HEALTH_BYTES)
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _certificate(settings: Settings) -> Finding:
