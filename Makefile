@@ -45,7 +45,7 @@ bench: ## Measure speed and print it as a table (ARGS="options")
 
 faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options")
 	$(SETUP) dev
-	@CLARION_FAULT_SIZE=night $(VENV)/python -m pytest tests/faults $(ARGS)
+	@CLARION_TEST_SIZE=night $(VENV)/python -m pytest tests/faults $(ARGS)
 
 lock: ## Renew the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(SETUP) dev

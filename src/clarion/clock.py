@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import uuid_utils
 
@@ -25,8 +26,14 @@ class SystemClock:
 
 def to_rfc3339(milliseconds: int) -> str:
     """Write a time as the API does: UTC, to the millisecond."""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_write_second(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=64)
+def _write_second(seconds: int) -> str:
+    """Most times that are written are of the last few seconds."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00")
 
 
 def to_milliseconds(moment: datetime) -> int:

@@ -78,7 +78,9 @@ class Front:
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
         watch = _Watch(send, extra)
         try:
-            caller = await self._admit(scope, extra)
+            _check_path(scope)
+            is_called = scope["path"].startswith("/v1/")
+            caller = await self._admit(scope, extra) if is_called else None
             endpoint = self._find(scope["method"], scope["path"])
             if endpoint:
                 request = Request(scope, receive, request_id, caller, self._settings.max_body_bytes)
@@ -109,17 +111,8 @@ class Front:
         given = header(scope, b"x-request-id")
         return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, scope: Scope, extra: Headers) -> Caller | None:
-        """Ask who calls where that matters, and count the request against its limit."""
-        path = scope["path"]
-        if "//" in path or "\0" in path:
-            # The framework would take `//v1/…` for `/v1/…`, and nobody would have asked who calls.
-            # No name has a zero character, and PostgreSQL cannot even be asked for one.
-            raise NotFound
-        if b"%00" in scope.get("query_string", b""):
-            raise InvalidFields(FieldFault("query", "must not hold zero characters"))
-        if not path.startswith("/v1/"):
-            return None
+    async def _admit(self, scope: Scope, extra: Headers) -> Caller:
+        """Ask who calls, and count the request against its limit."""
         caller = await self._callers.identify(header(scope, b"authorization"))
         who = (
             caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
@@ -176,6 +169,16 @@ class Front:
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )
+
+
+def _check_path(scope: Scope) -> None:
+    path = scope["path"]
+    if "//" in path or "\0" in path:
+        # The framework would take `//v1/…` for `/v1/…`, and nobody would have asked who calls.
+        # No name has a zero character, and PostgreSQL cannot even be asked for one.
+        raise NotFound
+    if b"%00" in scope.get("query_string", b""):
+        raise InvalidFields(FieldFault("query", "must not hold zero characters"))
 
 
 def _announced_length(scope: Scope) -> int:

@@ -70,21 +70,22 @@ class ProviderTokens:
 
     def __init__(self, apps: Apps) -> None:
         self._apps = apps
-        self._known: dict[str, tuple[Provider, int]] = {}
+        # By the whole header: its provider, its token, and when that was verified.
+        self._known: dict[bytes | None, tuple[Provider, str, int]] = {}
         self._connections: dict[tuple[str, int], _Connection] = {}
 
     async def identify(
         self, authorization: bytes | None, client: tuple[str, int], now: int
     ) -> Provider:
         """Return the provider, or raise `Rejected`."""
-        token = _bearer(authorization)
-        known = self._known.get(token)
-        if known is not None and 0 <= now - known[1] < KEY_BELIEVED_MS:
-            provider = known[0]
+        known = self._known.get(authorization)
+        if known is not None and 0 <= now - known[2] < KEY_BELIEVED_MS:
+            provider, token = known[:2]
         else:
+            token = _bearer(authorization)
             provider = await self._verify(token)
             _make_room(self._known, TOKENS_LIMIT)
-            self._known[token] = (provider, now)
+            self._known[authorization] = (provider, token, now)
         _check_age(provider, now)
         self._check_connection(client, provider, token, now)
         return provider

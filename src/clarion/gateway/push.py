@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 PAYLOAD_LIMIT_BYTES = 4096
 LARGE_PAYLOAD_LIMIT_BYTES = 5120
 COLLAPSE_ID_LIMIT_BYTES = 64
+DEPTH_LIMIT = 100
 LONGEST_LIFE_MS = 30 * 24 * 3600 * 1000
 # One attempt, never stored: how long its acknowledgement may take before it counts as lost.
 ATTEMPT_MS = 60_000
 
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_TOKEN = re.compile(r"([0-9a-fA-F]{2}){16,128}")
+_TOKEN = re.compile(r"[0-9a-fA-F]{32,256}")
 _TOPIC = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _EXPIRATION = re.compile(rb"\d{1,12}")
+# The strings of a JSON text, and the brackets between them.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[\]{}]')
 # What the topic has behind the bundle id, by push type.
 SUFFIXES = {
     "alert": "",
@@ -46,8 +49,7 @@ _REPEATABLE = {b"cookie"}
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Push:
+class Push(msgspec.Struct, frozen=True, kw_only=True):
     """One push to one device, checked."""
 
     id: str | None
@@ -85,7 +87,7 @@ def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int
     push_id = read_id(headers)
     token_hash = hash_token(token)
     push_type = read_push_type(headers)
-    bundle_id = _read_topic(headers, push_type)
+    bundle_id, payload_limit = _read_topic(headers.get(b"apns-topic", b""), push_type)
     is_stored, expires_at = read_expiration(headers, now)
     return Push(
         id=push_id,
@@ -95,7 +97,7 @@ def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int
         collapse_id=_read_collapse_id(headers),
         is_stored=is_stored,
         expires_at=expires_at,
-        payload=check_payload(body, _payload_limit(headers, push_type)),
+        payload=check_payload(body, payload_limit),
     )
 
 
@@ -103,7 +105,7 @@ def hash_token(token: str) -> bytes:
     """Return what a token is known by; the token itself is not kept."""
     if not token:
         raise Rejected(Reason.MISSING_DEVICE_TOKEN)
-    if not _TOKEN.fullmatch(token):
+    if not _TOKEN.fullmatch(token) or len(token) % 2:
         raise Rejected(Reason.BAD_DEVICE_TOKEN)
     return hashlib.sha256(token.lower().encode()).digest()
 
@@ -119,9 +121,10 @@ def read_push_type(headers: Mapping[bytes, bytes]) -> str | None:
     return push_type
 
 
-def _read_topic(headers: Mapping[bytes, bytes], push_type: str | None) -> str:
-    """Return the bundle id that the topic is for."""
-    given = headers.get(b"apns-topic", b"").decode("latin-1")
+@lru_cache(maxsize=1024)  # a provider sends the same few over and over
+def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
+    """Return the bundle id that the topic is for, and how large a payload may be."""
+    given = topic.decode("latin-1")
     if not given:
         raise Rejected(Reason.MISSING_TOPIC)
     if not _TOPIC.fullmatch(given):
@@ -130,18 +133,13 @@ def _read_topic(headers: Mapping[bytes, bytes], push_type: str | None) -> str:
         suffix = SUFFIXES[push_type]
         if not given.endswith(suffix):
             raise Rejected(Reason.BAD_TOPIC)
-        return given.removesuffix(suffix)
-    # Without a push type the suffix itself says what it is.
-    for suffix in filter(None, SUFFIXES.values()):
-        if given.endswith(suffix):
-            return given.removesuffix(suffix)
-    return given
-
-
-def _payload_limit(headers: Mapping[bytes, bytes], push_type: str | None) -> int:
-    is_voip_topic = headers[b"apns-topic"].endswith(SUFFIXES["voip"].encode())
-    is_large = push_type == "voip" or (push_type is None and is_voip_topic)
-    return LARGE_PAYLOAD_LIMIT_BYTES if is_large else PAYLOAD_LIMIT_BYTES
+    else:
+        # The suffix itself says what it is.
+        known = (suffix for suffix in SUFFIXES.values() if suffix and given.endswith(suffix))
+        suffix = next(known, "")
+    is_large = suffix == SUFFIXES["voip"]
+    limit = LARGE_PAYLOAD_LIMIT_BYTES if is_large else PAYLOAD_LIMIT_BYTES
+    return given.removesuffix(suffix), limit
 
 
 def read_priority(headers: Mapping[bytes, bytes], push_type: str | None) -> PushPriority:
@@ -194,6 +192,17 @@ def check_payload(body: bytes, limit: int) -> bytes:
         payload = _decode_object(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Rejected(Reason.PAYLOAD_EMPTY) from error
-    if not payload:
+    if not payload or _is_deep(body):
         raise Rejected(Reason.PAYLOAD_EMPTY)
     return body
+
+
+def _is_deep(body: bytes) -> bool:
+    """Whether it is nested so deep that a device's own parser might give up."""
+    if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
+        return False
+    depth = deepest = 0
+    for part in _STRUCTURE.findall(body):
+        depth += 1 if part in (b"{", b"[") else -1 if part in (b"}", b"]") else 0
+        deepest = max(depth, deepest)
+    return deepest > DEPTH_LIMIT

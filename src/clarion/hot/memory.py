@@ -18,9 +18,14 @@ class MemoryLimits:
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         """Count one use."""
+        count = self.count(key, window_s=window_s, now=now)
+        return allowance(count, limit=limit, window_s=window_s, now=now)
+
+    def count(self, key: str, *, window_s: int, now: int) -> int:
+        """Count one use, and return how many there were in this window."""
         counts = self._counts_of(window_s, now // (window_s * 1000))
         count = counts[key] = counts.get(key, 0) + 1
-        return allowance(count, limit=limit, window_s=window_s, now=now)
+        return count
 
     def _counts_of(self, window_s: int, number: int) -> dict[str, int]:
         current, counts = self._windows.get(window_s, (-1, {}))

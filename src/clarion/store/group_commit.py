@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from clarion.store.engine import BatchRunner
     from clarion.store.statement import Row, Unit
 
+# A commit that takes longer has a sick disk or database under it: what comes then is refused.
+COMMIT_LIMIT_S = 10.0
 Rows = tuple[tuple["Row", ...], ...]
 
 
@@ -43,6 +45,7 @@ class GroupCommit:
         self._waiting: list[tuple[Unit, asyncio.Future[Rows | None]]] = []
         self._wake = asyncio.Event()
         self._is_closed = False
+        self._busy_since: float | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
 
     @property
@@ -50,11 +53,18 @@ class GroupCommit:
         """How many units wait for the next batch."""
         return len(self._waiting)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the commit under way takes so long that nothing should wait behind it."""
+        if self._busy_since is None:
+            return False
+        return asyncio.get_running_loop().time() - self._busy_since > COMMIT_LIMIT_S
+
     def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
         """Queue a unit; the future resolves when it is durable. Refuses at once when full."""
         if self._is_closed:
             raise StoreUnavailable
-        if len(self._waiting) >= self._waiting_limit:
+        if len(self._waiting) >= self._waiting_limit or self.is_stuck:
             self.counts.refused += 1
             raise Overloaded
         future: asyncio.Future[Rows | None] = asyncio.get_running_loop().create_future()
@@ -81,6 +91,7 @@ class GroupCommit:
                 await self._commit(batch)
 
     async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
+        self._busy_since = asyncio.get_running_loop().time()
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
             self.counts.batches += 1
@@ -90,6 +101,8 @@ class GroupCommit:
             _fail(batch, error)
         except Exception as error:  # noqa: BLE001 - a batch must never leave its callers waiting
             _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
+        finally:
+            self._busy_since = None
 
 
 def _resolve(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
 
@@ -12,6 +13,22 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor
 
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+
+
+class _Unfailing:
+    """Writes as far as it can: a log that cannot be written must not end what it tells of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def configure(level: str, log_format: str) -> None:
@@ -29,10 +46,12 @@ def configure(level: str, log_format: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     # The libraries below us speak through the standard logging: their warnings are ours.
+    # asyncpg tells every failed attempt with its stack; we tell what it means for the service.
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
 
 

@@ -5,11 +5,12 @@ import re
 import time
 import uuid
 from dataclasses import replace
+from http.client import HTTPConnection
 
 import pytest
 
 from tests.conformance.clients.http2 import Http2
-from tests.conformance.device import Api, Device, listening
+from tests.conformance.device import PATIENCE_S, Api, Device, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 from tests.conformance.wire.scene import (
@@ -127,6 +128,25 @@ async def test_a_broadcast_may_have_5120_bytes(scene: Scene) -> None:
     assert answer.refusal == (413, "PayloadTooLarge")
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"a":' + b"[" * 99 + b"]" * 99 + b"}", 200),
+        (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", 400),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, 200),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, 400),
+        (b'{"a":"%s"}' % (rb"\\\"[{" * 200), 200),
+        (b'{"a":[%s{}]}' % (b"[],{}," * 200), 200),
+    ],
+    ids=["99 + 1", "100 + 1", "100", "101", "in a string", "side by side"],
+)
+async def test_a_payload_may_be_nested_a_hundred_times(
+    scene: Scene, body: bytes, status: int
+) -> None:
+    answer = await scene.ask(replace(push(scene.provider, scene.valid), body=body))
+    assert answer.refusal == (status, None if status == 200 else "PayloadEmpty")
+
+
 @pytest.mark.parametrize("collapse_id", ["x" * 64, "ü" * 32, "🎺" * 16, "a b, c;d"])
 async def test_a_collapse_id_of_64_bytes_arrives_as_it_was(
     server: ConformanceServer, scene: Scene, device: Device, collapse_id: str
@@ -205,6 +225,20 @@ async def test_a_refusal_waits_for_the_body_and_breaks_nothing_off(
     assert answer.refusal == (403, "MissingProviderToken")
     assert (await client.ask(good)).status == 200
     assert client.resets == []
+
+
+async def test_the_door_answers_http_1_as_well(
+    server: ConformanceServer, provider: Provider, device: Device
+) -> None:
+    good = push(provider, device.token)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    try:
+        connection.request("POST", good.path, good.body, dict(good.headers))
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (200, b"")
+        assert response.headers["apns-id"]
+    finally:
+        connection.close()
 
 
 async def test_a_body_may_come_in_pieces(

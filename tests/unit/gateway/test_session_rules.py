@@ -363,7 +363,10 @@ class Gateway(RuleBasedStateMachine):
 
     def deliver(self) -> None:
         """Let store and device do their part until nothing is left to do."""
+        turns = 0
         while self.to_offer or self.reading or self.in_flight or self.to_record:
+            turns += 1
+            assert turns < 20 + len(self.stored), "it goes round in circles"
             if self.to_offer:
                 self.offer(1_000)
             if self.reading:

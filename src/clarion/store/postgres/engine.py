@@ -64,6 +64,8 @@ class PostgresEngine:
 
     async def check(self) -> None:
         """Return if the database answers within two seconds."""
+        if self.commit.is_stuck:
+            raise StoreUnavailable
         await self._ask("SELECT 1", within_s=_CHECK_S)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from clarion.errors import StartError, StoreUnavailable
-from clarion.store.group_commit import GroupCommit, Rows
+from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.runner import open_connection
@@ -83,16 +83,20 @@ class SqliteEngine:
             raise StoreUnavailable from error
 
     async def check(self) -> None:
-        """Return if the database answers."""
+        """Return if the database answers, and the writer comes to an end."""
+        if self.commit.is_stuck:
+            raise StoreUnavailable
         try:
             self._reader.execute("SELECT 1").fetchall()
         except apsw.Error as error:
             raise StoreUnavailable from error
 
     async def close(self) -> None:
-        """Commit what waits, then close."""
-        await self.commit.close()
+        """Commit what waits, then close; a writer that hangs is not waited for without end."""
+        closing = asyncio.ensure_future(self.commit.close())
+        await asyncio.wait([closing], timeout=COMMIT_LIMIT_S)
         await self._process.close()
+        await closing
         self._reader.close()
         self._slow.shutdown(wait=True)
 

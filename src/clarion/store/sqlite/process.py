@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from clarion.store.batch import Outcome
     from clarion.store.statement import Unit
 
+# How long the process may take to end when it is told to.
+_END_S = 5.0
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
 # Text that is no Unicode, a number beyond 64 bits, a value of another kind.
@@ -45,6 +47,7 @@ class WriterProcess:
         self._writer = writer
         self._on_broken = on_broken
         self._is_broken = False
+        self._watch = asyncio.get_running_loop().create_task(self._watch_end())
 
     @classmethod
     async def start(cls, path: str, on_broken: Callable[[str], None]) -> WriterProcess:
@@ -91,10 +94,18 @@ class WriterProcess:
         raise self._fail(answer)
 
     async def close(self) -> None:
-        """Let the process end; it has nothing in hand, for batches are run one by one."""
+        """Let the process end; one that does not is killed, and what it had in hand is unknown."""
         self._is_broken = True
         self._writer.close()
+        _, hanging = await asyncio.wait([self._watch], timeout=_END_S)
+        if hanging:
+            self._process.kill()
+            await self._watch
+
+    async def _watch_end(self) -> None:
+        """Tell at once when the process ends unasked, also if nothing is being written."""
         await self._process.wait()
+        self._break("the writer process ended")
 
     async def _run_sendable(self, units: Sequence[Unit]) -> Sequence[Outcome]:
         """Leave out the units with a value that cannot be sent, so that they fail alone."""
