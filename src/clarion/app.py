@@ -314,7 +314,11 @@ class Server:
     ) -> list[HttpListener]:
         settings = self._settings
         headers = settings.max_header_bytes
-        listeners = [HttpListener(front, settings.listen, max_header_bytes=headers)]
+        listeners = []
+        if "gateway" in settings.roles and settings.gateway_listen:
+            await sockets.listen(settings.gateway_listen)
+        if "gateway" in settings.roles and settings.gateway_tls_listen:
+            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
         if settings.tls_listen:
             listeners.append(
                 HttpListener(
@@ -325,12 +329,10 @@ class Server:
                     key=key,
                 )
             )
+        # The plain one last: when `/ready` answers there, everything is open.
+        listeners.append(HttpListener(front, settings.listen, max_header_bytes=headers))
         for listener in listeners:
             await listener.start(self._break)
-        if "gateway" in settings.roles and settings.gateway_listen:
-            await sockets.listen(settings.gateway_listen)
-        if "gateway" in settings.roles and settings.gateway_tls_listen:
-            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
         return listeners
 
     def _handle_signals(self) -> None:

@@ -202,8 +202,8 @@ class Messages(Protocol):
         """
         ...
 
-    async def count_waiting(self, device_id: str, *, limit: int) -> int:
-        """Return how many stored messages wait, counted up to `limit`."""
+    async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
+        """Return how many stored messages wait and have not expired, counted up to `limit`."""
         ...
 
     async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:

@@ -64,9 +64,7 @@ async def test_the_list_begins_at_the_time_that_is_asked_for(
 ) -> None:
     for first_byte in (b"\x00", b"\x80", b"\xff"):
         await end(devices, make_device(token_hash=first_byte * 32), NOW - 1)
-    at = [
-        await end(devices, make_device(token_hash=byte * 31), NOW) for byte in (b"\x00", b"\xff")
-    ]
+    at = [await end(devices, make_device(token_hash=byte * 31), NOW) for byte in (b"\x00", b"\xff")]
     assert await all_feedback(feedback, "app", since=NOW) == at
     assert await all_feedback(feedback, "app", since=NOW + 1) == []
 

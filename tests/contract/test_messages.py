@@ -205,21 +205,21 @@ async def test_what_has_expired_is_not_read(messages: Messages) -> None:
 async def test_what_is_not_to_be_kept_is_not_read(messages: Messages) -> None:
     await stored(messages, make_message(is_stored=False), state=PENDING)
     assert await waiting(messages) == []
-    assert await messages.count_waiting("device", limit=9) == 0
+    assert await messages.count_waiting("device", now=NOW, limit=9) == 0
 
 
 @pytest.mark.parametrize("state", [DELIVERED, FAILED, OVERFLOW])
 async def test_what_is_finished_is_not_read(messages: Messages, state: State) -> None:
     await stored(messages, make_message(), state=state)
     assert await waiting(messages) == []
-    assert await messages.count_waiting("device", limit=9) == 0
+    assert await messages.count_waiting("device", now=NOW, limit=9) == 0
 
 
 async def test_what_waits_is_counted_up_to_a_limit(messages: Messages) -> None:
     await stored(messages, *(make_message() for _ in range(5)), make_message("other"))
-    assert await messages.count_waiting("device", limit=9) == 5
-    assert await messages.count_waiting("device", limit=3) == 3
-    assert await messages.count_waiting("nobody", limit=3) == 0
+    assert await messages.count_waiting("device", now=NOW, limit=9) == 5
+    assert await messages.count_waiting("device", now=NOW, limit=3) == 3
+    assert await messages.count_waiting("nobody", now=NOW, limit=3) == 0
 
 
 @pytest.mark.parametrize("state", [PENDING, QUEUED])

@@ -30,14 +30,17 @@ async def engine(emptied_database: str) -> AsyncIterator[Engine]:
 @pytest.fixture
 async def rival(engine: Engine, emptied_database: str) -> AsyncIterator[asyncpg.Connection]:
     """A node in the middle of a transaction."""
-    assert engine.commit
+    assert engine.commit is not None
     connection = await asyncpg.connect(emptied_database)
     yield connection
     await connection.close()
 
 
 async def meet(
-    rival: asyncpg.Connection, change: str, values: tuple[object, ...], work: Coroutine[Any, Any, Any]
+    rival: asyncpg.Connection,
+    change: str,
+    values: tuple[object, ...],
+    work: Coroutine[Any, Any, Any],
 ) -> None:
     """Let work find a row as it was, wait for the rival that changes it, and then go on."""
     async with rival.transaction():

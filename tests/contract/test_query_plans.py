@@ -1,6 +1,6 @@
 """No statement of the store reads a big table from end to end, on either engine.
 
-Statements are found by looking through `clarion.store.sql`: a new one is checked from its first day.
+Statements are found by looking through `clarion.store.sql`: a new one is checked at once.
 """
 
 import importlib
@@ -105,7 +105,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
     devices = [(f"device-{n}", f"app-{n % APPS}", n) for n in range(DEVICES)]
     return {
         "devices": [
-            (i, a, b"token-%d" % n, b"", "ios", f"user-{n % 900}", *[None] * 6, NOW, NOW, None, None)
+            (i, a, b"t-%d" % n, b"", "ios", f"user-{n % 900}", *[None] * 6, NOW, NOW, None, None)
             for i, a, n in devices
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],

@@ -190,12 +190,9 @@ def test_a_master_key_that_is_damaged_is_named(installation: Installation) -> No
     assert "master.key must have 32 bytes. Restore it from a backup." in fault
 
 
-def test_a_second_server_on_the_same_folder_is_refused(
-    server: Server, constellation: dict[str, str], tmp_path: Path
-) -> None:
-    if constellation:
-        assert set(constellation) == {"database", "redis"}  # there, servers may share
-        return
+# On PostgreSQL several servers may share: the lock is for SQLite.
+@pytest.mark.parametrize("constellation", ["embedded"], indirect=True)
+def test_a_second_server_on_the_same_folder_is_refused(server: Server, tmp_path: Path) -> None:
     second = Installation(tmp_path)
     done = second.run("serve", data=str(server.installation.data))
     assert server.installation.process is not None
@@ -227,7 +224,19 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
         "certificate",
     }
     assert "up to date" in findings["database"][1]
-    assert findings["ports"][0] == "note"
+    assert findings["ports"] == (
+        "ok",
+        f"Clarion is running on 127.0.0.1:{server.installation.port}",
+    )
+
+
+def test_the_doctor_sees_a_port_that_somebody_else_has(
+    installation: Installation, taken_ports: list[int]
+) -> None:
+    done = installation.run("doctor", gateway_listen=f"127.0.0.1:{taken_ports[0]}")
+    state, detail = findings_of(done)["ports"]
+    assert (done.returncode, state) == (1, "fault")
+    assert f"--gateway-listen: port {taken_ports[0]} is in use." in detail
 
 
 def test_the_doctor_changes_nothing(tmp_path: Path) -> None:

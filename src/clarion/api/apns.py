@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,6 @@ CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
 _ECHOED = re.compile(r"[!-~]([ -~]{0,126}[!-~])?")
 # How long a refusal waits for the rest of its request.
-_DISCARD_LIMIT_S = 5
 
 
 class ApnsDoor:
@@ -110,9 +107,7 @@ class ApnsDoor:
         """Answer every refusal and failure in the form of APNs."""
         response = await self._try(request, id_header, answer)
         if not request.is_read:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DISCARD_LIMIT_S):
-                    await request.discard()
+            await request.discard()
         return response
 
     async def _try(

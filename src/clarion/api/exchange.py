@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
+_DISCARD_LIMIT_S = 5.0
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -62,11 +65,13 @@ class Request:
         """Read and forget what is left of the body, as much as a body may have.
 
         An answer that overtakes its request is followed by a reset of the stream, and clients
-        such as curl 7.88 then lose the answer.
+        such as curl 7.88 then lose the answer. Who sends too slowly is not waited for.
         """
         taken = 0
-        while not self.is_read and taken <= self._limit:
-            taken += len(await self._next())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_LIMIT_S):
+                while not self.is_read and taken <= self._limit:
+                    taken += len(await self._next())
 
     async def _next(self) -> bytes:
         message = await self._receive()

@@ -77,17 +77,21 @@ class Front:
         request_id = self._request_id(scope)
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
         watch = _Watch(send, extra)
+        request = Request(scope, receive, request_id, None, self._settings.max_body_bytes)
+        is_let_in = False
         try:
             _check_path(scope)
-            is_called = scope["path"].startswith("/v1/")
-            caller = await self._admit(scope, extra) if is_called else None
+            if scope["path"].startswith("/v1/"):
+                request.caller = await self._admit(scope, extra)
             endpoint = self._find(scope["method"], scope["path"])
+            is_let_in = True
             if endpoint:
-                request = Request(scope, receive, request_id, caller, self._settings.max_body_bytes)
                 await respond(watch, await endpoint(request), [])
             else:
-                await self._serve_framework(scope, receive, watch, request_id, caller)
+                await self._serve_framework(scope, receive, watch, request_id, request.caller)
         except ClarionError as error:
+            if not is_let_in:
+                await request.discard()
             await _send_problem(watch, error, request_id)
         except Exception as error:  # noqa: BLE001 - the last net: the caller gets an answer
             get_logger().exception("request_failed", request_id=request_id, path=scope["path"])

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from litestar.params import Dependency
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
 
 from clarion import ports
 from clarion.access import callers
 from clarion.api import idempotency
 from clarion.gateway import connections, dispatch, registry
 
-_AS_IT_IS = Dependency(skip_validation=True)
-
-Callers = Annotated[callers.Callers, _AS_IT_IS]
-Clock = Annotated[ports.Clock, _AS_IT_IS]
-Connections = Annotated[connections.Connections, _AS_IT_IS]
-Devices = Annotated[ports.Devices, _AS_IT_IS]
-DeviceTopics = Annotated[ports.DeviceTopics, _AS_IT_IS]
-Dispatch = Annotated[dispatch.Dispatch, _AS_IT_IS]
-FeedbackList = Annotated[ports.FeedbackList, _AS_IT_IS]
-History = Annotated[ports.History, _AS_IT_IS]
-Idempotency = Annotated[idempotency.Idempotency, _AS_IT_IS]
-Keys = Annotated[ports.Keys, _AS_IT_IS]
-Registry = Annotated[registry.Registry, _AS_IT_IS]
-Statistics = Annotated[ports.Statistics, _AS_IT_IS]
+Callers = NamedDependency[SkipValidation[callers.Callers]]
+Clock = NamedDependency[SkipValidation[ports.Clock]]
+Connections = NamedDependency[SkipValidation[connections.Connections]]
+Devices = NamedDependency[SkipValidation[ports.Devices]]
+DeviceTopics = NamedDependency[SkipValidation[ports.DeviceTopics]]
+Dispatch = NamedDependency[SkipValidation[dispatch.Dispatch]]
+FeedbackList = NamedDependency[SkipValidation[ports.FeedbackList]]
+History = NamedDependency[SkipValidation[ports.History]]
+Idempotency = NamedDependency[SkipValidation[idempotency.Idempotency]]
+Keys = NamedDependency[SkipValidation[ports.Keys]]
+Registry = NamedDependency[SkipValidation[registry.Registry]]
+Statistics = NamedDependency[SkipValidation[ports.Statistics]]

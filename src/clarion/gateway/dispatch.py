@@ -114,7 +114,9 @@ class Dispatch:
         is_exact, count = self._stored.get(device_id, (False, 0))
         count += 1
         if not is_exact and count > slack:
-            count = await self._messages.count_waiting(device_id, limit=limit + slack + 1)
+            count = await self._messages.count_waiting(
+                device_id, now=self._clock.now(), limit=limit + slack + 1
+            )
             is_exact = True
         if count > limit + slack:
             await self._messages.trim(device_id, limit, self._clock.now())
@@ -188,7 +190,9 @@ class Dispatch:
         self._stored.pop(device.id, None)
         self.seen.add(device.id)
         subscriptions = await self._broadcasts.subscriptions(device.id)
-        pending = await self._messages.count_waiting(device.id, limit=self._stored_limit)
+        pending = await self._messages.count_waiting(
+            device.id, now=self._clock.now(), limit=self._stored_limit
+        )
         if session.is_closed:
             return
         for subscription in subscriptions:

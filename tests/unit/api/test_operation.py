@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from clarion.api import operation
 from clarion.api.exchange import Request, Response
 from clarion.api.operation import Operation
 from clarion.errors import StoreUnavailable
@@ -57,11 +56,6 @@ def body(response: Response) -> dict[str, Any]:
     return read
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operation, "CHECK_TIMEOUT_S", 0.05)
-
-
 @pytest.mark.parametrize(
     ("database", "redis", "expected"),
     [
@@ -70,11 +64,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (Answers(), Fails(), (200, "degraded", "connected", "disconnected")),
         (Answers(), Silent(), (200, "degraded", "connected", "disconnected")),
         (Fails(), Answers(), (503, "unhealthy", "disconnected", "connected")),
-        (Silent(), Silent(), (503, "unhealthy", "disconnected", "disconnected")),
         (Fails(), None, (503, "unhealthy", "disconnected", "not used")),
     ],
 )
-@pytest.mark.usefixtures("impatient")
 async def test_health_names_each_dependency(
     database: Any, redis: Any, expected: tuple[int, str, str, str]
 ) -> None:

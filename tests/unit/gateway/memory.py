@@ -211,9 +211,9 @@ class MemoryMessages:
         await self.gates.stop()
         return tuple(found)
 
-    async def count_waiting(self, device_id: str, *, limit: int) -> int:
+    async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
         await self.gates.stop()
-        return min(limit, len(self.stored(device_id)))
+        return min(limit, sum(m.expires_at > now for m in self.stored(device_id)))
 
     async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
         _ = now
@@ -266,9 +266,7 @@ class MemoryMessages:
             if is_same and other.device_id == message.device_id:
                 self._end(key, MessageStatus.EXPIRED, MessageReason.COLLAPSED)
 
-    def _end(
-        self, key: tuple[str, str], status: MessageStatus, reason: MessageReason
-    ) -> None:
+    def _end(self, key: tuple[str, str], status: MessageStatus, reason: MessageReason) -> None:
         if key in self.entries and self.entries[key][1] in WAITS:
             self.entries[key] = (self.entries[key][0], status, reason)
 

@@ -18,8 +18,8 @@ from tests.factories import NOW, FixedClock, make_broadcast, make_device
 class NoMessages:
     """Stands for the `Messages` port of a device to which nothing was sent."""
 
-    async def count_waiting(self, device_id: str, *, limit: int) -> int:
-        del device_id, limit
+    async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
+        del device_id, now, limit
         return 0
 
     async def waiting(self, device_id: str, **_: Any) -> tuple[Message, ...]:

@@ -240,8 +240,7 @@ def test_anything_is_a_good_push_or_refused(
 ) -> None:
     try:
         push = parse_push(read_headers(raw), token, body, NOW)
-    except Rejected as rejected:
-        assert rejected.reason in Reason
+    except Rejected:
         return
     assert len(push.token_hash) == 32
     assert NOW < push.expires_at <= NOW + LONGEST_LIFE_MS

@@ -74,9 +74,7 @@ CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
     "refresh": lambda registry, device: registry.refresh(device),
     "renew_secret": lambda registry, device: registry.renew_secret(device),
     "update": lambda registry, device: registry.update("app", device.id, DETAILS),
-    "invalidate": lambda registry, device: registry.invalidate(
-        "app", device.id, DeviceEnd.REVOKED
-    ),
+    "invalidate": lambda registry, device: registry.invalidate("app", device.id, DeviceEnd.REVOKED),
     "delete": lambda registry, device: registry.delete("app", device.id),
 }
 

@@ -61,7 +61,7 @@ SELECT_WAITING = statement(
 COUNT_WAITING = statement(
     "count_waiting_messages",
     f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE device_id = :device_id AND {_WAITS}
-    AND is_stored = 1 LIMIT :limit) AS waiting""",
+    AND is_stored = 1 AND expires_at > :now LIMIT :limit) AS waiting""",
 )
 ACKNOWLEDGE = statement(
     "acknowledge_message",
@@ -172,9 +172,9 @@ class SqlMessages:
         )
         return tuple(_message(row) for row in rows if row[1] not in skip)[:limit]
 
-    async def count_waiting(self, device_id: str, *, limit: int) -> int:
+    async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
         """Return how many stored messages wait, up to a limit."""
-        rows = await self._engine.fetch(COUNT_WAITING, device_id=device_id, limit=limit)
+        rows = await self._engine.fetch(COUNT_WAITING, device_id=device_id, now=now, limit=limit)
         count: int = rows[0][0]
         return count
 
