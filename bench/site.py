@@ -41,6 +41,7 @@ class Site:
         seconds: float,
         *,
         rate: float | None = None,
+        total: int | None = None,
         warm_up_s: float = WARM_UP_S,
     ) -> tuple[Result, float]:
         """Put a load on the server; gives its result, and the server's CPU time a request."""
@@ -48,7 +49,7 @@ class Site:
         if warm_up_s:  # a run of its own, so that its CPU time is not counted either
             run_in_process(replace(load, duration_s=warm_up_s), requests)
         before = self.server.usage().cpu_s
-        result = run_in_process(replace(load, rate=rate), requests)
+        result = run_in_process(replace(load, rate=rate, total=total), requests)
         return result, (self.server.usage().cpu_s - before) / max(result.sent, 1)
 
 

@@ -69,13 +69,18 @@ def _serve(**settings: SettingFlags) -> int:
 def _init(
     *, json: Flag = False, if_needed: Flag = False, greet: Flag = False, **settings: SettingFlags
 ) -> int:
+    from clarion.commands.first_run import AlreadySetUp, initialise
     from clarion.commands.first_run import greet as greeting
-    from clarion.commands.first_run import initialise
 
     loaded = _load(settings)
 
     async def work(house: House) -> int:
-        first = await initialise(house, loaded)
+        try:
+            first = await initialise(house, loaded)
+        except AlreadySetUp:
+            if not if_needed:
+                raise
+            return 0
         if json:
             print(msgspec.json.format(msgspec.json.encode(first), indent=2).decode())
         elif greet:
@@ -194,13 +199,17 @@ def _revoke_key(app_id: str, key_id: str, /, **settings: SettingFlags) -> int:
 @admin_app.command(name="create")
 def _create_admin(username: str, /, **settings: SettingFlags) -> int:
     """Make an administrator with a random password and print it."""
-    from clarion.access.provisioning import create_administrator
+    from clarion.access.provisioning import create_administrator, new_password
 
     async def work(house: House) -> int:
-        new = await create_administrator(
-            username=username, administrators=house.administrators, clock=house.clock
+        password = new_password()
+        await create_administrator(
+            username=username,
+            password=password,
+            administrators=house.administrators,
+            clock=house.clock,
         )
-        print(new.password)
+        print(password)
         return 0
 
     return _with_house(_load(settings), work)

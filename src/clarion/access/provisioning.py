@@ -37,14 +37,6 @@ class NewApp:
     provider_key_pem: bytes
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NewAdministrator:
-    """An administrator just made, with the password, which is shown once."""
-
-    username: str
-    password: str
-
-
 async def create_app(
     *, name: str, bundle_id: str, apps: Apps, keys: Keys, vault: Vault, clock: Clock
 ) -> NewApp:
@@ -82,11 +74,15 @@ async def create_app(
     )
 
 
+def new_password() -> str:
+    """Make a password."""
+    return random_text(_PASSWORD_LENGTH)
+
+
 async def create_administrator(
-    *, username: str, administrators: Administrators, clock: Clock
-) -> NewAdministrator:
-    """Make an administrator with a random password."""
-    password = random_text(_PASSWORD_LENGTH)
+    *, username: str, password: str, administrators: Administrators, clock: Clock
+) -> None:
+    """Make an administrator."""
     administrator = Administrator(
         id=clock.new_id(),
         username=username,
@@ -95,7 +91,6 @@ async def create_administrator(
         created_at=clock.now(),
     )
     await administrators.create(administrator)
-    return NewAdministrator(username, password)
 
 
 def _apple_id() -> str:

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import secrets
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.access.provisioning import create_administrator, create_app
+from clarion.access.provisioning import create_administrator, create_app, new_password
 from clarion.errors import Conflict, StartError
 from clarion.serving.certificates import DevelopmentTls
 from clarion.serving.files import write_private
 from clarion.settings import Settings
 
 if TYPE_CHECKING:
-    from clarion.access.provisioning import NewAdministrator, NewApp
+    from clarion.access.provisioning import NewApp
     from clarion.app import House
     from clarion.setting_kinds import Address
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
-_SET_UP_BEFORE = (
-    "This database is set up already, and first-run.json, which kept its first secrets, is not in "
-    "the data folder. Make new ones with `clarion app create` and `clarion admin create`."
-)
+
+
+class AlreadySetUp(StartError):
+    """The database is set up already, and first-run.json, which kept its first secrets, is gone.
+    Make new ones with `clarion app create` and `clarion admin create`.
+    """
+
+    code = "already_set_up"
+
+    def __init__(self) -> None:
+        super().__init__(" ".join((self.__doc__ or "").split()))
+
+
 # Who listens on every address is called at the machine's own.
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
 
@@ -77,39 +87,56 @@ class FirstRun(msgspec.Struct):
 async def initialise(house: House, settings: Settings) -> FirstRun:
     """Set an empty installation up, once; a later call returns what the first one made.
 
-    If a call was interrupted, or its `first-run.json` is gone, secrets are lost that cannot be
-    shown any more: the next one says so.
+    A call may be interrupted anywhere: the secrets are written down before the administrator is
+    made, and an installation without an administrator is not finished.
     """
     saved = house.folder.first_run
-    if saved.exists():
-        first = msgspec.json.decode(saved.read_bytes(), type=FirstRun)
-        return msgspec.structs.replace(first, urls=urls_of(settings))
-    if await house.administrators.find(ADMIN_NAME):
-        raise StartError(_SET_UP_BEFORE)
-    try:
-        app = await create_app(
-            name="Demo",
-            bundle_id=DEMO_BUNDLE_ID,
-            apps=house.apps,
-            keys=house.keys,
-            vault=house.vault,
+    is_finished = await house.administrators.find(ADMIN_NAME) is not None
+    if is_finished and not saved.exists():
+        raise AlreadySetUp
+    first = _read(saved) if saved.exists() else await _make_app(house, settings)
+    if not is_finished:
+        await create_administrator(
+            username=first.admin.username,
+            password=first.admin.password,
+            administrators=house.administrators,
             clock=house.clock,
         )
-    except Conflict as error:
-        raise StartError(_SET_UP_BEFORE) from error
-    admin = await create_administrator(
-        username=ADMIN_NAME, administrators=house.administrators, clock=house.clock
-    )
-    first = _describe(house, settings, app, admin)
-    write_private(saved, msgspec.json.format(msgspec.json.encode(first), indent=2))
+    return msgspec.structs.replace(first, urls=urls_of(settings))
+
+
+def _read(saved: Path) -> FirstRun:
+    return msgspec.json.decode(saved.read_bytes(), type=FirstRun)
+
+
+async def _make_app(house: House, settings: Settings) -> FirstRun:
+    """Make the demo app and write down what can be seen only now."""
+    try:
+        app = await _create_demo_app(house, DEMO_BUNDLE_ID)
+    except Conflict:
+        # A call that was interrupted has left one whose keys nobody knows.
+        app = await _create_demo_app(house, f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
+    first = _describe(house, settings, app)
+    write_private(house.folder.first_run, msgspec.json.format(msgspec.json.encode(first), indent=2))
     return first
 
 
-def _describe(house: House, settings: Settings, new: NewApp, admin: NewAdministrator) -> FirstRun:
+async def _create_demo_app(house: House, bundle_id: str) -> NewApp:
+    return await create_app(
+        name="Demo",
+        bundle_id=bundle_id,
+        apps=house.apps,
+        keys=house.keys,
+        vault=house.vault,
+        clock=house.clock,
+    )
+
+
+def _describe(house: House, settings: Settings, new: NewApp) -> FirstRun:
     tls = DevelopmentTls(house.folder.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     return FirstRun(
-        admin=AdminCard(admin.username, admin.password),
+        admin=AdminCard(ADMIN_NAME, new_password()),
         app=describe_app(house, new),
         tls=TlsCard(str(tls.ca.resolve())),
         urls=urls_of(settings),

@@ -12,6 +12,7 @@ import pytest
 from clarion.access.provisioning import create_app
 from clarion.commands.first_run import DEMO_BUNDLE_ID, greet, initialise, urls_of
 from clarion.errors import StartError
+from clarion.model import Administrator
 from clarion.ports import Administrators, Apps, Keys, Vault
 from clarion.serving.files import DataFolder
 from clarion.settings import Settings, load
@@ -82,8 +83,8 @@ async def test_when_its_secrets_are_gone_that_is_told(house: House) -> None:
         await initialise(house, SETTINGS)
 
 
-async def test_a_first_run_that_was_interrupted_is_told_and_not_a_conflict(house: House) -> None:
-    """It died behind the app and before the administrator: the app's secrets are lost."""
+async def test_a_first_run_that_was_interrupted_behind_its_app_makes_another(house: House) -> None:
+    """The secrets of the first app are lost, so nobody can use it."""
     await create_app(
         name="Demo",
         bundle_id=DEMO_BUNDLE_ID,
@@ -92,8 +93,33 @@ async def test_a_first_run_that_was_interrupted_is_told_and_not_a_conflict(house
         vault=house.vault,
         clock=house.clock,
     )
-    with pytest.raises(StartError, match="clarion app create"):
-        await initialise(house, SETTINGS)
+    first = await initialise(house, SETTINGS)
+    assert first.app.bundle_id.startswith(f"{DEMO_BUNDLE_ID}-")
+    assert await initialise(house, SETTINGS) == first
+
+
+async def test_a_first_run_that_was_interrupted_before_its_administrator_makes_them(
+    house: House,
+) -> None:
+    first = await initialise(house, SETTINGS)
+    nobody = NobodyYet()
+    house.administrators = nobody  # type: ignore[misc]
+    assert await initialise(house, SETTINGS) == first
+    assert nobody.made == [first.admin.username]
+
+
+class NobodyYet:
+    """The `Administrators` port as it was before the first one was made."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    async def find(self, username: str) -> Administrator | None:
+        del username
+        return None
+
+    async def create(self, administrator: Administrator) -> None:
+        self.made.append(administrator.username)
 
 
 async def test_the_greeting_says_what_to_try(house: House) -> None:

@@ -341,8 +341,10 @@ class Gateway(RuleBasedStateMachine):
         assert max(kept.values(), default=0) <= 1
 
     @invariant()
-    def the_session_knows_what_is_in_flight(self) -> None:
+    def the_session_knows_what_is_in_hand(self) -> None:
         assert list(self.session._in_flight or ()) == list(self.in_flight)
+        kept = {message.id for message in (*self.mailbox, *self.to_record)}
+        assert self.session.in_hand == kept | self.in_flight.keys()
 
     # In the end everything due has arrived.
 

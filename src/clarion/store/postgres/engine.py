@@ -22,6 +22,7 @@ SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "j
 # Below the two seconds that `check` is given, with room to say so.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
+_CLOSE_S = 5.0
 _TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
@@ -72,7 +73,11 @@ class PostgresEngine:
         """Commit what waits, then close."""
         await self.commit.close()
         await self._runner.close()
-        await self._pool.close()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
 
     async def _ask(self, text: str, *values: Value, within_s: float) -> list[asyncpg.Record]:
         try:

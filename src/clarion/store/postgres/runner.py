@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from clarion.store.statement import Row, Unit
 
 ATTEMPTS = 5
+BATCH_LIMIT_S = 30.0
+_CLOSE_S = 5.0
 # Two nodes met; the loser's batch did nothing and is run again.
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 # These concern one unit.
@@ -50,18 +53,24 @@ class PostgresRunner:
         return in_place
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, whether the server agrees or not."""
         if self._connection is not None:
-            await self._connection.close(timeout=5)
+            with contextlib.suppress(TimeoutError, OSError, asyncpg.PostgresError):
+                await self._connection.close(timeout=_CLOSE_S)
+            self._hang_up()
 
     async def _run_translated(self, groups: Sequence[Group]) -> Report:
+        # A server that has gone silent is hung up on: cancelling would wait for it to agree.
+        watchdog = asyncio.get_running_loop().call_later(BATCH_LIMIT_S, self._hang_up)
         try:
             return await self._run_again(groups)
         except asyncpg.DiskFullError as error:
             raise StorageFull from error
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            await self._drop_connection()
+            self._hang_up()
             raise StoreUnavailable from error
+        finally:
+            watchdog.cancel()
 
     async def _run_again(self, groups: Sequence[Group]) -> Report:
         for attempt in range(1, ATTEMPTS + 1):
@@ -87,7 +96,7 @@ class PostgresRunner:
             self._connection = await self._connect()
         return self._connection
 
-    async def _drop_connection(self) -> None:
+    def _hang_up(self) -> None:
         # What a broken connection still has in hand is the server's to undo.
         if self._connection is not None:
             self._connection.terminate()
