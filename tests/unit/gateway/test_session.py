@@ -26,7 +26,7 @@ from clarion.model import Message, PushPriority
 from tests.factories import NOW, make_broadcast, make_device, make_message
 
 DEVICE = make_device()
-HELLO = {"type": "hello", "token": "t", "secret": "s"}
+HELLO: dict[str, Any] = {"type": "hello", "token": "t", "secret": "s"}
 HIGH, MIDDLE, LOW = PushPriority
 
 
