@@ -240,7 +240,7 @@ async def test_a_token_that_was_refused_is_not_remembered_as_good(
 
 async def test_what_is_remembered_has_a_limit(door: Door, key: ProviderKey) -> None:
     provider = await door.identify(token_of(key))
-    door.tokens._known = {f"{n}": (provider, NOW) for n in range(TOKENS_LIMIT)}
+    door.tokens._known = {b"%d" % n: (provider, f"{n}", NOW) for n in range(TOKENS_LIMIT)}
     await door.identify(token_of(key))
     assert len(door.tokens._known) <= TOKENS_LIMIT
 
