@@ -74,7 +74,7 @@ def on_postgres(*, devices: int = 0) -> Iterator[Site]:
 @contextmanager
 def _site(name: str, folder: Path, database: str, devices: int) -> Iterator[Site]:
     data = [f"--data={folder}", f"--database={database}"]
-    command = [sys.executable, "-m", "clarion", "init", *data]
+    command = [sys.executable, "-m", "clarion", "init", "--log-level=warning", *data]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     installation = Installation.read(folder, database)
     device_ids = asyncio.run(installation.add_devices(devices))

@@ -222,6 +222,12 @@ async def test_what_waits_is_counted_up_to_a_limit(messages: Messages) -> None:
     assert await messages.count_waiting("nobody", now=NOW, limit=3) == 0
 
 
+async def test_what_has_expired_is_not_counted(messages: Messages) -> None:
+    await stored(messages, make_message(expires_at=NOW + 5), make_message())
+    assert await messages.count_waiting("device", now=NOW + 4, limit=9) == 2
+    assert await messages.count_waiting("device", now=NOW + 5, limit=9) == 1
+
+
 @pytest.mark.parametrize("state", [PENDING, QUEUED])
 async def test_an_acknowledged_message_is_delivered(
     messages: Messages, history: History, state: State

@@ -44,7 +44,12 @@ class PostgresEngine:
             return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
 
         pool = await asyncpg.create_pool(
-            url, min_size=1, max_size=readers, timeout=10, server_settings=SERVER_SETTINGS
+            url,
+            min_size=1,
+            max_size=readers,
+            timeout=10,
+            server_settings=SERVER_SETTINGS,
+            reset=_leave_as_it_is,
         )
         runner = PostgresRunner(connect)
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
@@ -90,6 +95,10 @@ class PostgresEngine:
                     raise
         except _TROUBLE as error:
             raise StoreUnavailable from error
+
+
+async def _leave_as_it_is(_connection: object) -> None:
+    """Reads leave nothing behind on a connection; to reset it costs as much as the read itself."""
 
 
 async def migrate(url: str) -> list[str]:
