@@ -11,6 +11,8 @@ class Scope(StrEnum):
 
     EVENTS_WRITE = "events:write"
     EVENTS_READ = "events:read"
+    NOTIFICATIONS_WRITE = "notifications:write"
+    NOTIFICATIONS_READ = "notifications:read"
     USERS_WRITE = "users:write"
     USERS_READ = "users:read"
     DEVICES_WRITE = "devices:write"

@@ -123,6 +123,7 @@ class NotificationType:
     rate_limit: RateLimit | None = None
     dedupe: Dedupe | None = None
     digest: Digest | None = None
+    data_schema: dict[str, object] | None = None  # JSON Schema of an event's `data`
 
 
 # 22:00 to 07:00, by the hour of the person's own clock.
