@@ -8,26 +8,65 @@ from typing import TYPE_CHECKING, Protocol
 from clarion.gateway.frames import CloseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from clarion.gateway.session import Effect, Session
+    from clarion.model import Message, PushPriority
 
 
 @dataclass(slots=True)
 class TopicCursor:
-    """How far a connected device is with a topic."""
+    """How far a connected device is with a topic.
+
+    Everything up to `read` was looked at: it is acknowledged, outstanding, or put off because it
+    can wait for a device that is not awake.
+    """
 
     acknowledged: int
     read: int
     outstanding: set[int] = field(default_factory=set)
+    put_off: dict[int, PushPriority] = field(default_factory=dict)
     is_behind: bool = True
 
     def acknowledge(self, sequence: int) -> bool:
         """Take an acknowledgement; say whether the cursor moved."""
         self.outstanding.discard(sequence)
-        reached = min(self.outstanding) - 1 if self.outstanding else self.read
+        reached = min((*self.outstanding, *self.put_off), default=self.read + 1) - 1
         moved, self.acknowledged = reached > self.acknowledged, max(reached, self.acknowledged)
         return moved
+
+    def wants(self, least: PushPriority) -> bool:
+        """Whether there is something to read, from this priority up."""
+        return self.is_behind or any(priority >= least for priority in self.put_off.values())
+
+    def due(self, least: PushPriority) -> set[int]:
+        """Return what was put off and may be sent now, from this priority up."""
+        return {sequence for sequence, priority in self.put_off.items() if priority >= least}
+
+    def start(self, due: Collection[int]) -> int:
+        """Return the sequence behind which to read what is due and what is new."""
+        return min(due, default=self.read + 1) - 1
+
+    def take(
+        self, found: Sequence[Message], due: Collection[int], least: PushPriority, *, is_all: bool
+    ) -> list[Message]:
+        """Know what was read behind `start`, and return what is to be sent of it."""
+        last = self.read if is_all else found[-1].sequence
+        for sequence in due:
+            if sequence <= last:  # it is in what was found, or gone from the store
+                self.put_off.pop(sequence, None)
+        taken = [message for message in found if self._is_wanted(message, due, least)]
+        self.outstanding.update(message.sequence for message in taken)
+        return taken
+
+    def _is_wanted(self, message: Message, due: Collection[int], least: PushPriority) -> bool:
+        if message.sequence <= self.read:
+            return message.sequence in due
+        self.read = message.sequence
+        if message.priority >= least:
+            return True
+        self.put_off[message.sequence] = message.priority
+        return False
 
 
 class Connection(Protocol):

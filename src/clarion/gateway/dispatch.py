@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, ServiceError
 from clarion.gateway.connections import Connection, TopicCursor
-from clarion.model import Keeps, Message, MessageReason, MessageStatus, Replay
+from clarion.model import (
+    Keeps,
+    Message,
+    MessageReason,
+    MessageStatus,
+    PushPriority,
+    Replay,
+)
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -20,12 +27,14 @@ if TYPE_CHECKING:
 
     from clarion.gateway.connections import Connections
     from clarion.gateway.push import Push
-    from clarion.model import Device, Once, PushPriority
+    from clarion.model import Device, Once
     from clarion.ports import Broadcasts, Clock, Messages
     from clarion.telemetry.metrics import GatewayMetrics
 
 CHUNK = 64
 COUNTS_LIMIT = 100_000
+# Of one topic no more are put off for a device that is not awake; then they are sent.
+PUT_OFF_LIMIT = 1_000
 RETRY_S = 1.0
 
 
@@ -54,6 +63,11 @@ class Dispatch:
         # Devices that came or went since somebody last asked.
         self.seen: set[str] = set()
         self._acknowledged: list[tuple[Connection, Message]] = []
+        # The cursors that have moved since they were last stored, by device and topic.
+        self._moved: dict[tuple[str, str], int] = {}
+        # The connections that are being let in, and what they left since: they may have read that
+        # they hear it before.
+        self._left: dict[Connection, set[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # From providers.
@@ -72,6 +86,11 @@ class Dispatch:
         if message.is_stored and not is_taken:
             await self._keep_within_limit(device.id)
         return True
+
+    async def fail(self, device: Device, message_id: str) -> None:
+        """End a message whose device ended while it was stored."""
+        end = (MessageStatus.FAILED, MessageReason.UNREGISTERED)
+        await self._messages.finish(device.id, [message_id], *end, self._clock.now())
 
     def _make_message(self, device: Device, push: Push, message_id: str) -> Message:
         now = self._clock.now()
@@ -154,6 +173,9 @@ class Dispatch:
         elif self._offer(connection, message):
             cursor.read = message.sequence
             cursor.outstanding.add(message.sequence)
+        elif connection.session.puts_off(message) and len(cursor.put_off) < PUT_OFF_LIMIT:
+            cursor.read = message.sequence
+            cursor.put_off[message.sequence] = message.priority
         else:
             cursor.is_behind = True
             connection.carry_out(connection.session.fall_behind())
@@ -173,10 +195,13 @@ class Dispatch:
 
     async def unsubscribe(self, device: Device, topic: str) -> bool:
         """End that."""
+        has_ended = await self._broadcasts.unsubscribe(device.id, topic)
         connection = self._connections.get(device.id)
         if connection is not None:
             self._connections.ignore(device.app_id, topic, connection)
-        return await self._broadcasts.unsubscribe(device.id, topic)
+            if connection in self._left:
+                self._left[connection].add(topic)
+        return has_ended
 
     # To and from connections.
 
@@ -189,16 +214,22 @@ class Dispatch:
         self._connections.add(device.id, connection)
         self._stored.pop(device.id, None)
         self.seen.add(device.id)
-        subscriptions = await self._broadcasts.subscriptions(device.id)
-        pending = await self._messages.count_waiting(
-            device.id, now=self._clock.now(), limit=self._stored_limit
-        )
+        left = self._left[connection] = set()
+        try:
+            subscriptions = await self._broadcasts.subscriptions(device.id)
+            pending = await self._messages.count_waiting(
+                device.id, now=self._clock.now(), limit=self._stored_limit
+            )
+        finally:
+            del self._left[connection]
         if session.is_closed:
             return
         for subscription in subscriptions:
-            start = max(subscription.cursor, (known or {}).get(subscription.topic, 0))
-            cursor = TopicCursor(start, start)
-            self._connections.hear(device.app_id, subscription.topic, connection, cursor)
+            topic = subscription.topic
+            start = max(subscription.cursor, (known or {}).get(topic, 0))
+            if topic not in left:
+                cursor = TopicCursor(start, start)
+                self._connections.hear(device.app_id, topic, connection, cursor)
         connection.carry_out(session.welcome(pending))
 
     def refill(self, connection: Connection, least: PushPriority) -> None:
@@ -224,54 +255,70 @@ class Dispatch:
         found = await self._messages.waiting(
             session.device.id, now=now, limit=CHUNK, least=least, skip=session.in_hand
         )
-        missed, are_all = await self._read_topics(connection, now)
+        missed, are_all = await self._read_topics(connection, least, now)
         return [*found, *missed], len(found) < CHUNK and are_all
 
-    async def _read_topics(self, connection: Connection, now: int) -> tuple[list[Message], bool]:
+    async def _read_topics(
+        self, connection: Connection, least: PushPriority, now: int
+    ) -> tuple[list[Message], bool]:
         device = connection.session.device
         read: list[Message] = []
         for topic, cursor in list((connection.topics or {}).items()):
-            if device is None or not cursor.is_behind:
+            if device is None or not cursor.wants(least):
                 continue
             if len(read) >= CHUNK:
                 return read, False
-            read += await self._read_topic(device.app_id, topic, cursor, now)
-        return read, not any(cursor.is_behind for cursor in (connection.topics or {}).values())
+            try:
+                read += await self._read_topic(device.app_id, topic, cursor, least, now)
+            except ServiceError:
+                if not read:
+                    raise
+                return read, False  # the cursors of these have moved: they are not read again
+        return read, not any(cursor.wants(least) for cursor in (connection.topics or {}).values())
 
     async def _read_topic(
-        self, app_id: str, topic: str, cursor: TopicCursor, now: int
-    ) -> tuple[Message, ...]:
+        self, app_id: str, topic: str, cursor: TopicCursor, least: PushPriority, now: int
+    ) -> list[Message]:
+        if len(cursor.put_off) >= PUT_OFF_LIMIT:
+            least = PushPriority.LOW
         cursor.is_behind = False  # a message that comes while we read makes it true again
+        due = cursor.due(least)
         try:
             found = await self._broadcasts.missed(
-                app_id, topic, cursor=cursor.read, now=now, limit=CHUNK
+                app_id, topic, cursor=cursor.start(due), now=now, limit=CHUNK
             )
         except ServiceError:
             cursor.is_behind = True
             raise
-        cursor.is_behind = cursor.is_behind or len(found) == CHUNK
-        for message in found:
-            cursor.read = max(cursor.read, message.sequence)
-            cursor.outstanding.add(message.sequence)
-        return found
+        is_all = len(found) < CHUNK
+        cursor.is_behind = cursor.is_behind or not is_all
+        return cursor.take(found, due, least, is_all=is_all)
 
     def acknowledge(self, connection: Connection, messages: tuple[Message, ...]) -> None:
         """Record acknowledgements, those of all devices of this moment in one go."""
-        if not self._acknowledged:
-            self.start(self._record_acknowledged())
+        self._move_cursors(connection, messages)
         self._acknowledged += ((connection, message) for message in messages)
 
     def drop(self, connection: Connection, messages: tuple[Message, ...]) -> None:
         """Let a topic's cursor pass messages that will not be sent; others the store ends."""
+        self._move_cursors(connection, messages)
+
+    def _move_cursors(self, connection: Connection, messages: tuple[Message, ...]) -> None:
+        """Let the cursors of topics move at once: a device that leaves takes them along."""
+        if not self._acknowledged and not self._moved:
+            self.start(self._record_acknowledged())
+        device = connection.session.device
         for message in messages:
-            if message.topic is not None:
-                self.start(self._advance(connection, message, message.topic))
+            topic = message.topic or ""
+            cursor = (connection.topics or {}).get(topic)
+            if cursor is not None and device is not None and cursor.acknowledge(message.sequence):
+                self._moved[device.id, topic] = cursor.acknowledged
 
     async def _record_acknowledged(self) -> None:
         batch, self._acknowledged = self._acknowledged, []
+        moved, self._moved = self._moved, {}
         now = self._clock.now()
         direct = [(m.device_id, m.id) for _, m in batch if m.topic is None]
-        moved = _move_cursors(batch)
         while True:
             try:
                 await self._store_acknowledged(direct, moved, now)
@@ -296,12 +343,6 @@ class Dispatch:
             )
         )
 
-    async def _advance(self, connection: Connection, message: Message, topic: str) -> None:
-        cursor = (connection.topics or {}).get(topic)
-        device = connection.session.device
-        if cursor is not None and device is not None and cursor.acknowledge(message.sequence):
-            await self._broadcasts.advance(device.id, topic, cursor.acknowledged)
-
     def disconnect(self, connection: Connection) -> None:
         """Let a connection go; what it had in hand is in the store."""
         connection.session.is_closed = True
@@ -323,17 +364,6 @@ class Dispatch:
             await asyncio.wait(self._tasks, timeout=grace_s)
         for task in self._tasks:
             task.cancel()
-
-
-def _move_cursors(batch: list[tuple[Connection, Message]]) -> dict[tuple[str, str], int]:
-    """Let the cursors of topics take acknowledgements; return those that moved: device, topic."""
-    moved: dict[tuple[str, str], int] = {}
-    for connection, message in batch:
-        cursor = (connection.topics or {}).get(message.topic or "")
-        device = connection.session.device
-        if cursor is not None and device is not None and cursor.acknowledge(message.sequence):
-            moved[device.id, message.topic or ""] = cursor.acknowledged
-    return moved
 
 
 async def _guard(work: Coroutine[None, None, None]) -> None:

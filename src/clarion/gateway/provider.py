@@ -73,7 +73,15 @@ class PushIntake:
         self._count(device.app_id, self._app_per_minute, now)
         message_id = push.id or self._clock.new_id()
         await self._dispatch.accept(device, push, message_id)
+        if not self._registry.is_current(device):
+            await self._end_if_gone(device, message_id)
         return message_id
+
+    async def _end_if_gone(self, device: Device, message_id: str) -> None:
+        """End what was stored just after its device ended: nobody will ever ask for it."""
+        known = await self._registry.find(device.token_hash)
+        if known is None or known.id != device.id or not known.is_valid:
+            await self._dispatch.fail(device, message_id)
 
     def _count(self, key: str, limit: int, now: int) -> None:
         if self._limits.count(key, window_s=_WINDOW_S, now=now) > limit:

@@ -51,6 +51,11 @@ class Registry:
                 self._keep(token_hash, device, now + (KNOWN_MS if device else UNKNOWN_MS))
                 return device
 
+    def is_current(self, device: Device) -> bool:
+        """Whether no change is known since this was found; every push asks, so no look-up."""
+        entry = self._entries.get(device.token_hash)
+        return entry is not None and entry[1] is device
+
     async def authorise(self, token: str, secret: str) -> Device | None:
         """Return the device if it is valid and the secret is its own."""
         token_hash = hashlib.sha256(token.lower().encode()).digest()

@@ -185,7 +185,6 @@ class Session:
         if state.enabled is not None:
             self.is_enabled = state.enabled
         if (self.is_enabled and not was_enabled) or (self.is_awake and not was_awake):
-            self._has_deferred = True
             return [*self._pump(now), *self.fall_behind()]
         return self._ask_for_more()
 
@@ -223,14 +222,13 @@ class Session:
     def _take_offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         if not message.is_stored:
             return self._take_if_room(message, now) if self.is_enabled else (False, [])
-        if message.priority < self.least or not self.is_enabled:
+        if self.puts_off(message):
             self._has_deferred = True
             return False, []
         if self._is_behind:
             return False, self.fall_behind()
         taken, effects = self._take_if_room(message, now)
-        self._is_behind = not taken
-        return taken, effects
+        return taken, effects if taken else self.fall_behind()
 
     def _take_if_room(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         if self._is_full:
@@ -238,9 +236,16 @@ class Session:
         self._put(message)
         return True, self._pump(now)
 
+    def puts_off(self, message: Message) -> bool:
+        """Whether the message has to wait for the device to wake up, or for a window."""
+        return message.priority < self.least or not self.is_enabled
+
     def fall_behind(self) -> list[Effect]:
-        """Note that there is more in the store than was offered."""
-        self._is_behind = True
+        """Note that there is more in the store than was offered.
+
+        Of which priority, is not known when it is read: the device may do something else by then.
+        """
+        self._is_behind = self._has_deferred = True
         self._has_news = self._is_refilling
         return self._ask_for_more()
 
@@ -269,9 +274,10 @@ class Session:
         """Give messages of every priority their turn, if some were put off and it takes any."""
         if not self._has_deferred or not self.is_enabled:
             return []
-        self._has_deferred = False
         self._backlog_least = PushPriority.LOW
-        return self.fall_behind()
+        effects = self.fall_behind()
+        self._has_deferred = False
+        return effects
 
     def resume(self, now: int) -> list[Effect]:
         """Go on after the socket has taken what was written."""
@@ -280,8 +286,6 @@ class Session:
 
     def tick(self, now: int) -> list[Effect]:
         """Look at the clock: ping the quiet, cut off the dead and those who do not keep up."""
-        if self.is_closed:
-            return []
         if self.is_closed:
             return []
         if now - self.heard_at >= SILENCE_LIMIT_MS:

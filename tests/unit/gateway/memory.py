@@ -35,12 +35,11 @@ class Gates:
 
     def __init__(self) -> None:
         self.are_open = True
-        self.trouble = 0
+        self.trouble: list[bool] = []  # whether each of the next stops fails
         self._waiting: list[asyncio.Future[None]] = []
 
     async def stop(self) -> None:
-        if self.trouble:
-            self.trouble -= 1
+        if self.trouble and self.trouble.pop(0):
             raise StoreUnavailable
         if not self.are_open:
             self._waiting.append(asyncio.get_running_loop().create_future())

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from clarion.gateway.connections import Connections, TopicCursor
 from clarion.gateway.frames import CloseCode
 from clarion.gateway.session import Close, Effect, Session
-from clarion.model import Device
-from tests.factories import NOW, make_device
+from clarion.model import Device, Message, PushPriority
+from tests.factories import NOW, make_broadcast, make_device
 
 
 class Wire:
@@ -142,6 +142,79 @@ def test_a_cursor_never_passes_an_unacknowledged_message(
             cursor.outstanding.add(cursor.read)
             unacknowledged.add(cursor.read)
         assert before <= cursor.acknowledged < min(unacknowledged, default=cursor.read + 1)
-    for number in sorted(unacknowledged, reverse=True):
-        cursor.acknowledge(number)
-    assert cursor.acknowledged == cursor.read or not unacknowledged
+
+
+# Few short days have anything put off in them, so there are no short ones.
+READS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["write", "read"]), st.sampled_from(PushPriority)),
+        st.tuples(st.sampled_from(["remove", "acknowledge"]), st.integers(0, 9)),
+    ),
+    min_size=20,
+    max_size=60,
+)
+
+
+class Topic:
+    """The messages of a topic, and what a device was sent of them."""
+
+    CHUNK = 3
+
+    def __init__(self) -> None:
+        self.cursor = TopicCursor(0, 0)
+        self.kept: list[Message] = []
+        self.sent: list[int] = []
+        self.open: set[int] = set()
+        self.highest = 0
+
+    def write(self, priority: PushPriority) -> None:
+        self.highest += 1
+        self.kept.append(make_broadcast(sequence=self.highest, priority=priority))
+        self.open.add(self.highest)
+
+    def remove(self, sequence: int) -> None:
+        self.kept = [message for message in self.kept if message.sequence != sequence]
+        if sequence not in self.sent:
+            self.open.discard(sequence)
+
+    def acknowledge(self, number: int) -> None:
+        if self.sent:
+            sequence = self.sent[number % len(self.sent)]
+            self.open.discard(sequence)
+            self.cursor.acknowledge(sequence)
+
+    def read(self, least: PushPriority) -> bool:
+        """Read once; say whether there may be more."""
+        due = self.cursor.due(least)
+        behind = [m for m in self.kept if m.sequence > self.cursor.start(due)]
+        found, is_all = behind[: self.CHUNK], len(behind) < self.CHUNK
+        taken = self.cursor.take(found, due, least, is_all=is_all)
+        assert all(message.priority >= least for message in taken)
+        self.sent += [message.sequence for message in taken]
+        return not is_all or bool(self.cursor.due(least))
+
+
+@given(acts=READS)
+def test_every_message_of_a_topic_is_taken_once_and_none_is_passed(
+    acts: list[tuple[str, PushPriority | int]],
+) -> None:
+    topic = Topic()
+    for act, value in acts:
+        getattr(topic, act)(value)
+        assert topic.cursor.acknowledged < min(topic.open, default=topic.highest + 1)
+    while topic.read(PushPriority.LOW):
+        pass
+    assert len(topic.sent) == len(set(topic.sent))
+    assert set(topic.sent) >= topic.open
+    for number in range(len(topic.sent)):
+        topic.acknowledge(number)
+    assert topic.cursor.put_off == {}
+    assert topic.cursor.acknowledged >= max(topic.sent, default=0)
+
+
+def test_a_cursor_wants_what_was_put_off_from_a_priority_up() -> None:
+    cursor = TopicCursor(0, 3, put_off={2: PushPriority.LOW}, is_behind=False)
+    assert not cursor.wants(PushPriority.CONSIDERATE)
+    assert cursor.wants(PushPriority.LOW)
+    cursor.is_behind = True
+    assert cursor.wants(PushPriority.IMMEDIATE)

@@ -334,12 +334,43 @@ def test_a_window_that_opens_while_the_store_is_read_is_not_missed(session: Sess
     assert refill(session) == [Refill(LOW)]
 
 
+def test_what_waited_when_a_device_went_to_the_background_comes_in_the_window(
+    session: Session,
+) -> None:
+    session.is_paused = True
+    session.fall_behind()
+    assert session.offer(make_message(priority=MIDDLE), NOW) == (False, [])
+    receive(session, type="state", foreground=False)
+    assert session.resume(NOW) == [Refill(HIGH)]
+    refill(session)
+    assert session.open_window() == [Refill(LOW)]
+
+
+def test_what_found_no_room_before_it_went_to_the_background_comes_in_the_window(
+    session: Session,
+) -> None:
+    messages = many(IN_FLIGHT_LIMIT + MAILBOX_LIMIT)
+    offer(session, *messages, make_message(priority=MIDDLE))
+    receive(session, type="state", foreground=False)
+    assert acknowledge(session, *messages[:IN_FLIGHT_LIMIT])
+    assert acknowledge(session, *messages[IN_FLIGHT_LIMIT:])[-1] == Refill(HIGH)
+    refill(session)
+    assert session.open_window() == [Refill(LOW)]
+
+
 def test_a_disabled_device_gets_nothing(session: Session) -> None:
     receive(session, type="state", enabled=False)
     for is_stored in (True, False):
         assert session.offer(make_message(is_stored=is_stored), NOW) == (False, [])
     assert session.fall_behind() == []
     assert session.open_window() == []
+
+
+def test_a_window_that_opens_while_it_is_disabled_is_not_kept_for_later(session: Session) -> None:
+    session.offer(make_message(priority=LOW), NOW)
+    receive(session, type="state", enabled=False)
+    assert session.open_window() == []
+    assert receive(session, type="state", enabled=True) == [Refill(MIDDLE)]
 
 
 def test_what_is_in_hand_of_a_disabled_device_waits(session: Session) -> None:

@@ -146,7 +146,7 @@ class Gateway(RuleBasedStateMachine):
     @precondition(lambda self: not self.session.is_ready)
     @rule()
     def welcome(self) -> None:
-        self.is_window_open = True
+        self.is_window_open = self.session.is_enabled
         self.carry_out(self.session.welcome(len(self.stored)))
         assert self.replies["ready"] == (not self.session.is_closed)
 
@@ -255,6 +255,8 @@ class Gateway(RuleBasedStateMachine):
     @precondition(lambda self: self.to_record)
     @rule()
     def record(self) -> None:
+        # Commits are answered in their order: what was stored before is offered by now.
+        self.offer(len(self.to_offer))
         recorded, self.to_record = self.to_record, []
         for message in recorded:
             self.stored.pop(message.id, None)
@@ -307,7 +309,7 @@ class Gateway(RuleBasedStateMachine):
     @precondition(lambda self: self.session.is_ready)
     @rule()
     def open_window(self) -> None:
-        self.is_window_open = True
+        self.is_window_open = self.is_window_open or self.session.is_enabled
         self.carry_out(self.session.open_window())
 
     @precondition(lambda self: self.steps > STEPS_BEFORE_THE_END)
@@ -365,10 +367,10 @@ class Gateway(RuleBasedStateMachine):
 
     def deliver(self) -> None:
         """Let store and device do their part until nothing is left to do."""
-        turns = 0
+        turns = 20 + len(self.stored)
         while self.to_offer or self.reading or self.in_flight or self.to_record:
-            turns += 1
-            assert turns < 20 + len(self.stored), "it goes round in circles"
+            turns -= 1
+            assert turns, "it goes round in circles"
             if self.to_offer:
                 self.offer(1_000)
             if self.reading:
