@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "clarion"
 WORDS = {"model", "errors", "ports", "clock", "settings", "setting_kinds", "telemetry"}
 STAGES = {
     "access",
+    "catalog",
     "gateway",
     "intake",
     "decide",

@@ -1,0 +1,1 @@
+"""Which notification types an app has and in what words: ready-made ones and its own."""
