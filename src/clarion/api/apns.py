@@ -27,7 +27,7 @@ BROADCAST_PREFIX = "/4/"
 CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
 _ECHOED = re.compile(r"[!-~]([ -~]{0,126}[!-~])?")
-# How long a refusal waits for the rest of its request.
+_REFUSALS = 400
 
 
 class ApnsDoor:
@@ -106,7 +106,7 @@ class ApnsDoor:
     ) -> Response:
         """Answer every refusal and failure in the form of APNs."""
         response = await self._try(request, id_header, answer)
-        if not request.is_read:
+        if not request.is_whole or response.status >= _REFUSALS:
             await request.discard()
         return response
 

@@ -34,7 +34,7 @@ class Response(NamedTuple):
 class Request:
     """A request with its id and, behind the door that asks for one, its caller."""
 
-    __slots__ = ("_limit", "_receive", "caller", "id", "is_read", "scope")
+    __slots__ = ("_limit", "_receive", "caller", "id", "is_read", "is_whole", "scope")
 
     def __init__(
         self, scope: Scope, receive: Receive, request_id: str, caller: Caller | None, limit: int
@@ -44,21 +44,29 @@ class Request:
         self.caller = caller
         self._receive = receive
         self._limit = limit
-        self.is_read = False
+        self.is_whole = False  # `body` has returned it
+        self.is_read = False  # its end was seen
 
     async def body(self, limit: int | None = None) -> bytes:
-        """Read the whole body; `BodyTooLarge` as soon as that is certain."""
+        """Read the whole body; `BodyTooLarge` as soon as that is certain.
+
+        When as much is here as was announced, that is all: the end, which the listener gives as a
+        part of its own, is not waited for. Each part costs a switch of threads and back.
+        """
         limit = self._limit if limit is None else limit
+        announced = announced_length(self.scope)
         body = await self._next()
-        if self.is_read:
-            if len(body) > limit:
-                raise BodyTooLarge
-            return body
+        if not self.is_read and len(body) != announced:
+            body = await self._gather(body, announced, limit)
+        if len(body) > limit:
+            raise BodyTooLarge
+        self.is_whole = True
+        return body
+
+    async def _gather(self, body: bytes, announced: int | None, limit: int) -> bytes:
         parts = bytearray(body)
-        while not self.is_read:
+        while not self.is_read and len(parts) != announced and len(parts) <= limit:
             parts += await self._next()
-            if len(parts) > limit:
-                raise BodyTooLarge
         return bytes(parts)
 
     async def discard(self) -> None:
@@ -89,6 +97,12 @@ def header(scope: Scope, name: bytes) -> str | None:
         if key == name:
             return bytes(value).decode("latin-1")
     return None
+
+
+def announced_length(scope: Scope) -> int | None:
+    """Return how long the body is by its header, if that says a number."""
+    text = header(scope, b"content-length")
+    return int(text) if text and text.isascii() and text.isdecimal() else None
 
 
 async def respond(send: Send, response: Response, extra: Headers) -> None:

@@ -12,7 +12,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from clarion.api import problems
-from clarion.api.exchange import Headers, Request, Response, header, respond
+from clarion.api.exchange import (
+    Headers,
+    Request,
+    Response,
+    announced_length,
+    header,
+    respond,
+)
 from clarion.errors import (
     BodyTooLarge,
     ClarionError,
@@ -90,7 +97,7 @@ class Front:
             else:
                 await self._serve_framework(scope, receive, watch, request_id, request.caller)
         except ClarionError as error:
-            if not is_let_in:
+            if not is_let_in or request.is_whole:
                 await request.discard()
             await _send_problem(watch, error, request_id)
         except Exception as error:  # noqa: BLE001 - the last net: the caller gets an answer
@@ -141,7 +148,8 @@ class Front:
         self, scope: Scope, receive: Receive, watch: _Watch, request_id: str, caller: Caller | None
     ) -> None:
         limit = self._settings.max_body_bytes
-        if _announced_length(scope) > limit:
+        # Whatever it says, the body is capped when it is read.
+        if (announced_length(scope) or 0) > limit:
             raise BodyTooLarge
         taken = 0
 
@@ -183,12 +191,6 @@ def _check_path(scope: Scope) -> None:
         raise NotFound
     if b"%00" in scope.get("query_string", b""):
         raise InvalidFields(FieldFault("query", "must not hold zero characters"))
-
-
-def _announced_length(scope: Scope) -> int:
-    """Return what the header says; whatever it says, the body is capped when it is read."""
-    text = header(scope, b"content-length") or ""
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
