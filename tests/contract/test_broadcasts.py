@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.errors import IdempotencyKeyReused
+from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.model import Keeps, Message, Once, PushPriority, Replay, Subscription
 from clarion.ports import Broadcasts, DeviceTopics
 from clarion.store.engine import Engine
@@ -275,11 +275,29 @@ async def test_subscriptions_are_those_of_one_device(broadcasts: Broadcasts) -> 
     assert await broadcasts.subscriptions("nobody") == ()
 
 
-async def test_at_most_a_thousand_subscriptions_are_returned(broadcasts: Broadcasts) -> None:
-    names = [f"{n:04}" for n in range(1_001)]
-    await asyncio.gather(*(broadcasts.subscribe("app", "device", name, NOW) for name in names))
-    found = [each.topic for each in await broadcasts.subscriptions("device")]
-    assert found == names[:1_000]
+async def hear_many(broadcasts: Broadcasts, count: int) -> list[BaseException]:
+    """Subscribe to so many topics at once; return what went wrong."""
+    asked = (broadcasts.subscribe("app", "device", f"{n:04}", NOW) for n in range(count))
+    done = await asyncio.gather(*asked, return_exceptions=True)
+    return [each for each in done if isinstance(each, BaseException)]
+
+
+async def test_a_device_hears_at_most_a_thousand_topics(broadcasts: Broadcasts) -> None:
+    refused = await hear_many(broadcasts, 1_010)
+    assert [type(each) for each in refused] == [Conflict] * 10
+    assert len(await broadcasts.subscriptions("device")) == 1_000
+
+
+async def test_a_device_that_hears_a_thousand_topics_may_exchange_one(
+    broadcasts: Broadcasts,
+) -> None:
+    assert await hear_many(broadcasts, 1_000) == []
+    assert await broadcasts.subscribe("app", "device", "0007", NOW) == 0
+    with pytest.raises(Conflict, match="hears 1,000 topics"):
+        await broadcasts.subscribe("app", "device", "news", NOW)
+    assert await broadcasts.subscribe("app", "another", "news", NOW) == 0
+    assert await broadcasts.unsubscribe("device", "0007") is True
+    assert await broadcasts.subscribe("app", "device", "news", NOW) == 0
 
 
 async def test_what_was_missed_comes_oldest_first_behind_the_cursor(

@@ -117,7 +117,7 @@ async def subscribe(
     devices: Devices,
     dispatch: Dispatch,
 ) -> None:
-    """Subscribe from now on. Again changes nothing."""
+    """Subscribe from now on. Again changes nothing. A device hears at most 1,000 topics."""
     device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
     if not await dispatch.subscribe(device, check_topic(topic)):
         msg = "This topic was deleted."

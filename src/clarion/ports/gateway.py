@@ -218,7 +218,8 @@ class Broadcasts(Protocol):
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
         """Let a device hear a topic from now on; return its cursor. Again changes nothing.
 
-        Makes the topic if there is none; None if it was deleted.
+        Makes the topic if there is none; None if it was deleted. Raises `Conflict` if the device
+        hears 1,000 others.
         """
         ...
 

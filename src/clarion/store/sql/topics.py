@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.errors import Conflict
 from clarion.model import DeviceTopic, Keeps, Message, Page, PushPriority, Subscription
 from clarion.store.sql import idempotency
 from clarion.store.sql.messages import count_changed
@@ -54,20 +55,21 @@ DELETE_MESSAGES = statement(
     "delete_topic_messages", f"DELETE FROM topic_messages WHERE {_OF_TOPIC}"
 )
 DELETE_SUBSCRIBERS = statement("delete_subscribers", f"DELETE FROM subscriptions WHERE {_OF_TOPIC}")
+# Counts and writes in one act. Two nodes at once may each add the last topic of a device; of what
+# is beyond the limit then, a device that connects hears the first by name.
 SUBSCRIBE = statement(
     "subscribe",
     f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
-    VALUES (:device_id, :topic, :app_id, {_HIGHEST}, :now)
-    ON CONFLICT (device_id, topic) DO NOTHING""",
+    SELECT :device_id, :topic, :app_id, {_HIGHEST}, CAST(:now AS BIGINT)
+    WHERE (SELECT COUNT(*) FROM subscriptions
+    WHERE device_id = :device_id AND topic <> :topic) < {SUBSCRIPTIONS_LIMIT}
+    ON CONFLICT (device_id, topic) DO UPDATE SET cursor = subscriptions.cursor
+    RETURNING cursor""",
 )
 UNSUBSCRIBE = statement(
     "unsubscribe",
     """DELETE FROM subscriptions WHERE device_id = :device_id AND topic = :topic
     RETURNING topic""",
-)
-SELECT_SUBSCRIPTION = statement(
-    "select_subscription",
-    "SELECT cursor FROM subscriptions WHERE device_id = :device_id AND topic = :topic",
 )
 SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
@@ -175,10 +177,13 @@ class SqlBroadcasts:
             LOCK.guard(app_id=app_id, topic=topic, now=now),
             SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
         )
-        if await self._engine.write(Unit(topic, steps)) is None:
+        done = await self._engine.write(Unit(topic, steps))
+        if done is None:
             return None
-        rows = await self._engine.fetch(SELECT_SUBSCRIPTION, device_id=device_id, topic=topic)
-        cursor: int | None = rows[0][0] if rows else None
+        if not done[1]:
+            msg = f"This device hears {SUBSCRIPTIONS_LIMIT:,} topics; let it leave one first."
+            raise Conflict(msg)
+        cursor: int = done[1][0][0]
         return cursor
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
