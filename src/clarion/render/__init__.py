@@ -1,0 +1,1 @@
+"""A template and what happened → words. Sandboxed, bounded, and pure."""
