@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clarion.model.notification import Channel, NotificationType, Preferences, Priority
+    from collections.abc import Mapping
+
+    from clarion.model import Channel, Earlier, NotificationType, Preferences, Priority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +25,6 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """An earlier notification with the same dedupe key, within the window."""
-
-    notification_id: str
-    is_unread: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One event for one person at one moment."""
 
@@ -39,9 +33,11 @@ class Case:
     priority: Priority
     channels: tuple[Channel, ...]
     templates: frozenset[Channel]  # the channels for which the type has a template
+    available: frozenset[Channel]  # the channels that this installation has
     expires_at: int | None
     person: Person | None
     earlier: Earlier | None = None
     used_this_hour: int = 0
     next_hour_at: int = 0
-    digest_due_at: int | None = None
+    # When digests that are being collected are due, by channel.
+    digests: Mapping[Channel, int] = field(default_factory=dict)

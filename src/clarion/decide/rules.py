@@ -46,6 +46,8 @@ def check_type(case: Case, channel: Channel) -> Verdict | None:
     """Is the type in use, with words for this channel and an address to send them to?"""
     if not case.type.is_active:
         return Drop(ReasonCode.TYPE_INACTIVE)
+    if channel not in case.available:
+        return Drop(ReasonCode.CHANNEL_UNAVAILABLE)
     if channel not in case.templates:
         return Drop(ReasonCode.NO_TEMPLATE)
     return None if channel in _person(case).addresses else Drop(ReasonCode.NO_ADDRESS)
@@ -114,7 +116,7 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
     """Is it collected, to be said once with others?"""
     if case.type.digest is None or channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
-    due = case.digest_due_at or case.now + case.type.digest.window_s * 1000
+    due = case.digests.get(channel) or case.now + case.type.digest.window_s * 1000
     return Fold(ReasonCode.JOINS_DIGEST, until=due)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -110,10 +110,11 @@ class AppCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCaller:
-    """An end user's client, known by a token that the app signed."""
+    """An end user's client, known by a token that the app signed and that is good until then."""
 
     app_id: str
     user_id: str
+    expires_at: int | None = field(default=None, compare=False)
 
 
 Caller = AppCaller | UserCaller

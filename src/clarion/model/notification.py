@@ -55,6 +55,7 @@ class ReasonCode(StrEnum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     TYPE_INACTIVE = "type_inactive"
+    CHANNEL_UNAVAILABLE = "channel_unavailable"
     NO_TEMPLATE = "no_template"
     NO_ADDRESS = "no_address"
     CATEGORY_OFF = "category_off"
@@ -69,6 +70,9 @@ class ReasonCode(StrEnum):
     LIMIT_JOINS_DIGEST = "limit_joins_digest"
     QUIET_HOURS = "quiet_hours"
     JOINS_DIGEST = "joins_digest"
+    TRIES_EXHAUSTED = "tries_exhausted"
+    REJECTED = "rejected"
+    ADDRESS_GONE = "address_gone"
 
 
 class DedupeMode(StrEnum):

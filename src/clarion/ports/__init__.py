@@ -16,7 +16,9 @@ from clarion.ports.gateway import (
     Messages,
     Statistics,
 )
+from clarion.ports.inbox import Inboxes
 from clarion.ports.people import Templates, Types, Users
+from clarion.ports.pipeline import Courier, Deliveries, Events, Facts, Ledger, Queue
 from clarion.ports.shared import Clock, Dependency, Limits
 
 __all__ = [
@@ -24,14 +26,21 @@ __all__ = [
     "Apps",
     "Broadcasts",
     "Clock",
+    "Courier",
+    "Deliveries",
     "Dependency",
     "DeviceTopics",
     "Devices",
+    "Events",
+    "Facts",
     "FeedbackList",
     "History",
+    "Inboxes",
     "Keys",
+    "Ledger",
     "Limits",
     "Messages",
+    "Queue",
     "Statistics",
     "Templates",
     "Types",

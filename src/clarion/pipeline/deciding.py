@@ -1,0 +1,115 @@
+"""New events for people: facts, rules, and one entry each. Who loses a race is asked again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from clarion.decide.rules import decide
+from clarion.model import Dead, Entry, EventStatus
+from clarion.pipeline.gathering import Ask
+from clarion.pipeline.ruling import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clarion.catalog.kinds import Catalog, Kind
+    from clarion.model import Event, Job
+    from clarion.pipeline.gathering import Brief, Gathering
+    from clarion.pipeline.recording import Recording
+    from clarion.ports import Clock, Events
+
+# Who loses a claim so often is left to the lease: the job comes back by itself.
+ROUNDS = 20
+
+
+class _Open(NamedTuple):
+    job: Job
+    event: Event
+
+
+class Deciding:
+    """Decides for each person of a batch."""
+
+    def __init__(
+        self,
+        *,
+        events: Events,
+        catalog: Catalog,
+        gathering: Gathering,
+        recording: Recording,
+        clock: Clock,
+    ) -> None:
+        self._events = events
+        self._catalog = catalog
+        self._gathering = gathering
+        self._recording = recording
+        self._clock = clock
+
+    async def handle(self, jobs: Sequence[Job]) -> None:
+        """Decide for jobs of one app."""
+        left = list(jobs)
+        for _ in range(ROUNDS):
+            if not left:
+                return
+            left = await self._handle_round(left)
+
+    async def _handle_round(self, jobs: Sequence[Job]) -> list[Job]:
+        """Decide for all that do not stand in each other's way; return those that are left."""
+        events = await self._events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        entries: list[Entry] = []
+        asked: list[tuple[_Open, Ask]] = []
+        for job in jobs:
+            event = events.get(job.event_id)
+            if event is None or event.status is EventStatus.CANCELLED:
+                entries.append(Entry(job=job))
+                continue
+            kind = await self._catalog.find(event.app_id, event.type)
+            if kind is None:
+                entries.append(Entry(job=job, next=Dead(error=f"There is no type {event.type}.")))
+            else:
+                asked.append((_Open(job, event), self._ask(job, event, kind)))
+        first, later = _part(asked)
+        briefs = await self._gathering.gather([ask for _, ask in first])
+        pairs = zip(first, briefs, strict=True)
+        entries += [self._recording.attempt(o.job, self._rule, o, b) for (o, _), b in pairs]
+        refused = await self._recording.write(entries)
+        return [*refused, *(each.job for each, _ in later)]
+
+    def _ask(self, job: Job, event: Event, kind: Kind) -> Ask:
+        return make_ask(event, job.user_id, kind, self._clock.now())
+
+    def _rule(self, opened: _Open, brief: Brief) -> Entry:
+        notification_id = self._clock.new_id()
+        return rule(opened.job, opened.event, brief, decide(brief.case), notification_id)
+
+
+def make_ask(event: Event, user_id: str, kind: Kind, now: int) -> Ask:
+    """Return what is to be decided of an event for a person."""
+    return Ask(
+        app_id=event.app_id,
+        user_id=user_id,
+        kind=kind,
+        priority=event.priority,
+        content=event.content,
+        channels=event.content.channels or kind.type.default_channels,
+        expires_at=event.expires_at,
+        dedupe_key=event.dedupe_key,
+        now=now,
+    )
+
+
+def _part(
+    asked: Iterable[tuple[_Open, Ask]],
+) -> tuple[list[tuple[_Open, Ask]], list[tuple[_Open, Ask]]]:
+    """Part those that can be decided at once from those that depend on what becomes of others."""
+    first: list[tuple[_Open, Ask]] = []
+    later: list[tuple[_Open, Ask]] = []
+    taken: set[str] = set()
+    for each in asked:
+        claims = {each[1].dedupe_id, each[1].limit_id} - {None}
+        if taken.isdisjoint(claims):
+            first.append(each)
+            taken |= claims  # type: ignore[arg-type]
+        else:
+            later.append(each)
+    return first, later

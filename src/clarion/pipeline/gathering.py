@@ -1,0 +1,169 @@
+"""Facts for a whole batch, each kind in one read, and the cases made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.decide.case import Case, Person
+from clarion.model import INTERRUPTING, Channel, DedupeMode, UserStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from clarion.catalog.kinds import Kind
+    from clarion.model import Content, Earlier, Priority, User
+    from clarion.ports import Courier, Facts, Queue, Users
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is to be decided: a kind of news for one person, over some channels."""
+
+    app_id: str
+    user_id: str
+    kind: Kind
+    priority: Priority
+    content: Content
+    channels: tuple[Channel, ...]
+    expires_at: int | None
+    dedupe_key: str | None = None
+    counts: bool = True  # whether the limits count it
+    now: int
+
+    @property
+    def dedupe_id(self) -> str | None:
+        """What tells a repeat from news, for this person; None: nothing is a repeat."""
+        key = self.dedupe_key or _default_key(self)
+        if key is None or self.kind.type.dedupe is None:
+            return None
+        return f"{self.user_id}\n{self.kind.type.type}\n{key}"
+
+    @property
+    def limit_id(self) -> str | None:
+        """What is counted, this hour; None: no limit."""
+        if self.kind.type.rate_limit is None or not self.counts:
+            return None
+        return f"{self.user_id}\n{self.kind.type.type}\n{self.now // HOUR_MS}"
+
+    def digest_id(self, channel: Channel) -> str:
+        """Return the id of the job that tells what is collected."""
+        return f"digest/{self.app_id}/{self.user_id}/{channel}/{self.kind.type.type}"
+
+
+def _default_key(ask: Ask) -> str | None:
+    """Return what a repeat has in common with the first: the target, and for drops who did it."""
+    target = ask.content.target
+    if ask.kind.type.dedupe is None or target is None or target.id is None:
+        return None
+    key = f"{target.type}\n{target.id}"
+    if ask.kind.type.dedupe.mode is DedupeMode.DROP and ask.content.actor is not None:
+        key += f"\n{ask.content.actor.id}"
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """A case with what is needed to carry its verdicts out."""
+
+    ask: Ask
+    user: User | None
+    case: Case
+    earlier: Earlier | None
+
+
+class Gathering:
+    """Reads what the rules need to know, for many at once."""
+
+    def __init__(
+        self, *, users: Users, facts: Facts, queue: Queue, couriers: Mapping[Channel, Courier]
+    ) -> None:
+        self._users = users
+        self._facts = facts
+        self._queue = queue
+        self._couriers = couriers
+        self._available = frozenset({Channel.IN_APP, *couriers})
+
+    async def gather(self, asks: Sequence[Ask]) -> list[Brief]:
+        """Return a brief for each ask, in order. All are of one app."""
+        if not asks:
+            return []
+        app_id, now = asks[0].app_id, asks[0].now
+        users = await self._users.find_many(app_id, {ask.user_id for ask in asks})
+        earlier = await self._read_earlier(app_id, asks, now)
+        used = await self._read_used(app_id, asks)
+        digests = await self._read_digests(asks)
+        return [
+            self._brief(
+                ask,
+                users.get(ask.user_id),
+                earlier.get(ask.dedupe_id or ""),
+                used.get(ask.limit_id or "", 0),
+                digests,
+            )
+            for ask in asks
+        ]
+
+    async def _read_earlier(
+        self, app_id: str, asks: Iterable[Ask], now: int
+    ) -> Mapping[str, Earlier]:
+        ids = {ask.dedupe_id for ask in asks} - {None}
+        return await self._facts.earlier(app_id, ids, now) if ids else {}  # type: ignore[arg-type]
+
+    async def _read_used(self, app_id: str, asks: Iterable[Ask]) -> Mapping[str, int]:
+        ids = {ask.limit_id for ask in asks} - {None}
+        return await self._facts.used(app_id, ids) if ids else {}  # type: ignore[arg-type]
+
+    async def _read_digests(self, asks: Iterable[Ask]) -> Mapping[str, int]:
+        ids = {
+            ask.digest_id(channel)
+            for ask in asks
+            if ask.kind.type.digest is not None
+            for channel in ask.channels
+            if channel in INTERRUPTING
+        }
+        return await self._queue.due_times(ids) if ids else {}
+
+    def _brief(
+        self,
+        ask: Ask,
+        user: User | None,
+        earlier: Earlier | None,
+        used: int,
+        digests: Mapping[str, int],
+    ) -> Brief:
+        due = {c: digests[i] for c in ask.channels if (i := ask.digest_id(c)) in digests}
+        case = Case(
+            now=ask.now,
+            type=ask.kind.type,
+            priority=ask.priority,
+            channels=ask.channels,
+            templates=_spoken(ask.kind),
+            available=self._available,
+            expires_at=ask.expires_at,
+            person=self._person(user) if user else None,
+            earlier=earlier,
+            used_this_hour=used,
+            next_hour_at=(ask.now // HOUR_MS + 1) * HOUR_MS,
+            digests=due,
+        )
+        return Brief(ask, user, case, earlier)
+
+    def _person(self, user: User) -> Person:
+        reached = (c for c, courier in self._couriers.items() if courier.can_reach(user))
+        return Person(
+            id=user.id,
+            is_active=user.status is UserStatus.ACTIVE,
+            timezone=user.timezone,
+            preferences=user.preferences,
+            addresses=frozenset({Channel.IN_APP, *reached}),
+        )
+
+
+def _spoken(kind: Kind) -> frozenset[Channel]:
+    # The stub says what the inbox says.
+    if Channel.IN_APP in kind.channels:
+        return kind.channels | {Channel.STUB}
+    return kind.channels

@@ -1,0 +1,83 @@
+"""What was held → decided anew when its time has come, with the preferences of this moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.decide.rules import decide
+from clarion.decide.verdicts import Decision, Drop
+from clarion.model import DeliveryStatus, Entry, Later, ReasonCode
+from clarion.pipeline.ruling import NEVER, claim_use, follow_up, shows, tell, turn
+from clarion.pipeline.waiting import by_channel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clarion.model import Delivery, Job, Telling
+    from clarion.pipeline.gathering import Brief, Gathering
+    from clarion.pipeline.recording import Recording
+    from clarion.pipeline.waiting import Waiting, WaitingRoom
+
+
+class Releasing:
+    """Decides anew for notifications with channels that were held."""
+
+    def __init__(self, room: WaitingRoom, gathering: Gathering, recording: Recording) -> None:
+        self._room = room
+        self._gathering = gathering
+        self._recording = recording
+
+    async def handle(self, jobs: Sequence[Job]) -> None:
+        """Decide anew for jobs of one app. Those that are refused come back by their lease."""
+        found = await self._room.call([(job, job.subject) for job in jobs])
+        entries = [Entry(job=job) for job, w in zip(jobs, found, strict=True) if not _held(w)]
+        open_ = [w for w in found if w is not None and _held(w)]
+        briefs = await self._gathering.gather(
+            [self._room.ask(w, w.kind, _held(w)) for w in open_ if w.kind is not None]
+        )
+        told = zip([w for w in open_ if w.kind is not None], briefs, strict=True)
+        entries += [self._recording.attempt(w.job, release, w, brief) for w, brief in told]
+        entries += [
+            self._recording.fail(w.job, LookupError(w.notification.type))
+            for w in open_
+            if w.kind is None
+        ]
+        await self._recording.write(entries)
+
+
+def _held(waiting: Waiting | None) -> tuple[Delivery, ...]:
+    if waiting is None:
+        return ()
+    return tuple(d for d in waiting.deliveries if d.status is DeliveryStatus.HELD)
+
+
+def release(waiting: Waiting, brief: Brief) -> Entry:
+    """Return what a notification that waited comes to."""
+    held = by_channel(_held(waiting))
+    decisions = cancel(brief) if waiting.is_cancelled else decide(brief.case)
+    notification = waiting.notification
+    deliveries = tuple(turn(held[d.channel], brief.ask, d) for d in decisions)
+    jobs, shared = follow_up(brief.ask, waiting.job.event_id, notification.id, deliveries)
+    again = [d.until or NEVER for d in deliveries if d.status is DeliveryStatus.HELD]
+    return Entry(
+        job=waiting.job,
+        next=Later(due_at=min(again)) if again else None,
+        limit=claim_use(brief, decisions),
+        telling=_appear(brief, waiting) if shows(decisions) else None,
+        deliveries=deliveries,
+        jobs=jobs,
+        shared_jobs=tuple(each for each in shared if each.id != waiting.job.id),
+    )
+
+
+def _appear(brief: Brief, waiting: Waiting) -> Telling | None:
+    count = waiting.notification.count
+    return tell(brief, waiting.notification.id, count, count, is_first=True)
+
+
+def cancel(brief: Brief) -> tuple[Decision, ...]:
+    """Return the verdicts for an event that was called back."""
+    return tuple(
+        Decision(channel, Drop(ReasonCode.CANCELLED), "cancelled")
+        for channel in brief.case.channels
+    )

@@ -1,0 +1,110 @@
+"""Notifications that wait, with all that is needed to decide for them anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from clarion.model import EventStatus, ReasonCode
+from clarion.pipeline.gathering import Ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clarion.catalog.kinds import Catalog, Kind
+    from clarion.model import Channel, Delivery, Event, Job, Notification
+    from clarion.ports import Clock, Deliveries, Events, Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A notification, its deliveries and its event, if that is still known."""
+
+    job: Job
+    notification: Notification
+    deliveries: tuple[Delivery, ...]
+    event: Event | None
+    kind: Kind | None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the event was called back."""
+        return self.event is not None and self.event.status is EventStatus.CANCELLED
+
+
+class WaitingRoom:
+    """Reads notifications that wait, for many jobs of one app at once."""
+
+    def __init__(
+        self,
+        *,
+        facts: Facts,
+        deliveries: Deliveries,
+        events: Events,
+        catalog: Catalog,
+        clock: Clock,
+    ) -> None:
+        self._facts = facts
+        self._deliveries = deliveries
+        self._events = events
+        self._catalog = catalog
+        self._clock = clock
+
+    async def call(self, pairs: Sequence[tuple[Job, str]]) -> list[Waiting | None]:
+        """Return what waits for each job and notification id; None if it is gone."""
+        app_id = pairs[0][0].app_id
+        ids = [notification_id for _, notification_id in pairs]
+        found = await self._facts.notifications(app_id, {job.user_id for job, _ in pairs}, ids)
+        deliveries = await self._deliveries.find_many(app_id, ids)
+        events = await self._events.find_many(app_id, {n.event_id for n in found.values()})
+        waiting: list[Waiting | None] = []
+        for job, notification_id in pairs:
+            notification = found.get(notification_id)
+            if notification is None:
+                waiting.append(None)
+                continue
+            kind = await self._catalog.find(app_id, notification.type)
+            event = events.get(notification.event_id)
+            mine = deliveries.get(notification_id, ())
+            waiting.append(Waiting(job, notification, mine, event, kind))
+        return waiting
+
+    def ask(
+        self,
+        waiting: Waiting,
+        kind: Kind,
+        deliveries: Iterable[Delivery],
+        *,
+        was_collected: bool = False,
+    ) -> Ask:
+        """Return what is to be decided anew.
+
+        A repeat it is not, for that was decided before; a limit counts if it waited for one; and
+        what was collected is not collected again.
+        """
+        chosen = tuple(deliveries)
+        notification = waiting.notification
+        return Ask(
+            app_id=notification.app_id,
+            user_id=notification.user_id,
+            kind=_without_past(kind, was_collected=was_collected),
+            priority=notification.priority,
+            content=notification.content,
+            channels=tuple(each.channel for each in chosen),
+            expires_at=notification.expires_at,
+            counts=any(each.reason is ReasonCode.LIMIT_WAITS for each in chosen),
+            now=self._clock.now(),
+        )
+
+
+def _without_past(kind: Kind, *, was_collected: bool) -> Kind:
+    of = kind.type
+    digest = None if was_collected else of.digest
+    if of.dedupe is None and digest is of.digest:
+        return kind
+    return replace(kind, type=replace(of, dedupe=None, digest=digest))
+
+
+def by_channel(deliveries: Iterable[Delivery]) -> dict[Channel, Delivery]:
+    """Return deliveries by their channels."""
+    return {each.channel: each for each in deliveries}
