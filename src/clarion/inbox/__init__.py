@@ -1,0 +1,1 @@
+"""What a person has been told and does with it → the same on all of their screens, at once."""

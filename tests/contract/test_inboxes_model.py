@@ -1,0 +1,179 @@
+"""The `Inboxes` port against a model: a plain list and a number, one act after the other."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clarion.model import Category, InboxState, Notification
+from clarion.ports import Inboxes
+from clarion.store.engine import Engine
+from clarion.store.sql.inboxes import SqlInboxes
+from tests.factories import NOW, new_app_id
+from tests.inbox import put
+
+PLACES = 6
+LAST = 100
+
+
+@pytest.fixture
+def inboxes(engine: Engine) -> Inboxes:
+    return SqlInboxes(engine)
+
+
+@dataclass
+class Model:
+    """What the inbox of one person should be."""
+
+    app_id: str
+    now: int = NOW
+    sequence: int = 0
+    items: list[Notification] = field(default_factory=list)
+
+    def change(self, place: int, **changes: int | None) -> None:
+        self.sequence += 1
+        self.items[place] = replace(self.items[place], sequence=self.sequence, **changes)  # type: ignore[arg-type]
+
+    def is_listed(self, place: int) -> bool:
+        return self.items[place].dismissed_at is None
+
+    def is_unread(self, place: int) -> bool:
+        return self.is_listed(place) and self.items[place].read_at is None
+
+    @property
+    def unread(self) -> list[int]:
+        return [place for place in range(len(self.items)) if self.is_unread(place)]
+
+    @property
+    def state(self) -> InboxState:
+        return InboxState(len(self.unread), self.sequence)
+
+    @property
+    def listed(self) -> list[Notification]:
+        return [each for each in reversed(self.items) if each.dismissed_at is None]
+
+    def changes(self, after: int) -> list[Notification]:
+        found = [each for each in self.items if each.sequence > after]
+        return sorted(found, key=lambda each: each.sequence)
+
+
+@dataclass(frozen=True)
+class Put:
+    """Something new comes in."""
+
+    category: Category
+
+    async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
+        assert inboxes is not None
+        made = await put(engine, model.app_id, category=self.category, now=model.now)
+        model.sequence += 1
+        assert made.sequence == model.sequence
+        model.items.append(made)
+
+
+@dataclass(frozen=True)
+class Act:
+    """A person does something with one of them, or with one that is not there."""
+
+    verb: str
+    place: int
+
+    async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
+        assert engine is not None
+        model.now += 1
+        verb = {"read": inboxes.read, "unread": inboxes.unread, "dismiss": inboxes.dismiss}
+        act = verb[self.verb]
+        if self.place >= len(model.items):
+            assert await act(model.app_id, "ana", f"{self.place}", model.now) is None
+            return
+        self.act_on(model)
+        item = model.items[self.place]
+        assert await act(model.app_id, "ana", item.id, model.now) == item
+
+    def act_on(self, model: Model) -> None:
+        is_unread, is_listed = model.is_unread(self.place), model.is_listed(self.place)
+        match self.verb:
+            case "read" if is_unread:
+                model.change(self.place, read_at=model.now)
+            case "unread" if is_listed and not is_unread:
+                model.change(self.place, read_at=None)
+            case "dismiss" if is_listed:
+                model.change(self.place, dismissed_at=model.now)
+
+
+@dataclass(frozen=True)
+class ReadAll:
+    """A person reads everything."""
+
+    async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
+        assert engine is not None
+        model.now += 1
+        for place in model.unread:
+            model.change(place, read_at=model.now)
+        assert await inboxes.read_all(model.app_id, "ana", model.now) == model.state
+
+
+PUTS = st.builds(Put, st.sampled_from([Category.SOCIAL, Category.NEWS]))
+ACTS = st.builds(Act, st.sampled_from(["read", "unread", "dismiss"]), st.integers(0, PLACES))
+STEPS = st.lists(st.one_of(PUTS, ACTS, ACTS, st.builds(ReadAll)), max_size=20)
+# One database serves all examples: each has an app of its own.
+ON_BOTH = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@ON_BOTH
+@given(steps=STEPS)
+async def test_the_store_does_what_a_plain_list_does(
+    engine: Engine, inboxes: Inboxes, steps: list[Put | Act | ReadAll]
+) -> None:
+    model = Model(new_app_id())
+    for step in steps:
+        before = model.sequence
+        await step.run(engine, inboxes, model)
+        assert await inboxes.state(model.app_id, "ana") == model.state
+        changed = await inboxes.changes(model.app_id, "ana", before, LAST)
+        assert list(changed) == model.changes(before)
+    await compare_lists(inboxes, model)
+
+
+async def compare_lists(inboxes: Inboxes, model: Model) -> None:
+    for unread in (True, False):
+        for category in (None, Category.NEWS):
+            page = await inboxes.page(
+                model.app_id, "ana", unread=unread, category=category, after=None, limit=LAST
+            )
+            assert list(page.items) == [
+                each
+                for each in model.listed
+                if (not unread or each.read_at is None) and category in (None, each.category)
+            ]
+
+
+@ON_BOTH
+@given(acts=st.lists(ACTS, max_size=12), others=st.lists(ACTS, max_size=12))
+async def test_whatever_two_nodes_do_at_once_the_count_is_exact(
+    engine: Engine, other_node: Engine, acts: list[Act], others: list[Act]
+) -> None:
+    app_id, here, there = new_app_id(), SqlInboxes(engine), SqlInboxes(other_node)
+    made = [await put(engine, app_id) for _ in range(PLACES)]
+    pairs = [(here, act) for act in acts] + [(there, act) for act in others]
+    doing = [
+        getattr(node, act.verb)(app_id, "ana", made[act.place].id, NOW)
+        for node, act in pairs
+        if act.place < PLACES
+    ]
+    await asyncio.gather(*doing, put(other_node, app_id), here.read_all(app_id, "ana", NOW))
+    unread = await here.page(app_id, "ana", unread=True, category=None, after=None, limit=LAST)
+    changes = await there.changes(app_id, "ana", 0, LAST)
+    state = InboxState(len(unread.items), max(each.sequence for each in changes))
+    assert await there.state(app_id, "ana") == state
+    assert len({each.sequence for each in changes}) == PLACES + 1
+
+
+def test_the_model_itself_counts() -> None:
+    model = Model("app", items=[])
+    assert model.state == InboxState(0, 0)
+    assert model.listed == model.changes(0) == []

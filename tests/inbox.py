@@ -1,0 +1,65 @@
+"""Puts notifications into inboxes as the pipeline does, for tests that begin behind it."""
+
+from itertools import count
+from typing import Any
+
+from clarion.model import Actor, Category, Content, Notification, Priority, Target
+from clarion.store.engine import Engine
+from clarion.store.sql.inbox_numbers import NEXT, REMEMBER, TAKE
+from clarion.store.statement import Unit, statement
+from tests.factories import NOW
+
+_numbers = count(1)
+ADD = statement(
+    "put_into_inbox",
+    f"""INSERT INTO notifications (app_id, user_id, id, event_id, type, category, priority, title,
+    body, content, count, is_shown, sequence, created_at) VALUES (:app_id, :user_id, :id, :event_id,
+    'comment', :category, 1, :title, 'said something', :content, 1, :is_shown, {NEXT}, :now)
+    RETURNING sequence""",  # noqa: S608 - NEXT is a constant
+)
+CONTENT = Content(
+    data={"snippet": "hé"},
+    actor=Actor("bo", "Bo"),
+    target=Target("p1", "post"),
+    deeplink="app://p1",
+    image_url="https://example.com/p.png",
+)
+_WIRE = """{"data":{"snippet":"hé"},"actor":{"id":"bo","name":"Bo"},"target":{"id":"p1",
+"type":"post"},"deeplink":"app://p1","image_url":"https://example.com/p.png"}"""
+
+
+def new_notification_id() -> str:
+    """Return an id behind all that were made before."""
+    return f"0190f000-0000-7000-c000-{next(_numbers):012x}"
+
+
+async def put(
+    engine: Engine, app_id: str, user_id: str = "ana", *, is_shown: bool = True, **changes: Any
+) -> Notification:
+    """Commit a notification and return it as the store should have it."""
+    values: dict[str, Any] = {
+        "id": new_notification_id(),
+        "category": Category.SOCIAL,
+        "title": "Bo",
+        "now": NOW,
+    } | changes
+    of_person = {"app_id": app_id, "user_id": user_id}
+    add = ADD.step(**of_person, **values, event_id="e", content=_WIRE, is_shown=int(is_shown))
+    steps = (TAKE.step(**of_person, unread=int(is_shown)), add, REMEMBER.step(**of_person))
+    done = await engine.write(Unit(user_id, steps))
+    assert done is not None
+    return Notification(
+        app_id=app_id,
+        user_id=user_id,
+        id=values["id"],
+        event_id="e",
+        type="comment",
+        category=values["category"],
+        priority=Priority.MEDIUM,
+        title=values["title"],
+        body="said something",
+        content=CONTENT,
+        is_shown=is_shown,
+        sequence=done[1][0][0],
+        created_at=values["now"],
+    )
