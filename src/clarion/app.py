@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
-from clarion.access.vault import AesVault
 from clarion.api import apns, framework, pages
 from clarion.api.apns import ApnsDoor
 from clarion.api.front import Front
 from clarion.api.idempotency import Idempotency
 from clarion.api.operation import Operation
-from clarion.clock import SystemClock
 from clarion.gateway.channels import ChannelDoor
 from clarion.gateway.connections import Connections
 from clarion.gateway.dispatch import Dispatch
@@ -29,111 +27,32 @@ from clarion.gateway.sockets import Sockets
 from clarion.gateway.sweeper import Sweeper
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.house import open_house
 from clarion.serving.certificates import DevelopmentTls, load_context
 from clarion.serving.files import DataFolder
 from clarion.serving.listeners import HttpListener, check_free
 from clarion.settings import flag_of
-from clarion.store.opening import migrate, open_engine, sqlite_path
-from clarion.store.sql.administrators import SqlAdministrators
-from clarion.store.sql.apps import SqlApps
-from clarion.store.sql.devices import SqlDevices, SqlFeedback
-from clarion.store.sql.keys import SqlKeys
-from clarion.store.sql.messages import SqlHistory, SqlMessages
-from clarion.store.sql.statistics import SqlStatistics
-from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from redis.asyncio import Redis
 
     from clarion.api.exchange import Endpoint
-    from clarion.ports import (
-        Administrators,
-        Apps,
-        Broadcasts,
-        Clock,
-        Dependency,
-        Devices,
-        DeviceTopics,
-        FeedbackList,
-        History,
-        Keys,
-        Limits,
-        Messages,
-        Statistics,
-        Vault,
-    )
+    from clarion.house import House
+    from clarion.ports import Dependency, Limits
     from clarion.setting_kinds import Address
     from clarion.settings import Settings
-    from clarion.store.engine import Engine
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
-
-
-@dataclass(frozen=True, kw_only=True)
-class House:
-    """The ports, filled: what the server and the command line work with."""
-
-    engine: Engine
-    apps: Apps
-    keys: Keys
-    administrators: Administrators
-    devices: Devices
-    feedback: FeedbackList
-    messages: Messages
-    history: History
-    topics: DeviceTopics
-    broadcasts: Broadcasts
-    statistics: Statistics
-    vault: Vault
-    clock: Clock
-    folder: DataFolder
-
-
-@contextlib.asynccontextmanager
-async def open_house(
-    settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
-) -> AsyncIterator[House]:
-    """Open the store, up to date, and everything that stands on it alone."""
-    folder = DataFolder(settings.data)
-    folder.ensure()
-    vault = AesVault(folder.master_key())
-    applied = await migrate(settings.database_url)
-    if applied:
-        get_logger().info("migrated", migrations=applied)
-    engine = await open_engine(
-        settings.database_url,
-        waiting_limit=settings.write_waiting,
-        batch_limit=settings.write_batch,
-        on_broken=on_broken,
-    )
-    try:
-        yield House(
-            engine=engine,
-            apps=SqlApps(engine),
-            keys=SqlKeys(engine),
-            administrators=SqlAdministrators(engine),
-            devices=SqlDevices(engine),
-            feedback=SqlFeedback(engine),
-            messages=SqlMessages(engine),
-            history=SqlHistory(engine),
-            topics=SqlDeviceTopics(engine),
-            broadcasts=SqlBroadcasts(engine),
-            statistics=SqlStatistics(engine),
-            vault=vault,
-            clock=SystemClock(),
-            folder=folder,
-        )
-    finally:
-        await engine.close()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from clarion.telemetry import logs
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from clarion.app import House
+    from clarion.house import House
     from clarion.settings import Settings
 
 EXIT_FAULT = 2
@@ -268,7 +268,7 @@ def _load(flags: dict[str, str]) -> Settings:
 
 
 def _with_house(settings: Settings, work: Callable[[House], Coroutine[None, None, int]]) -> int:
-    from clarion.app import open_house
+    from clarion.house import open_house
 
     async def run() -> int:
         async with open_house(settings) as house:

@@ -19,7 +19,7 @@ from clarion.settings import Settings
 
 if TYPE_CHECKING:
     from clarion.access.provisioning import NewApp
-    from clarion.app import House
+    from clarion.house import House
     from clarion.setting_kinds import Address
 
 DEMO_BUNDLE_ID = "com.example.demo"

@@ -19,7 +19,7 @@ from clarion.settings import Settings, load
 from tests.factories import FixedClock
 
 if TYPE_CHECKING:
-    from clarion.app import House
+    from clarion.house import House
 
 SETTINGS = Settings()
 

@@ -1,0 +1,102 @@
+"""The house with its ports filled: what the server and the command line work with."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.access.vault import AesVault
+from clarion.clock import SystemClock
+from clarion.serving.files import DataFolder
+from clarion.store.opening import migrate, open_engine
+from clarion.store.sql.administrators import SqlAdministrators
+from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.devices import SqlDevices, SqlFeedback
+from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.keys import SqlKeys
+from clarion.store.sql.messages import SqlHistory, SqlMessages
+from clarion.store.sql.statistics import SqlStatistics
+from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from clarion.ports import (
+        Administrators,
+        Apps,
+        Broadcasts,
+        Clock,
+        Devices,
+        DeviceTopics,
+        FeedbackList,
+        History,
+        Inboxes,
+        Keys,
+        Messages,
+        Statistics,
+        Vault,
+    )
+    from clarion.settings import Settings
+    from clarion.store.engine import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """The ports, filled: what the server and the command line work with."""
+
+    engine: Engine
+    apps: Apps
+    keys: Keys
+    administrators: Administrators
+    devices: Devices
+    feedback: FeedbackList
+    messages: Messages
+    history: History
+    topics: DeviceTopics
+    broadcasts: Broadcasts
+    statistics: Statistics
+    inboxes: Inboxes
+    vault: Vault
+    clock: Clock
+    folder: DataFolder
+
+
+@contextlib.asynccontextmanager
+async def open_house(
+    settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
+) -> AsyncIterator[House]:
+    """Open the store, up to date, and everything that stands on it alone."""
+    folder = DataFolder(settings.data)
+    folder.ensure()
+    vault = AesVault(folder.master_key())
+    applied = await migrate(settings.database_url)
+    if applied:
+        get_logger().info("migrated", migrations=applied)
+    engine = await open_engine(
+        settings.database_url,
+        waiting_limit=settings.write_waiting,
+        batch_limit=settings.write_batch,
+        on_broken=on_broken,
+    )
+    try:
+        yield House(
+            engine=engine,
+            apps=SqlApps(engine),
+            keys=SqlKeys(engine),
+            administrators=SqlAdministrators(engine),
+            devices=SqlDevices(engine),
+            feedback=SqlFeedback(engine),
+            messages=SqlMessages(engine),
+            history=SqlHistory(engine),
+            topics=SqlDeviceTopics(engine),
+            broadcasts=SqlBroadcasts(engine),
+            statistics=SqlStatistics(engine),
+            inboxes=SqlInboxes(engine),
+            vault=vault,
+            clock=SystemClock(),
+            folder=folder,
+        )
+    finally:
+        await engine.close()
