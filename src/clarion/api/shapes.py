@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
 from litestar.params import HeaderParameter, Parameter
@@ -12,6 +12,8 @@ from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from litestar import Request
 
     from clarion.model import Caller
@@ -41,6 +43,22 @@ class Items(msgspec.Struct, Generic[T]):
 
     items: list[T]
     next: str | None
+
+
+def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
+    """Run a check for each field and return what they return.
+
+    A check says by `ValueError` what is wrong; all faults are reported at once.
+    """
+    values, faults = {}, []
+    for field, check in checks.items():
+        try:
+            values[field] = check()
+        except ValueError as error:
+            faults.append(FieldFault(field, str(error)))
+    if faults:
+        raise InvalidFields(*faults)
+    return values
 
 
 def caller_of(request: Request[object, object, object]) -> Caller:  # type: ignore[type-var]

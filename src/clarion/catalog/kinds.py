@@ -84,7 +84,7 @@ class Catalog:
         if 0 <= now - looked_up < BELIEVED_MS:
             return kind
         changes = self._changes
-        kind = await self._read(app_id, type_name)
+        kind = await self.read(app_id, type_name)
         # What was changed while we read may be missing in what we read.
         if changes == self._changes:
             self._remember((app_id, type_name), now, kind)
@@ -101,7 +101,8 @@ class Catalog:
         types = {**ready_made.TYPES, **own}
         return tuple(types[name] for name in sorted(types))
 
-    async def _read(self, app_id: str, type_name: str) -> Kind | None:
+    async def read(self, app_id: str, type_name: str) -> Kind | None:
+        """Return a kind as it is at this moment, whatever is remembered."""
         own = await self._types.get(app_id, type_name)
         definition = own or ready_made.TYPES.get(type_name)
         if definition is None:

@@ -33,7 +33,8 @@ _AND_OTHERS = (
 )
 _QUOTE = "{% if snippet %}: “{{ snippet }}”{% endif %}"
 _DETAIL = "{% if snippet %} {{ snippet }}{% endif %}"
-_HELLO = "Hello{% if user.name %} {{ user.name }}{% endif %},\n\n"
+# Mails are HTML.
+_HELLO = "<p>Hello{% if user.name %} {{ user.name }}{% endif %},</p>\n"
 
 
 class _Ready(NamedTuple):
@@ -179,7 +180,7 @@ def _type(ready: _Ready) -> NotificationType:
 
 
 def _templates(ready: _Ready) -> tuple[Template, ...]:
-    letter = f"{_HELLO}{ready.line}" + (f"\n\n{ready.letter}" if ready.letter else "") + "\n"
+    letter = f"{_HELLO}<p>{ready.line}</p>\n" + (f"<p>{ready.letter}</p>\n" if ready.letter else "")
     words = {
         Channel.IN_APP: (ready.title, ready.line),
         Channel.PUSH: (ready.title, ready.line),
