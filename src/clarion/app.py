@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
-from clarion.api import apns, framework, pages
+from clarion.api import apns, event_door, framework, pages, streams
 from clarion.api.apns import ApnsDoor
+from clarion.api.event_door import EventDoor
 from clarion.api.front import Front
 from clarion.api.idempotency import Idempotency
 from clarion.api.operation import Operation
+from clarion.api.streams import Streams
+from clarion.channels.stub import StubCourier
 from clarion.gateway.channels import ChannelDoor
 from clarion.gateway.connections import Connections
 from clarion.gateway.dispatch import Dispatch
@@ -28,6 +31,12 @@ from clarion.gateway.sweeper import Sweeper
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.house import open_house
+from clarion.inbox.acts import Acts
+from clarion.inbox.live import Live
+from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
+from clarion.inbox.sockets import UserSockets
+from clarion.model import Channel
+from clarion.pipeline.assembly import Pipeline, PipelinePorts
 from clarion.serving.certificates import DevelopmentTls, load_context
 from clarion.serving.files import DataFolder
 from clarion.serving.listeners import HttpListener, check_free
@@ -68,8 +77,39 @@ class Gateway:
     sweeper: Sweeper
 
 
-def build_gateway(settings: Settings, house: House, metrics: Metrics) -> Gateway:
-    """Put the gateway together from the open house."""
+@dataclass(frozen=True, kw_only=True)
+class Screens:
+    """The live side of the inbox, put together."""
+
+    live: Live
+    acts: Acts
+    streams: Streams
+    sockets: UserSockets
+
+    def start(self, stack: contextlib.AsyncExitStack) -> None:
+        """Look after the open screens until the stack ends."""
+        for work in (self.live.run(), self.sockets.run()):
+            stack.callback(asyncio.get_running_loop().create_task(work).cancel)
+
+
+def build_screens(settings: Settings, house: House, callers: Callers, metrics: Metrics) -> Screens:
+    """Put the live side of the inbox together from the open house."""
+    inboxes, clock = house.inboxes, house.clock
+    live = Live(inboxes, per_user=settings.user_streams, total=settings.node_streams)
+    metrics.watch_inbox(live)
+    acts = Acts(inboxes, live, clock)
+    return Screens(
+        live=live,
+        acts=acts,
+        streams=Streams(inboxes, live, clock),
+        sockets=UserSockets(
+            inboxes=inboxes, acts=acts, live=live, identify=callers.identify, clock=clock
+        ),
+    )
+
+
+def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: Screens) -> Gateway:
+    """Put the gateway together from the open house; users' sockets share its listeners."""
     clock = house.clock
     registry = Registry(house.devices, clock)
     connections = Connections()
@@ -87,6 +127,7 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics) -> Gateway
         connections=connections,
         clock=clock,
         window_s=settings.low_priority_window_s,
+        others={USER_SOCKET_PATH: screens.sockets.accept},
     )
     metrics.watch_gateway(sockets=sockets, connections=connections, registry=registry)
     return Gateway(
@@ -114,6 +155,27 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics) -> Gateway
             clock=clock,
             keep_days=settings.message_days,
         ),
+    )
+
+
+def build_pipeline(settings: Settings, house: House, screens: Screens) -> Pipeline:
+    """Put the pipeline together from the open house."""
+    ports = PipelinePorts(
+        events=house.events,
+        queue=house.queue,
+        facts=house.facts,
+        ledger=house.ledger,
+        deliveries=house.deliveries,
+        users=house.users,
+        catalog=house.catalog,
+        clock=house.clock,
+        couriers={Channel.STUB: StubCourier()},
+    )
+    return Pipeline(
+        ports,
+        on_inbox_changed=screens.live.notify,
+        queue_age_limit_s=settings.queue_age_limit_s,
+        has_workers="worker" in settings.roles,
     )
 
 
@@ -162,17 +224,23 @@ class Server:
             redis = await _open_redis(settings, stack)
             metrics = Metrics()
             operation = _build_operation(settings, house, redis, metrics)
-            gateway = build_gateway(settings, house, metrics)
-            front = self._build_front(house, redis, operation, gateway, metrics)
+            callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
+            screens = build_screens(settings, house, callers, metrics)
+            gateway = build_gateway(settings, house, metrics, screens)
+            pipeline = build_pipeline(settings, house, screens)
+            front = self._build_front(
+                house, redis, operation, gateway, metrics, screens, callers, pipeline
+            )
             listeners = await self._listen(front, gateway.sockets, certificate, key)
-            sweeping = asyncio.get_running_loop().create_task(gateway.sweeper.run())
-            stack.callback(sweeping.cancel)
+            working = _start_work(stack, gateway, screens, pipeline)
             self._handle_signals()
             _calm_collector()
             get_logger().info("ready", server_id=settings.server_id)
             on_ready()
             await self._stop.wait()
-            await self._shut(operation, listeners, gateway.sockets)
+            await self._shut(operation, listeners, gateway.sockets, screens)
+            pipeline.stop()
+            await asyncio.wait((working,), timeout=settings.grace_s)
         get_logger().info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -183,6 +251,9 @@ class Server:
         operation: Operation,
         gateway: Gateway,
         metrics: Metrics,
+        screens: Screens,
+        callers: Callers,
+        pipeline: Pipeline,
     ) -> Front:
         door = ApnsDoor(
             intake=gateway.intake,
@@ -191,12 +262,16 @@ class Server:
             is_stopping=lambda: operation.is_stopping,
         )
         limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-        callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
+        idempotency = Idempotency(house.vault, house.clock)
+        events = EventDoor(pipeline.accepting, idempotency)
         return Front(
             routes={
                 ("GET", "/health"): operation.health,
                 ("GET", "/ready"): operation.ready,
                 ("GET", "/metrics"): operation.metrics,
+                ("GET", streams.PATH): screens.streams.open,
+                ("POST", event_door.PATH): events.accept,
+                ("POST", event_door.BATCH_PATH): events.accept_batch,
                 **pages.routes(),
                 **(self._annex(house) if self._annex else {}),
             },
@@ -210,7 +285,7 @@ class Server:
                     "keys": house.keys,
                     "clock": house.clock,
                     "callers": callers,
-                    "idempotency": Idempotency(house.vault, house.clock),
+                    "idempotency": idempotency,
                     "devices": house.devices,
                     "registry": gateway.registry,
                     "connections": gateway.connections,
@@ -219,6 +294,19 @@ class Server:
                     "topics": house.topics,
                     "feedback": house.feedback,
                     "statistics": house.statistics,
+                    "users": house.users,
+                    "types": house.types,
+                    "templates": house.templates,
+                    "catalog": house.catalog,
+                    "on_person_changed": pipeline.replan,
+                    "accepting": pipeline.accepting,
+                    "explaining": pipeline.explaining,
+                    "wake": pipeline.wake,
+                    "events": house.events,
+                    "facts": house.facts,
+                    "deliveries": house.deliveries,
+                    "inboxes": house.inboxes,
+                    "acts": screens.acts,
                 }
             ),
             callers=callers,
@@ -260,13 +348,20 @@ class Server:
             loop.add_signal_handler(number, self.stop)
 
     async def _shut(
-        self, operation: Operation, listeners: list[HttpListener], sockets: Sockets
+        self,
+        operation: Operation,
+        listeners: list[HttpListener],
+        sockets: Sockets,
+        screens: Screens,
     ) -> None:
         """Stop taking work, finish what is under way; the house flushes and closes behind us."""
         operation.is_stopping = True
         get_logger().info("stopping", grace_s=self._settings.grace_s)
+        # A listener would wait for an open stream without end, so these go first.
+        screens.live.stop()
         await asyncio.gather(
             sockets.stop(self._settings.grace_s),
+            screens.sockets.stop(self._settings.grace_s),
             *(listener.stop(self._settings.grace_s) for listener in listeners),
         )
 
@@ -275,6 +370,16 @@ class Server:
         get_logger().error("broken", message=message)
         self._exit_code = EXIT_BROKEN
         self._stop.set()
+
+
+def _start_work(
+    stack: contextlib.AsyncExitStack, gateway: Gateway, screens: Screens, pipeline: Pipeline
+) -> asyncio.Task[None]:
+    """Begin what goes on beside the requests; return the work that is finished, not cut off."""
+    loop = asyncio.get_running_loop()
+    stack.callback(loop.create_task(gateway.sweeper.run()).cancel)
+    screens.start(stack)
+    return loop.create_task(pipeline.run())
 
 
 def _calm_collector() -> None:

@@ -7,17 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.access.vault import AesVault
+from clarion.catalog.kinds import Catalog
 from clarion.clock import SystemClock
 from clarion.serving.files import DataFolder
 from clarion.store.opening import migrate, open_engine
 from clarion.store.sql.administrators import SqlAdministrators
 from clarion.store.sql.apps import SqlApps
+from clarion.store.sql.deliveries import SqlDeliveries
 from clarion.store.sql.devices import SqlDevices, SqlFeedback
+from clarion.store.sql.events import SqlEvents
+from clarion.store.sql.facts import SqlFacts
 from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.jobs import SqlQueue
 from clarion.store.sql.keys import SqlKeys
+from clarion.store.sql.ledger import SqlLedger
 from clarion.store.sql.messages import SqlHistory, SqlMessages
 from clarion.store.sql.statistics import SqlStatistics
+from clarion.store.sql.templates import SqlTemplates
 from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.sql.types import SqlTypes
+from clarion.store.sql.users import SqlUsers
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -28,14 +37,22 @@ if TYPE_CHECKING:
         Apps,
         Broadcasts,
         Clock,
+        Deliveries,
         Devices,
         DeviceTopics,
+        Events,
+        Facts,
         FeedbackList,
         History,
         Inboxes,
         Keys,
+        Ledger,
         Messages,
+        Queue,
         Statistics,
+        Templates,
+        Types,
+        Users,
         Vault,
     )
     from clarion.settings import Settings
@@ -58,6 +75,15 @@ class House:
     broadcasts: Broadcasts
     statistics: Statistics
     inboxes: Inboxes
+    users: Users
+    types: Types
+    templates: Templates
+    catalog: Catalog
+    events: Events
+    queue: Queue
+    facts: Facts
+    ledger: Ledger
+    deliveries: Deliveries
     vault: Vault
     clock: Clock
     folder: DataFolder
@@ -80,6 +106,8 @@ async def open_house(
         batch_limit=settings.write_batch,
         on_broken=on_broken,
     )
+    clock = SystemClock()
+    types, templates = SqlTypes(engine), SqlTemplates(engine)
     try:
         yield House(
             engine=engine,
@@ -94,8 +122,17 @@ async def open_house(
             broadcasts=SqlBroadcasts(engine),
             statistics=SqlStatistics(engine),
             inboxes=SqlInboxes(engine),
+            users=SqlUsers(engine),
+            types=types,
+            templates=templates,
+            catalog=Catalog(types, templates, clock),
+            events=SqlEvents(engine),
+            queue=SqlQueue(engine),
+            facts=SqlFacts(engine),
+            ledger=SqlLedger(engine),
+            deliveries=SqlDeliveries(engine),
             vault=vault,
-            clock=SystemClock(),
+            clock=clock,
             folder=folder,
         )
     finally:

@@ -169,6 +169,24 @@ class Settings:
         "How long the history of messages to devices is kept.",
         metavar="DAYS",
     )
+    user_streams: int = _setting(
+        "20",
+        kinds.number(1, 10_000),
+        "Live streams and sockets that one user may have open at a time on one node.",
+        metavar="NUMBER",
+    )
+    node_streams: int = _setting(
+        "10000",
+        kinds.number(1, 1_000_000),
+        "Live streams and sockets of users that one node holds open; more are answered 503.",
+        metavar="NUMBER",
+    )
+    queue_age_limit_s: int = _setting(
+        "60",
+        kinds.number(1, 86_400),
+        "How old waiting work may get before more events are answered 503.",
+        metavar="SECONDS",
+    )
     write_waiting: int = _setting(
         "20000",
         kinds.number(1, 1_000_000),

@@ -79,3 +79,11 @@ def require_app(caller: Caller, scope: Scope) -> AppCaller:
         case UserCaller():
             msg = "This is for application servers: call it with an API key."
             raise Forbidden(msg)
+
+
+def require_user(caller: Caller | None) -> UserCaller:
+    """Return the caller if it is a user's own client."""
+    if not isinstance(caller, UserCaller):
+        msg = "This is for users: call it with a user token."
+        raise Forbidden(msg)
+    return caller

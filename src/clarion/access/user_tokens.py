@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LEEWAY_S = 30
 USER_ID_LENGTH = 255
+# The year 9999: a token may name a number that no clock reaches.
+_LAST_S = 253_402_300_799
 
 
 class UserTokens:
@@ -32,10 +34,11 @@ class UserTokens:
         if app is None:
             msg = "The token's `aud` is not the id of an app here."
             raise Unauthenticated(msg)
-        claims = self._decode(token, app, now)
-        return UserCaller(app_id=app.id, user_id=_user_id(claims))
+        claims = self._decode(token, app)
+        expires_at = _check_times(claims, now / 1000)
+        return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
 
-    def _decode(self, token: str, app: App, now: int) -> dict[str, object]:
+    def _decode(self, token: str, app: App) -> dict[str, object]:
         key = self._vault.open(app.user_token_key, user_key_context(app.id))
         try:
             claims: dict[str, object] = jwt.decode(
@@ -55,7 +58,6 @@ class UserTokens:
         except jwt.InvalidTokenError as error:
             msg = f"The user token is not valid: {_reason(error, app)}."
             raise Unauthenticated(msg) from error
-        _check_times(claims, now / 1000)
         return claims
 
 
@@ -90,7 +92,8 @@ def _reason(error: jwt.InvalidTokenError, app: App) -> str:
             return "it cannot be read"
 
 
-def _check_times(claims: dict[str, object], now_s: float) -> None:
+def _check_times(claims: dict[str, object], now_s: float) -> int:
+    """Return when the token ends, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
         msg = "`exp` and `nbf` of the user token must be numbers of seconds."
@@ -101,6 +104,7 @@ def _check_times(claims: dict[str, object], now_s: float) -> None:
     if now_s < starts - LEEWAY_S:
         msg = "The user token is not valid yet."
         raise Unauthenticated(msg)
+    return int(min(expires, _LAST_S) + LEEWAY_S) * 1000
 
 
 def _is_time(value: object) -> TypeGuard[int | float]:

@@ -46,17 +46,17 @@ class ApnsDoor:
         self._clock = clock
         self._is_stopping = is_stopping
 
-    async def push(self, request: Request) -> Response:
+    def push(self, request: Request) -> Awaitable[Response]:
         """`POST /3/device/{token}`."""
-        return await self._guard(request, b"apns-id", self._push)
+        return self._guard(request, b"apns-id", self._push)
 
-    async def broadcast(self, request: Request) -> Response:
+    def broadcast(self, request: Request) -> Awaitable[Response]:
         """`POST /4/broadcasts/apps/{bundle_id}`."""
-        return await self._guard(request, b"apns-request-id", self._broadcast)
+        return self._guard(request, b"apns-request-id", self._broadcast)
 
-    async def manage(self, request: Request) -> Response:
+    def manage(self, request: Request) -> Awaitable[Response]:
         """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
-        return await self._guard(request, b"apns-request-id", self._manage)
+        return self._guard(request, b"apns-request-id", self._manage)
 
     async def _push(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
         token = _token_of(request)
@@ -105,28 +105,20 @@ class ApnsDoor:
         answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
     ) -> Response:
         """Answer every refusal and failure in the form of APNs."""
-        response = await self._try(request, id_header, answer)
+        try:
+            self._check_running()
+            response = await answer(request, read_headers(request.scope["headers"]))
+        except Rejected as rejected:
+            response = self._refuse(request, id_header, rejected)
+        except ClarionError as error:
+            get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
+            response = self._refuse(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
+        except Exception:  # noqa: BLE001 - the last net: a provider gets an answer it can read
+            get_logger().exception("push_failed", request_id=request.id)
+            response = self._refuse(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
         if not request.is_whole or response.status >= _REFUSALS:
             await request.discard()
         return response
-
-    async def _try(
-        self,
-        request: Request,
-        id_header: bytes,
-        answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
-    ) -> Response:
-        try:
-            self._check_running()
-            return await answer(request, read_headers(request.scope["headers"]))
-        except Rejected as rejected:
-            return self._refuse(request, id_header, rejected)
-        except ClarionError as error:
-            get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
-            return self._refuse(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
-        except Exception:  # noqa: BLE001 - the last net: a provider gets an answer it can read
-            get_logger().exception("push_failed", request_id=request.id)
-            return self._refuse(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
 
     def _check_running(self) -> None:
         if self._is_stopping():

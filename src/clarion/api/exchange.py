@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clarion.errors import BodyTooLarge
@@ -28,6 +28,14 @@ class Response(NamedTuple):
 
     status: int
     body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Streamed(NamedTuple):
+    """An answer in parts, until they end or the caller leaves; then `close` is called."""
+
+    parts: AsyncGenerator[bytes, None]
+    close: Callable[[], None]
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
@@ -81,6 +89,11 @@ class Request:
                 while not self.is_read and taken <= self._limit:
                     taken += len(await self._next())
 
+    async def wait_left(self) -> None:
+        """Return when the caller has gone away."""
+        while (await self._receive())["type"] != "http.disconnect":
+            self.is_read = True
+
     async def _next(self) -> bytes:
         message = await self._receive()
         self.is_read = not message.get("more_body")
@@ -88,7 +101,7 @@ class Request:
         return part
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable["Response | Streamed"]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -115,3 +128,23 @@ async def respond(send: Send, response: Response, extra: Headers) -> None:
         }
     )
     await send({"type": "http.response.body", "body": response.body})
+
+
+async def stream(send: Send, request: Request, answer: Streamed) -> None:
+    """Send the parts of an answer as they come, as long as there is somebody to read them."""
+
+    async def pump() -> None:
+        async with contextlib.aclosing(answer.parts) as parts:
+            async for part in parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers]})
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            pumping = tasks.create_task(pump())
+            leaving = tasks.create_task(request.wait_left())
+            pumping.add_done_callback(lambda _: leaving.cancel())
+            leaving.add_done_callback(lambda _: pumping.cancel())
+    finally:
+        answer.close()

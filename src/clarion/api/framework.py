@@ -20,14 +20,21 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
-from clarion.api import problems
+from clarion.api import inbox, problems
 from clarion.api.caller import get_caller
 from clarion.api.devices import DevicesController, list_my_devices, list_user_devices
+from clarion.api.events import EventsController, accept_batch, explain
 from clarion.api.feedback import get_feedback
+from clarion.api.follows import FollowsController
 from clarion.api.history import list_messages, see_message
 from clarion.api.keys import KeysController
+from clarion.api.notifications import NotificationsController
+from clarion.api.people import PeopleController
+from clarion.api.preferences import PreferencesController
 from clarion.api.stats import get_stats
+from clarion.api.templates import TemplatesController
 from clarion.api.topics import TopicsController, subscribe, unsubscribe
+from clarion.api.types import TypesController
 from clarion.errors import (
     ClarionError,
     FieldFault,
@@ -60,6 +67,16 @@ ROUTES = (
     unsubscribe,
     get_feedback,
     get_stats,
+    EventsController,
+    accept_batch,
+    explain,
+    NotificationsController,
+    PeopleController,
+    PreferencesController,
+    FollowsController,
+    TypesController,
+    TemplatesController,
+    *inbox.ROUTES,
 )
 
 _DESCRIPTION = """Clarion takes in what happened, decides for each person whether, where and when

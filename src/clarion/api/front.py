@@ -16,9 +16,11 @@ from clarion.api.exchange import (
     Headers,
     Request,
     Response,
+    Streamed,
     announced_length,
     header,
     respond,
+    stream,
 )
 from clarion.errors import (
     BodyTooLarge,
@@ -93,7 +95,7 @@ class Front:
             endpoint = self._find(scope["method"], scope["path"])
             is_let_in = True
             if endpoint:
-                await respond(watch, await endpoint(request), [])
+                await self._answer(watch, request, await endpoint(request), started)
             else:
                 await self._serve_framework(scope, receive, watch, request_id, request.caller)
         except ClarionError as error:
@@ -103,12 +105,25 @@ class Front:
         except Exception as error:  # noqa: BLE001 - the last net: the caller gets an answer
             get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
             await _send_problem(watch, InternalError(), request_id, cause=error)
-        self._observe(scope, watch.status, time.perf_counter() - started, request_id)
+        # A stream was observed when it began.
+        if not watch.is_observed:
+            self._observe(scope, watch.status, time.perf_counter() - started, request_id)
+
+    async def _answer(
+        self, watch: _Watch, request: Request, answer: Response | Streamed, started: float
+    ) -> None:
+        if isinstance(answer, Response):
+            await respond(watch, answer, [])
+            return
+        watch.is_observed = True
+        self._observe(request.scope, 200, time.perf_counter() - started, request.id)
+        await stream(watch, request, answer)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         # A HEAD is a GET whose body the listener keeps to itself.
         endpoint = self._routes.get(("GET" if method == "HEAD" else method, path))
-        if endpoint is None and path in self._paths:
+        # What is fast is answered here, the other methods of its path by the framework.
+        if endpoint is None and path in self._paths and not path.startswith("/v1/"):
             raise MethodNotAllowed
         return endpoint or self._find_by_prefix(path)[1]
 
@@ -199,10 +214,11 @@ _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
 class _Watch:
     """Sends on, adds the headers of the house, and remembers what was answered."""
 
-    __slots__ = ("_extra", "_send", "status")
+    __slots__ = ("_extra", "_send", "is_observed", "status")
 
     def __init__(self, send: Send, extra: Headers) -> None:
         self.status = 0
+        self.is_observed = False
         self._send = send
         self._extra = extra
 

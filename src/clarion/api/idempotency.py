@@ -35,6 +35,11 @@ class Idempotency:
         """Return what goes into the unit with the work; None if the caller gave no key."""
         if key is None:
             return None
+        asked = fingerprint(request.method, request.url.path, await request.body())
+        return self.claim(key, app_id, asked, msgspec.json.encode(answer))
+
+    def claim(self, key: str, app_id: str, asked: bytes, answer: bytes) -> Once:
+        """Return what makes a request happen once; `asked` is its fingerprint."""
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
@@ -42,9 +47,9 @@ class Idempotency:
         return Once(
             app_id=app_id,
             key=key,
-            fingerprint=_fingerprint(request.method, request.url.path, await request.body()),
+            fingerprint=asked,
             # Answers hold secrets, so they are sealed like every secret that is read again.
-            answer=self._vault.seal(msgspec.json.encode(answer), _context(app_id, key)),
+            answer=self._vault.seal(answer, _context(app_id, key)),
             now=now,
             expires_at=now + KEPT_MS,
         )
@@ -53,12 +58,16 @@ class Idempotency:
         self, replay: Replay, once: Once | None, kind: type[T], status: int
     ) -> Response[T]:
         """Return the answer that the first request was given."""
-        context = _context(once.app_id, once.key) if once else ""
-        first = msgspec.json.decode(self._vault.open(replay.answer, context), type=kind)
+        first = msgspec.json.decode(self.open(replay, once), type=kind)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
+    def open(self, replay: Replay, once: Once | None) -> bytes:
+        """Return the first answer's body."""
+        context = _context(once.app_id, once.key) if once else ""
+        return self._vault.open(replay.answer, context)
 
-def _fingerprint(method: str, path: str, body: bytes) -> bytes:
+
+def fingerprint(method: str, path: str, body: bytes) -> bytes:
     """Return what tells one request from another under the same key."""
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 

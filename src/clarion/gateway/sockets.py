@@ -23,6 +23,7 @@ from clarion.gateway.session import (
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable, Mapping
 
     from clarion.gateway.connections import Connections, TopicCursor
     from clarion.gateway.dispatch import Dispatch
@@ -58,12 +59,15 @@ class Sockets:
         connections: Connections,
         clock: Clock,
         window_s: int,
+        others: Mapping[bytes, Callable[[WSUpgradeRequest], WSListener]] | None = None,
     ) -> None:
         self.registry = registry
         self.dispatch = dispatch
         self.connections = connections
         self.clock = clock
         self._window_ms = window_s * 1000
+        # What else is served here, by path: sockets that are not those of devices.
+        self._others = others or {}
         self._open: set[DeviceSocket] = set()
         self._servers: list[asyncio.Server] = []
         self._heart: asyncio.Task[None] | None = None
@@ -114,7 +118,11 @@ class Sockets:
         self.dispatch.disconnect(connection)
 
     def _route(self, request: WSUpgradeRequest) -> WSListener | None:
-        return DeviceSocket(self) if request.path == PATH else None
+        path = request.path.partition(b"?")[0]
+        if path == PATH:
+            return DeviceSocket(self)
+        other = self._others.get(path)
+        return other(request) if other else None
 
     async def _beat(self) -> None:
         """Ping the quiet, cut off the dead, and open the window for low priorities."""

@@ -180,7 +180,8 @@ class UserSocket(WSListener):
             case WSMsgType.CLOSE:
                 # A close without a code is answered with one: there is no zero on the wire.
                 given: Any = frame.get_close_code()
-                transport.send_close(given or _NORMAL_CLOSURE)
+                code: Any = given or _NORMAL_CLOSURE
+                transport.send_close(code)
                 transport.disconnect()
                 self._closed_at = now
             case WSMsgType.PING:

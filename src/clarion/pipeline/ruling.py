@@ -276,7 +276,12 @@ def _takes_use(verdict: Verdict) -> bool:
 
 def _final_status(event: Event, decisions: Sequence[Decision]) -> EventStatus:
     """Return what an event becomes; one for a single person says why nothing was sent."""
+    if event.audience.kind is not AudienceKind.USER or any(map(_says_something, decisions)):
+        return EventStatus.COMPLETED
     reasons = {each.verdict.reason for each in decisions}
-    if event.audience.kind is AudienceKind.USER and len(reasons) == 1:
-        return _OVER.get(reasons.pop(), EventStatus.COMPLETED)
-    return EventStatus.COMPLETED
+    return next((status for why, status in _OVER.items() if why in reasons), EventStatus.COMPLETED)
+
+
+def _says_something(decision: Decision) -> bool:
+    verdict = decision.verdict
+    return not (isinstance(verdict, Drop) or (isinstance(verdict, Fold) and verdict.into))

@@ -92,6 +92,12 @@ class Metrics:
         self._watch("apns_cache_hits", "Token look-ups from memory.", lambda: registry.hits)
         self._watch("apns_cache_misses", "Token look-ups in the store.", lambda: registry.misses)
 
+    def watch_inbox(self, live: Sized) -> None:
+        """Export how many screens are open."""
+        self._watch(
+            "clarion_inbox_streams", "Live streams and sockets of users open.", live.__len__
+        )
+
     def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Export a number that is read when asked for."""
         Gauge(name, doc, registry=self.registry).set_function(read)

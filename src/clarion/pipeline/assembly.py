@@ -1,0 +1,137 @@
+"""The pipeline, put together from its ports."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.model import JobKind
+from clarion.pipeline.accepting import Accepting
+from clarion.pipeline.backlog import Backlog
+from clarion.pipeline.deciding import Deciding
+from clarion.pipeline.delivering import Delivering
+from clarion.pipeline.digesting import Digesting
+from clarion.pipeline.expanding import Expanding
+from clarion.pipeline.explaining import Explaining
+from clarion.pipeline.gathering import Gathering
+from clarion.pipeline.recording import Recording
+from clarion.pipeline.releasing import Releasing
+from clarion.pipeline.waiting import WaitingRoom
+from clarion.pipeline.worker import Stage, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from clarion.catalog.kinds import Catalog
+    from clarion.model import Channel
+    from clarion.ports import Clock, Courier, Deliveries, Events, Facts, Ledger, Queue, Users
+
+# While one batch is committed, the next is decided.
+WORKERS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelinePorts:
+    """What the pipeline stands on."""
+
+    events: Events
+    queue: Queue
+    facts: Facts
+    ledger: Ledger
+    deliveries: Deliveries
+    users: Users
+    catalog: Catalog
+    clock: Clock
+    couriers: Mapping[Channel, Courier]
+
+
+class Pipeline:
+    """The way of an event: its doors for the API, and the workers behind them."""
+
+    def __init__(
+        self,
+        ports: PipelinePorts,
+        *,
+        on_inbox_changed: Callable[[str, str], None],
+        queue_age_limit_s: int,
+        has_workers: bool = True,
+    ) -> None:
+        gathering = Gathering(
+            users=ports.users, facts=ports.facts, queue=ports.queue, couriers=ports.couriers
+        )
+        recording = Recording(ports.ledger, ports.clock, on_inbox_changed)
+        room = WaitingRoom(
+            facts=ports.facts,
+            deliveries=ports.deliveries,
+            events=ports.events,
+            catalog=ports.catalog,
+            clock=ports.clock,
+        )
+        self._queue = ports.queue
+        self._clock = ports.clock
+        self._delivering = Delivering(
+            room=room,
+            gathering=gathering,
+            recording=recording,
+            couriers=ports.couriers,
+            clock=ports.clock,
+        )
+        stages: dict[JobKind, Stage] = {
+            JobKind.EXPAND: Expanding(
+                events=ports.events,
+                users=ports.users,
+                queue=ports.queue,
+                recording=recording,
+                clock=ports.clock,
+            ),
+            JobKind.DECIDE: Deciding(
+                events=ports.events,
+                catalog=ports.catalog,
+                gathering=gathering,
+                recording=recording,
+                clock=ports.clock,
+            ),
+            JobKind.HELD: Releasing(room, gathering, recording),
+            JobKind.DIGEST: Digesting(ports.deliveries, room, gathering, recording),
+            JobKind.DELIVER: self._delivering,
+        }
+        self.workers = [
+            Worker(queue=ports.queue, stages=stages, recording=recording, clock=ports.clock)
+            for _ in range(WORKERS if has_workers else 0)
+        ]
+        self.backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
+        self.accepting = Accepting(
+            events=ports.events,
+            users=ports.users,
+            catalog=ports.catalog,
+            clock=ports.clock,
+            on_accepted=self.wake,
+            is_overloaded=lambda: self.backlog.is_too_old,
+        )
+        self.explaining = Explaining(ports.catalog, gathering)
+
+    def wake(self) -> None:
+        """Look for work at once: there is some."""
+        for worker in self.workers:
+            worker.wake()
+
+    async def replan(self, app_id: str, user_id: str) -> None:
+        """Decide anew for what waits for a person: they or their preferences have changed."""
+        self.accepting.forget(app_id, user_id)
+        await self._queue.wake_person(app_id, user_id, self._clock.now())
+        self.wake()
+
+    async def run(self) -> None:
+        """Work until `stop`, and watch how old the queue gets."""
+        watching = asyncio.get_running_loop().create_task(self.backlog.watch())
+        try:
+            await asyncio.gather(*(worker.run() for worker in self.workers))
+            await self._delivering.finish()
+        finally:
+            watching.cancel()
+
+    def stop(self) -> None:
+        """End after what is in hand."""
+        for worker in self.workers:
+            worker.stop()
