@@ -61,6 +61,8 @@ EXIT_OK = 0
 EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
+# How long a stop waits for live streams to end, before it closes what they come through.
+_FAREWELL_S = 2.0
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
 
 
@@ -358,7 +360,7 @@ class Server:
         operation.is_stopping = True
         get_logger().info("stopping", grace_s=self._settings.grace_s)
         # A listener would wait for an open stream without end, so these go first.
-        screens.live.stop()
+        await screens.live.stop(min(self._settings.grace_s, _FAREWELL_S))
         await asyncio.gather(
             sockets.stop(self._settings.grace_s),
             screens.sockets.stop(self._settings.grace_s),

@@ -44,6 +44,11 @@ class Installation:
     ) -> None:
         self.stop()
 
+    @property
+    def database_url(self) -> str:
+        """Where its store is, for a test that plays another node."""
+        return self._flags.get("database", f"sqlite:///{self.data / 'clarion.db'}")
+
     def run(self, *words: str, **flags: str) -> subprocess.CompletedProcess[str]:
         """Run a command on this installation; `flags` are added to its own."""
         return run_clarion(*words, **self._flags | flags)

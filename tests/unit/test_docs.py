@@ -102,6 +102,7 @@ def metric_names() -> list[str]:
     counts = SimpleNamespace(units=0, batches=0, refused=0)
     metrics.watch_writer(SimpleNamespace(counts=counts, waiting=0))
     metrics.watch_gateway(sockets=[], connections=[], registry=SimpleNamespace(hits=0, misses=0))
+    metrics.watch_inbox([])
     GatewayMetrics(metrics.registry)
     families = metrics.registry.collect()
     return [each.name + ("_total" if each.type == "counter" else "") for each in families]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ class Live:
         self._total = total
         self._people: dict[tuple[str, str], _Person] = {}
         self._count = 0
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
         self._is_stopped = False
 
     def __len__(self) -> int:
@@ -66,6 +69,7 @@ class Live:
         screen = Screen(app_id, user_id, wake, end)
         person.screens.add(screen)
         self._count += 1
+        self._is_empty.clear()
         return screen
 
     def close(self, screen: Screen) -> None:
@@ -75,6 +79,8 @@ class Live:
             return
         person.screens.remove(screen)
         self._count -= 1
+        if not self._count:
+            self._is_empty.set()
         if not person.screens:
             del self._people[screen.app_id, screen.user_id]
 
@@ -85,12 +91,15 @@ class Live:
             for screen in person.screens:
                 screen.wake()
 
-    def stop(self) -> None:
-        """End all screens and take no more."""
+    async def stop(self, limit_s: float) -> None:
+        """Take no more screens, end all, and wait until they are closed or the time is up."""
         self._is_stopped = True
         for person in list(self._people.values()):
             for screen in list(person.screens):
                 screen.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._is_empty.wait()
 
     async def run(self) -> None:
         """Look every few seconds for what other nodes changed, until cancelled."""

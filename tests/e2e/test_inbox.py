@@ -1,0 +1,146 @@
+"""The inbox of a running server: lists, counts and acts, for apps and for users."""
+
+import pytest
+
+from tests.e2e.conftest import Server
+from tests.e2e.screens import Person
+
+ITEM = {
+    "id",
+    "type",
+    "category",
+    "priority",
+    "title",
+    "body",
+    "deeplink",
+    "image_url",
+    "actor",
+    "target",
+    "data",
+    "count",
+    "read_at",
+    "dismissed_at",
+    "created_at",
+    "sequence",
+}
+
+
+@pytest.fixture
+def ana(server: Server) -> Person:
+    return Person(server)
+
+
+def test_an_item_is_as_promised(ana: Person) -> None:
+    (made,) = ana.tell()
+    page = ana.me.get("/v1/me/notifications").json
+    assert set(page) == {"items", "next", "unread_count", "sequence"}
+    (item,) = page["items"]
+    assert set(item) == ITEM
+    assert (page["unread_count"], page["sequence"], page["next"]) == (1, 1, None)
+    assert item["id"] == made
+    assert item["priority"] == "medium"
+    assert item["actor"] == {"id": "bo", "name": "Bo"}
+    assert item["target"] == {"id": "p1", "type": "post"}
+    assert item["data"] == {"snippet": "hé"}
+    assert item["created_at"] == "2026-01-01T00:00:00.000Z"
+
+
+def test_the_app_sees_what_the_user_sees(server: Server, ana: Person) -> None:
+    ids = sorted(ana.tell(3))
+    path = f"/v1/users/{ana.id}"
+    first = server.app.get(f"{path}/notifications?limit=2").json
+    rest = server.app.get(f"{path}/notifications?limit=2&after={first['next']}").json
+    assert [item["id"] for item in first["items"] + rest["items"]] == ids[::-1]
+    assert rest["next"] is None
+    assert server.app.get(f"{path}/unread-count").json == {"unread_count": 3, "sequence": 3}
+    assert ana.me.get("/v1/me/unread-count").json == {"unread_count": 3, "sequence": 3}
+    acted = server.app.post(f"{path}/notifications/{ids[0]}/read").json
+    assert acted["read_at"] is not None
+    assert acted["unread_count"] == 2
+    left = ana.me.get("/v1/me/notifications?unread=true&category=social").json["items"]
+    assert [item["id"] for item in left] == ids[:0:-1]
+    assert server.app.get(f"{path}/notifications?category=news").json["items"] == []
+
+
+def test_acts_can_be_repeated(ana: Person) -> None:
+    (made,) = ana.tell()
+    first = ana.act("read", made)
+    assert ana.act("read", made) == first
+    assert (first["unread_count"], first["sequence"]) == (0, 2)
+    assert ana.act("unread", made)["unread_count"] == 1
+    gone = ana.act("dismiss", made)
+    assert gone["dismissed_at"] is not None
+    assert gone["unread_count"] == 0
+    assert ana.act("unread", made) == gone
+    assert ana.me.get("/v1/me/notifications").json["items"] == []
+
+
+def test_everything_is_read_at_once(ana: Person) -> None:
+    ana.tell(5)
+    for _ in range(2):
+        answer = ana.me.post("/v1/me/notifications/read-all")
+        assert (answer.status, answer.json) == (200, {"unread_count": 0, "sequence": 10})
+
+
+def test_somebody_unknown_has_an_empty_inbox(server: Server) -> None:
+    page = server.app.get("/v1/users/nobody/notifications").json
+    assert page == {"items": [], "next": None, "unread_count": 0, "sequence": 0}
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("unread=perhaps", "unread"),
+        ("category=weather", "category"),
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=x", "limit"),
+        ("after=x", "after"),
+        ("after=", "after"),
+    ],
+)
+def test_a_bad_query_is_named(server: Server, ana: Person, query: str, field: str) -> None:
+    for asker, path in ((ana.me, "/v1/me"), (server.app, "/v1/users/ana")):
+        answer = asker.get(f"{path}/notifications?{query}")
+        assert (answer.status, answer.fields) == (422, [field])
+
+
+@pytest.mark.parametrize("name", ["%0A", "x" * 256])
+def test_a_bad_user_id_is_named(server: Server, name: str) -> None:
+    answer = server.app.get(f"/v1/users/{name}/unread-count")
+    assert (answer.status, answer.fields) == (422, ["user_id"])
+
+
+@pytest.mark.parametrize(
+    "nid", ["x", "%0A", "0190f000-0000-7000-8000-000000000001", "%F0%9F%9A%80"]
+)
+def test_an_act_on_what_is_not_there_is_404(ana: Person, nid: str) -> None:
+    for verb in ("read", "unread", "dismiss"):
+        answer = ana.me.post(f"/v1/me/notifications/{nid}/{verb}")
+        assert (answer.status, answer.problem["code"]) == (404, "not_found")
+
+
+def test_nobody_else_sees_or_touches_it(server: Server, ana: Person) -> None:
+    (made,) = ana.tell()
+    bo = Person(server)
+    assert bo.me.get("/v1/me/notifications").json["items"] == []
+    assert bo.me.post(f"/v1/me/notifications/{made}/read").status == 404
+    assert bo.me.get(f"/v1/users/{ana.id}/notifications").status == 403
+    stranger = server.with_key(server.make_app()["api_key"])
+    assert stranger.get(f"/v1/users/{ana.id}/notifications").json["items"] == []
+    assert stranger.post(f"/v1/users/{ana.id}/notifications/{made}/dismiss").status == 404
+    assert server.anyone.get("/v1/me/notifications").status == 401
+    assert server.app.get("/v1/me/notifications").status == 403
+    assert ana.me.get("/v1/me/unread-count").json["unread_count"] == 1
+
+
+def test_a_key_needs_the_scope(server: Server, ana: Person) -> None:
+    (made,) = ana.tell()
+    path = f"/v1/users/{ana.id}"
+    reader = server.make_key("notifications:read")
+    assert reader.get(f"{path}/notifications").status == 200
+    assert reader.post(f"{path}/notifications/{made}/read").status == 403
+    assert reader.post(f"{path}/notifications/read-all").status == 403
+    writer = server.make_key("notifications:write")
+    assert writer.get(f"{path}/unread-count").status == 403
+    assert writer.post(f"{path}/notifications/{made}/read").status == 200
