@@ -10,17 +10,22 @@ from clarion.model import (
     Administrator,
     ApiKey,
     App,
+    Category,
+    Channel,
     Device,
     DeviceDetails,
     DeviceTopic,
     Keeps,
     Message,
+    NotificationType,
     Once,
     Platform,
     ProviderKey,
     PushPriority,
     Role,
     Scope,
+    Template,
+    User,
     UserTokenAlgorithm,
 )
 
@@ -161,6 +166,40 @@ def make_topic(topic: str = "news", **changes: Any) -> DeviceTopic:
         "created_at": NOW,
     }
     return DeviceTopic(**values | changes)
+
+
+def make_user(user_id: str = "", **changes: Any) -> User:
+    values: dict[str, Any] = {
+        "app_id": "app",
+        "id": user_id or f"user-{next(_numbers):09}",
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return User(**values | changes)
+
+
+def make_type(name: str = "ORDER_SHIPPED", **changes: Any) -> NotificationType:
+    values: dict[str, Any] = {
+        "type": name,
+        "display_name": "Bestellung verschickt 📦",
+        "category": Category.TRANSACTIONAL,
+        "default_channels": (Channel.IN_APP, Channel.EMAIL),
+    }
+    return NotificationType(**values | changes)
+
+
+def make_template(name: str = "ORDER_SHIPPED", **changes: Any) -> Template:
+    values: dict[str, Any] = {
+        "type": name,
+        "channel": Channel.EMAIL,
+        "language": "en",
+        "version": 1,
+        "subject": "Order {{ order }} 📦",
+        "body": "<p>{{ order }} is on its way.</p>",
+        "variables": ("order",),
+        "created_at": NOW,
+    }
+    return Template(**values | changes)
 
 
 def issue(app_id: str = "app-1", *, now: int = NOW, expires_at: int | None = None) -> IssuedKey:

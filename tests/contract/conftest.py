@@ -28,6 +28,9 @@ from clarion.ports import (
     Limits,
     Messages,
     Statistics,
+    Templates,
+    Types,
+    Users,
 )
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
@@ -37,7 +40,10 @@ from clarion.store.sql.devices import SqlDevices, SqlFeedback
 from clarion.store.sql.keys import SqlKeys
 from clarion.store.sql.messages import SqlHistory, SqlMessages
 from clarion.store.sql.statistics import SqlStatistics
+from clarion.store.sql.templates import SqlTemplates
 from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.sql.types import SqlTypes
+from clarion.store.sql.users import SqlUsers
 from tests.conftest import run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
@@ -156,6 +162,21 @@ def broadcasts(engine: Engine) -> Broadcasts:
 @pytest.fixture
 def statistics(engine: Engine) -> Statistics:
     return SqlStatistics(engine)
+
+
+@pytest.fixture
+def users(engine: Engine) -> Users:
+    return SqlUsers(engine)
+
+
+@pytest.fixture
+def types(engine: Engine) -> Types:
+    return SqlTypes(engine)
+
+
+@pytest.fixture
+def templates(engine: Engine) -> Templates:
+    return SqlTemplates(engine)
 
 
 @pytest.fixture

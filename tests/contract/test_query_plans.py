@@ -26,11 +26,15 @@ BIG = {
     "device_topics",
     "devices",
     "feedback",
+    "follows",
     "idempotency_keys",
     "messages",
+    "notification_types",
     "provider_keys",
     "subscriptions",
+    "templates",
     "topic_messages",
+    "users",
 }
 # What may read a big table whole, and why.
 ALLOWED = {
@@ -84,6 +88,20 @@ VALUES: dict[str, Value] = {
     "user_token_algorithm": "HS256",
     "user_token_key": b"key",
     "username": "name",
+    "attributes": "{}",
+    "body": "text",
+    "channel": "email",
+    "definition": "{}",
+    "email": "a@example.com",
+    "ids": '{"user-7": null, "user-9": null}',
+    "phone": "+4915112345678",
+    "preferences": "{}",
+    "subject": "text",
+    "tags": "[]",
+    "type": "TYPE_7",
+    "updated_at": NOW,
+    "variables": "[]",
+    "version": 5,
     **dict.fromkeys(["app_version", "label", "language", "model", "name", "os_version"], "x"),
     "timezone": "UTC",
 }
@@ -122,7 +140,19 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             for n in range(TOPICS)
             for k in range(20)
         ],
+        "users": [user_row(a, n) for _, a, n in devices],
+        "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
+        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "templates": [
+            (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices
+        ],
     }
+
+
+def user_row(app_id: str, n: int) -> tuple[Value, ...]:
+    email, status = f"{n}@example.com", "active" if n % 3 else "inactive"
+    given = (None, email, None, "en", "UTC", status, "[]", "{}", "{}")
+    return (app_id, f"user-{n}", *given, NOW, NOW, 1)
 
 
 def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:

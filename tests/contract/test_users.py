@@ -1,0 +1,186 @@
+"""The `Users` port."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from clarion.errors import ClarionError
+from clarion.model import Category, Channel, Page, Preferences, User, UserStatus
+from clarion.ports import Users
+from clarion.store.engine import Engine
+from clarion.store.sql.users import SqlUsers
+from tests.factories import NOW, make_user
+
+PREFERENCES = Preferences(
+    quiet_hours=(True,) * 23 + (False,),
+    categories={Category.SOCIAL: False},
+    types={"POST_LIKE": {Channel.PUSH: False, Channel.SMS: True}},
+)
+FULL = make_user(
+    "ana",
+    name="Ana Ünï 🚀",
+    email="ana@example.com",
+    phone="+4915112345678",
+    language="pt-BR",
+    timezone="America/Sao_Paulo",
+    status=UserStatus.INACTIVE,
+    tags=("vip", "beta, ü"),
+    attributes={"plan": "pro", "nested": {"list": [1, None, 2.5, "\x00"]}},
+    preferences=PREFERENCES,
+)
+
+
+async def pages(
+    read: Callable[..., Awaitable[Page[str]]], app_id: str, *more: str, limit: int
+) -> list[tuple[str, ...]]:
+    """Return all pages of a list of ids."""
+    found, after = [], None
+    while True:
+        page = await read(app_id, *more, after=after, limit=limit)
+        found.append(page.items)
+        if page.next is None:
+            return found
+        after = page.next
+
+
+async def test_a_person_comes_back_as_put(users: Users) -> None:
+    for user in (FULL, make_user("bo")):
+        assert await users.put(user) == (user, True)
+        assert await users.get("app", user.id) == user
+
+
+async def test_an_unknown_person_is_none(users: Users) -> None:
+    await users.put(make_user("ana"))
+    assert await users.get("app", "bo") is None
+    assert await users.get("other", "ana") is None
+
+
+async def test_put_again_replaces_all_but_preferences_and_creation(users: Users) -> None:
+    await users.put(FULL)
+    again = make_user("ana", name="Other", created_at=NOW + 9, updated_at=NOW + 9)
+    expected = replace(again, created_at=NOW, preferences=PREFERENCES)
+    assert await users.put(again) == (expected, False)
+    assert await users.get("app", "ana") == expected
+
+
+async def test_the_same_id_in_another_app_is_another_person(users: Users) -> None:
+    await users.put(make_user("ana", name="one"))
+    await users.put(make_user("ana", app_id="other", name="two"))
+    first, second = await users.get("app", "ana"), await users.get("other", "ana")
+    assert first is not None
+    assert second is not None
+    assert (first.name, second.name) == ("one", "two")
+
+
+async def test_many_are_found_at_once(users: Users) -> None:
+    people = [FULL, *(make_user(f"u{n}") for n in range(300))]
+    for user in (*people, make_user("u1", app_id="other")):
+        await users.put(user)
+    wanted = [user.id for user in people[:250]]
+    found = await users.find_many("app", [*wanted, "nobody", 'a"b', "ü", wanted[0]])
+    assert found == {user.id: user for user in people[:250]}
+
+
+@pytest.mark.parametrize("ids", [[], ["nobody"], ["'", "]", "\\", "{}"]])
+async def test_nobody_is_found(users: Users, ids: list[str]) -> None:
+    await users.put(make_user("ana"))
+    assert await users.find_many("app", ids) == {}
+
+
+async def test_patch_replaces_what_the_edit_changes(users: Users) -> None:
+    await users.put(make_user("ana", name="Ana"))
+    changed = await users.patch(
+        "app", "ana", lambda user: replace(user, preferences=PREFERENCES, updated_at=NOW + 1)
+    )
+    assert changed == make_user("ana", name="Ana", preferences=PREFERENCES, updated_at=NOW + 1)
+    assert await users.get("app", "ana") == changed
+
+
+async def test_patch_of_nobody_is_none(users: Users) -> None:
+    await users.put(make_user("ana"))
+    assert await users.patch("app", "bo", lambda user: user) is None
+    assert await users.patch("other", "ana", lambda user: user) is None
+
+
+async def test_an_edit_that_fails_changes_nothing(users: Users) -> None:
+    await users.put(FULL)
+
+    def fail(_user: User) -> User:
+        raise ClarionError
+
+    with pytest.raises(ClarionError):
+        await users.patch("app", "ana", fail)
+    assert await users.get("app", "ana") == FULL
+
+
+async def test_patches_at_the_same_moment_lose_nothing(users: Users, other_node: Engine) -> None:
+    await users.put(make_user("ana"))
+    nodes = (users, SqlUsers(other_node))
+
+    async def add_tag(number: int) -> None:
+        def edit(user: User) -> User:
+            return replace(user, tags=(*user.tags, f"t{number}"))
+
+        assert await nodes[number % 2].patch("app", "ana", edit)
+
+    await asyncio.gather(*(add_tag(number) for number in range(6)))
+    ana = await users.get("app", "ana")
+    assert ana is not None
+    assert sorted(ana.tags) == [f"t{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_pages_hold_every_active_id_once_in_order(users: Users, limit: int) -> None:
+    for name in ("c", "a", "e", "b", "d"):
+        status = UserStatus.INACTIVE if name == "b" else UserStatus.ACTIVE
+        await users.put(make_user(name, status=status))
+    await users.put(make_user("aa", app_id="other"))
+    found = await pages(users.list_ids, "app", limit=limit)
+    assert [name for page in found for name in page] == ["a", "c", "d", "e"]
+    assert all(len(page) == limit for page in found[:-1])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_followers_are_the_active_people_who_follow(users: Users, limit: int) -> None:
+    for name in ("c", "a", "b", "d"):
+        status = UserStatus.INACTIVE if name == "b" else UserStatus.ACTIVE
+        await users.put(make_user(name, status=status))
+        if name != "d":
+            assert await users.follow("app", name, "news", NOW)
+    await users.follow("app", "d", "newsletter", NOW)
+    found = await pages(users.followers, "app", "news", limit=limit)
+    assert [name for page in found for name in page] == ["a", "c"]
+    assert await users.followers("other", "news", after=None, limit=9) == Page((), None)
+
+
+async def test_following_again_changes_nothing(users: Users) -> None:
+    await users.put(make_user("ana"))
+    for _ in range(2):
+        assert await users.follow("app", "ana", "news", NOW)
+    assert await users.followed("app", "ana", after=None, limit=9) == Page(("news",), None)
+
+
+async def test_nobody_can_follow_who_is_not_there(users: Users) -> None:
+    await users.put(make_user("ana"))
+    assert not await users.follow("app", "bo", "news", NOW)
+    assert not await users.follow("other", "ana", "news", NOW)
+    assert await users.followers("app", "news", after=None, limit=9) == Page((), None)
+
+
+async def test_followed_topics_come_in_pages(users: Users) -> None:
+    await users.put(make_user("ana"))
+    for topic in ("c", "a", "b"):
+        await users.follow("app", "ana", topic, NOW)
+    assert await users.followed("app", "ana", after=None, limit=2) == Page(("a", "b"), "b")
+    assert await users.followed("app", "ana", after="b", limit=2) == Page(("c",), None)
+
+
+async def test_unfollowing_ends_it_once(users: Users) -> None:
+    await users.put(make_user("ana"))
+    await users.follow("app", "ana", "news", NOW)
+    assert not await users.unfollow("other", "ana", "news")
+    assert await users.unfollow("app", "ana", "news")
+    assert not await users.unfollow("app", "ana", "news")
+    assert await users.followed("app", "ana", after=None, limit=9) == Page((), None)
