@@ -5,11 +5,12 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 
-from bench.subjects import broadcast, connections, offline, online, writes
+from bench.subjects import broadcast, connections, events, offline, online, writes
 from bench.table import Row, json_lines, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "writes": writes.measure,
+    "events": events.measure,
     "offline": offline.measure,
     "online": online.measure,
     "connections": connections.measure,

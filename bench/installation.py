@@ -17,11 +17,12 @@ import jwt
 
 from clarion.clock import SystemClock
 from clarion.gateway.registry import hash_secret
-from clarion.model import Device, DeviceDetails, Platform
+from clarion.model import Device, DeviceDetails, Platform, User
 from clarion.settings import Settings, load
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
 from clarion.store.sql.devices import SqlDevices
+from clarion.store.sql.users import SqlUsers
 
 AT_A_TIME = 2_000
 
@@ -58,6 +59,11 @@ class Installation:
         token = jwt.encode(claims, self.provider_key, "ES256", {"kid": self.key_id})
         return (("authorization", f"bearer {token}"), ("apns-topic", self.bundle_id))
 
+    def api_headers(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers of a call by the app's server."""
+        bearer = ("authorization", f"Bearer {self.api_key}")
+        return (bearer, ("content-type", "application/json"))
+
     async def add_devices(self, count: int) -> list[str]:
         """Register devices number 0 to `count` and return their ids."""
         devices = [self._device(number) for number in range(count)]
@@ -67,6 +73,19 @@ class Installation:
                 part = devices[start : start + AT_A_TIME]
                 await asyncio.gather(*(store.add(device) for device in part))
         return [device.id for device in devices]
+
+    async def add_users(self, count: int) -> None:
+        """Add people number 0 to `count`."""
+        now = SystemClock().now()
+        people = [
+            User(app_id=self.app_id, id=user_of(n), name=f"U {n}", created_at=now, updated_at=now)
+            for n in range(count)
+        ]
+        async with self.opened() as engine:
+            store = SqlUsers(engine)
+            for start in range(0, count, AT_A_TIME):
+                part = people[start : start + AT_A_TIME]
+                await asyncio.gather(*(store.put(user) for user in part))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Engine]:
@@ -109,3 +128,8 @@ def token_of(number: int) -> str:
 def secret_of(number: int) -> str:
     """Return the secret of a device."""
     return hashlib.sha256(b"secret %d" % number).hexdigest()[:32]
+
+
+def user_of(number: int) -> str:
+    """Return the id of a person."""
+    return f"user-{number}"

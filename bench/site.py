@@ -54,30 +54,34 @@ class Site:
 
 
 @contextmanager
-def on_sqlite(*, devices: int = 0) -> Iterator[Site]:
+def on_sqlite(*, devices: int = 0, people: int = 0) -> Iterator[Site]:
     """Have a site on SQLite for as long as the block lasts."""
-    with tempfile.TemporaryDirectory() as folder, _site("SQLite", Path(folder), "", devices) as it:
-        yield it
-
-
-@contextmanager
-def on_postgres(*, devices: int = 0) -> Iterator[Site]:
-    """Have a site on PostgreSQL for as long as the block lasts."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        PostgresServer() as postgres,
-        _site("PostgreSQL", Path(folder), postgres.url, devices) as site,
+        _site("SQLite", Path(folder), "", devices, people) as site,
     ):
         yield site
 
 
 @contextmanager
-def _site(name: str, folder: Path, database: str, devices: int) -> Iterator[Site]:
+def on_postgres(*, devices: int = 0, people: int = 0) -> Iterator[Site]:
+    """Have a site on PostgreSQL for as long as the block lasts."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PostgresServer() as postgres,
+        _site("PostgreSQL", Path(folder), postgres.url, devices, people) as site,
+    ):
+        yield site
+
+
+@contextmanager
+def _site(name: str, folder: Path, database: str, devices: int, people: int) -> Iterator[Site]:
     data = [f"--data={folder}", f"--database={database}"]
     command = [sys.executable, "-m", "clarion", "init", "--log-level=warning", *data]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     installation = Installation.read(folder, database)
     device_ids = asyncio.run(installation.add_devices(devices))
+    asyncio.run(installation.add_users(people))
     port, gateway_port = free_ports(2)
     flags = [f"--listen={HOST}:{port}", f"--gateway-listen={HOST}:{gateway_port}"]
     flags += ["--tls-listen=off", "--log-level=warning", *NO_LIMITS]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.decide.case import Case, Person
-from clarion.model import INTERRUPTING, Channel, DedupeMode, UserStatus
+from clarion.model import INTERRUPTING, Channel, UserStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +36,9 @@ class Ask:
     @property
     def dedupe_id(self) -> str | None:
         """What tells a repeat from news, for this person; None: nothing is a repeat."""
-        key = self.dedupe_key or _default_key(self)
-        if key is None or self.kind.type.dedupe is None:
+        if self.dedupe_key is None or self.kind.type.dedupe is None:
             return None
-        return f"{self.user_id}\n{self.kind.type.type}\n{key}"
+        return f"{self.user_id}\n{self.kind.type.type}\n{self.dedupe_key}"
 
     @property
     def limit_id(self) -> str | None:
@@ -51,17 +50,6 @@ class Ask:
     def digest_id(self, channel: Channel) -> str:
         """Return the id of the job that tells what is collected."""
         return f"digest/{self.app_id}/{self.user_id}/{channel}/{self.kind.type.type}"
-
-
-def _default_key(ask: Ask) -> str | None:
-    """Return what a repeat has in common with the first: the target, and for drops who did it."""
-    target = ask.content.target
-    if ask.kind.type.dedupe is None or target is None or target.id is None:
-        return None
-    key = f"{target.type}\n{target.id}"
-    if ask.kind.type.dedupe.mode is DedupeMode.DROP and ask.content.actor is not None:
-        key += f"\n{ask.content.actor.id}"
-    return key
 
 
 @dataclass(frozen=True, slots=True)
