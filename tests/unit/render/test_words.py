@@ -128,9 +128,9 @@ def test_what_an_event_lacks_is_false_where_it_is_asked_for() -> None:
 def test_a_template_that_cannot_be_used_is_refused(
     body: str, variables: list[str], reason: str
 ) -> None:
-    for field, arguments in (("body", (None, body)), ("subject", (body, ""))):
+    for field, subject, other in (("body", None, body), ("subject", body, "")):
         with pytest.raises(InvalidFields) as caught:
-            check_template(*arguments, variables)
+            check_template(subject, other, variables)
         (fault,) = caught.value.faults
         assert (fault.field, fault.reason[: len(reason)]) == (field, reason)
 
