@@ -3,17 +3,16 @@
 import asyncio
 import http.client
 import json
-import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-import h2.connection
-import h2.events
 import jwt
+from pyreqwest.client import SyncClientBuilder
 from websockets.asyncio.client import ClientConnection, connect
 
 from clarion.store.opening import open_engine
@@ -91,9 +90,12 @@ class Person:
 
     @contextmanager
     def watch_by_http_2(self) -> Iterator["Stream"]:
-        port = self.server.installation.port
-        with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as connection:
-            lines = _lines(_parts(connection, self.token))
+        url = f"http://127.0.0.1:{self.server.installation.port}/v1/me/stream"
+        client = SyncClientBuilder().http2(enable=True).http2_prior_knowledge().build()
+        asked = client.get(url).bearer_auth(self.token).timeout(timedelta(seconds=LIMIT_S))
+        with client, asked.streamed_read_buffer_limit(0).build_streamed() as answer:
+            assert (answer.status, answer.version) == (200, "HTTP/2.0")
+            lines = _lines(answer.body_reader.read_chunk)
             yield Stream(lambda: next(lines))
 
     @asynccontextmanager
@@ -150,25 +152,9 @@ class Socket:
         await self.connection.send(json.dumps(frame))
 
 
-def _parts(connection: socket.socket, token: str) -> Iterator[bytes]:
-    protocol = h2.connection.H2Connection()
-    protocol.initiate_connection()
-    fields = {":method": "GET", ":path": "/v1/me/stream", ":scheme": "http", ":authority": "x"}
-    protocol.send_headers(
-        1, [*fields.items(), ("authorization", f"Bearer {token}")], end_stream=True
-    )
-    while True:
-        connection.sendall(protocol.data_to_send())
-        for event in protocol.receive_data(connection.recv(65_536)):
-            if isinstance(event, h2.events.DataReceived):
-                yield event.data
-            elif isinstance(event, h2.events.StreamEnded):
-                return
-
-
-def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+def _lines(read_chunk: Callable[[], bytes | None]) -> Iterator[bytes]:
     rest = b""
-    for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
+    while chunk := read_chunk():
+        *lines, rest = (rest + bytes(chunk)).split(b"\n")
         yield from (line + b"\n" for line in lines)
     yield b""

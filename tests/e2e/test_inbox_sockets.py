@@ -1,0 +1,165 @@
+"""The sockets of users on a running server: the same updates, and acts in the other direction."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.e2e.conftest import Server
+from tests.e2e.installation import Installation
+from tests.e2e.screens import Person, Socket
+
+
+@pytest.fixture
+def ana(server: Server) -> Person:
+    return Person(server)
+
+
+async def told(person: Person, count: int = 1) -> list[str]:
+    return await asyncio.to_thread(person.tell, count)
+
+
+async def code_of(socket: Socket) -> tuple[int, str]:
+    """Return how the server closes."""
+    try:
+        while True:
+            await socket.take()
+    except ConnectionClosed as closed:
+        assert closed.rcvd is not None
+        return closed.rcvd.code, closed.rcvd.reason
+
+
+@pytest.mark.parametrize("by", ["header", "hello"])
+async def test_a_socket_tells_every_change(ana: Person, by: str) -> None:
+    (made,) = await told(ana)
+    hello = {"type": "hello", "token": ana.token} if by == "hello" else None
+    async with ana.listen(hello) as socket:
+        assert await socket.take() == {"type": "state", "unread_count": 1, "sequence": 1}
+        acted = await asyncio.to_thread(ana.act, "read", made)
+        frame = await socket.take()
+        assert acted.pop("unread_count") == 0
+        assert frame == {"type": "read", "unread_count": 0, "sequence": 2, "item": acted}
+
+
+async def test_what_is_done_on_one_socket_is_seen_on_all_screens(ana: Person) -> None:
+    (made,) = await told(ana)
+    with ana.watch() as stream:
+        async with ana.listen() as here, ana.listen() as there:
+            assert (await here.take())["type"] == (await there.take())["type"] == "state"
+            assert (await asyncio.to_thread(stream.take)).name == "state"
+            for verb, kind in (
+                ("read", "read"),
+                ("unread", "notification"),
+                ("dismiss", "dismissed"),
+            ):
+                await here.say(type=verb, id=made)
+                first = await here.take()
+                assert first["type"] == kind
+                assert await there.take() == first
+                assert (await asyncio.to_thread(stream.take)).data == first
+
+
+async def test_an_act_on_what_is_not_there_is_answered(ana: Person) -> None:
+    async with ana.listen() as socket:
+        await socket.take()
+        await socket.say(type="read", id="nothing")
+        assert await socket.take() == {"type": "error", "id": "nothing", "code": "not_found"}
+        await socket.say(type="ping")
+        assert await socket.take() == {"type": "pong"}
+
+
+async def test_a_socket_resumes_without_a_gap(ana: Person) -> None:
+    made = await told(ana, 3)
+    await asyncio.to_thread(ana.act, "dismiss", made[0])
+    async with ana.listen({"type": "hello", "token": ana.token, "after": 1}) as socket:
+        frames = [await socket.take() for _ in range(4)]
+    assert [(frame["type"], frame["sequence"]) for frame in frames] == [
+        ("state", 1),
+        ("notification", 2),
+        ("notification", 3),
+        ("dismissed", 4),
+    ]
+
+
+async def test_who_has_no_good_token_is_sent_away(server: Server, ana: Person) -> None:
+    for token in ("nothing", "", server.first["app"]["api_key"], ana.make_token(-60)):
+        async with ana.listen({"type": "hello", "token": token}) as socket:
+            code, reason = await code_of(socket)
+            assert code == 4401
+            assert reason
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ({"type": "ping"}, 4400),
+        ({"type": "read", "id": "x"}, 4400),
+        ({"type": "hello", "token": "x", "after": -1}, 4400),
+        ({"type": "hello", "token": "x", "more": 1}, 4400),
+        ({"type": "hello", "token": "x" * 65_536}, 4413),
+    ],
+)
+async def test_a_bad_first_frame_has_its_code(
+    ana: Person, frame: dict[str, Any], code: int
+) -> None:
+    async with ana.listen(frame) as socket:
+        assert (await code_of(socket))[0] == code
+
+
+async def test_a_bad_place_to_resume_in_the_path_is_said(ana: Person) -> None:
+    url = f"ws://127.0.0.1:{ana.server.installation.gateway_port}/v1/me/socket?after=x"
+    headers = {"Authorization": f"Bearer {ana.token}"}
+    async with connect(url, additional_headers=headers) as connection:
+        code, reason = await code_of(Socket(connection))
+        assert (code, reason) == (4400, "after: must be the sequence of an update")
+
+
+async def test_who_says_nothing_is_sent_away_after_ten_seconds(ana: Person) -> None:
+    url = f"ws://127.0.0.1:{ana.server.installation.gateway_port}/v1/me/socket"
+    began = monotonic()
+    async with connect(url) as connection:
+        assert (await code_of(Socket(connection)))[0] == 4408
+    assert 9 < monotonic() - began < 15
+
+
+async def test_a_stranger_hears_nothing(server: Server, ana: Person) -> None:
+    (made,) = await told(ana)
+    bo = Person(server)
+    async with bo.listen() as socket:
+        assert (await socket.take())["unread_count"] == 0
+        await asyncio.to_thread(ana.act, "read", made)
+        await socket.say(type="dismiss", id=made)
+        assert (await socket.take())["code"] == "not_found"
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    installation = Installation(tmp_path_factory.mktemp("small"), user_streams="1", grace_s="8")
+    first = installation.initialise()
+    with installation:
+        yield Server(installation, first)
+
+
+async def test_there_is_a_limit_and_a_stop_says_to_come_back(small: Server) -> None:
+    ana = Person(small)
+    async with ana.listen() as socket:
+        assert (await socket.take())["type"] == "state"
+        async with ana.listen() as other:
+            assert (await code_of(other))[0] == 4429
+        assert small.installation.process is not None
+        small.installation.process.terminate()
+        assert await code_of(socket) == (1012, "the server restarts")
+    assert await asyncio.to_thread(small.installation.process.wait, 5) == 0
+
+
+async def test_garbage_of_an_open_socket_has_its_code(ana: Person) -> None:
+    for data in ("nonsense", json.dumps({"type": "read"}), b"bytes", "[" * 60_000):
+        async with ana.listen() as socket:
+            await socket.take()
+            await socket.connection.send(data)
+            assert (await code_of(socket))[0] == 4400
