@@ -31,10 +31,9 @@ from clarion.gateway.sweeper import Sweeper
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.house import open_house
-from clarion.inbox.acts import Acts
-from clarion.inbox.live import Live
+from clarion.inbox.screens import build_screens
 from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
-from clarion.inbox.sockets import UserSockets
+from clarion.ledger.retention import Keeper
 from clarion.model import Channel
 from clarion.pipeline.assembly import Pipeline, PipelinePorts
 from clarion.serving.certificates import DevelopmentTls, load_context
@@ -45,14 +44,17 @@ from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
+from clarion.wings import build_gateway, build_keeper, build_pipeline, build_screens
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from redis.asyncio import Redis
 
     from clarion.api.exchange import Endpoint
     from clarion.house import House
+    from clarion.inbox.screens import Screens
     from clarion.ports import Dependency, Limits
     from clarion.setting_kinds import Address
     from clarion.settings import Settings
@@ -61,124 +63,7 @@ EXIT_OK = 0
 EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
-# How long a stop waits for live streams to end, before it closes what they come through.
-_FAREWELL_S = 2.0
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gateway:
-    """The push gateway, put together."""
-
-    registry: Registry
-    connections: Connections
-    dispatch: Dispatch
-    intake: PushIntake
-    channels: ChannelDoor
-    sockets: Sockets
-    sweeper: Sweeper
-
-
-@dataclass(frozen=True, kw_only=True)
-class Screens:
-    """The live side of the inbox, put together."""
-
-    live: Live
-    acts: Acts
-    streams: Streams
-    sockets: UserSockets
-
-    def start(self, stack: contextlib.AsyncExitStack) -> None:
-        """Look after the open screens until the stack ends."""
-        for work in (self.live.run(), self.sockets.run()):
-            stack.callback(asyncio.get_running_loop().create_task(work).cancel)
-
-
-def build_screens(settings: Settings, house: House, callers: Callers, metrics: Metrics) -> Screens:
-    """Put the live side of the inbox together from the open house."""
-    inboxes, clock = house.inboxes, house.clock
-    live = Live(inboxes, per_user=settings.user_streams, total=settings.node_streams)
-    metrics.watch_inbox(live)
-    acts = Acts(inboxes, live, clock)
-    return Screens(
-        live=live,
-        acts=acts,
-        streams=Streams(inboxes, live, clock),
-        sockets=UserSockets(
-            inboxes=inboxes, acts=acts, live=live, identify=callers.identify, clock=clock
-        ),
-    )
-
-
-def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: Screens) -> Gateway:
-    """Put the gateway together from the open house; users' sockets share its listeners."""
-    clock = house.clock
-    registry = Registry(house.devices, clock)
-    connections = Connections()
-    dispatch = Dispatch(
-        messages=house.messages,
-        broadcasts=house.broadcasts,
-        connections=connections,
-        clock=clock,
-        metrics=GatewayMetrics(metrics.registry),
-        stored_limit=settings.device_stored,
-    )
-    sockets = Sockets(
-        registry=registry,
-        dispatch=dispatch,
-        connections=connections,
-        clock=clock,
-        window_s=settings.low_priority_window_s,
-        others={USER_SOCKET_PATH: screens.sockets.accept},
-    )
-    metrics.watch_gateway(sockets=sockets, connections=connections, registry=registry)
-    return Gateway(
-        registry=registry,
-        connections=connections,
-        dispatch=dispatch,
-        intake=PushIntake(
-            tokens=ProviderTokens(house.apps),
-            registry=registry,
-            dispatch=dispatch,
-            limits=MemoryLimits(),
-            clock=clock,
-            device_per_minute=settings.device_messages_per_minute,
-            app_per_minute=settings.app_messages_per_minute,
-        ),
-        channels=ChannelDoor(topics=house.topics, dispatch=dispatch, clock=clock),
-        sockets=sockets,
-        sweeper=Sweeper(
-            messages=house.messages,
-            history=house.history,
-            broadcasts=house.broadcasts,
-            devices=house.devices,
-            apps=house.apps,
-            dispatch=dispatch,
-            clock=clock,
-            keep_days=settings.message_days,
-        ),
-    )
-
-
-def build_pipeline(settings: Settings, house: House, screens: Screens) -> Pipeline:
-    """Put the pipeline together from the open house."""
-    ports = PipelinePorts(
-        events=house.events,
-        queue=house.queue,
-        facts=house.facts,
-        ledger=house.ledger,
-        deliveries=house.deliveries,
-        users=house.users,
-        catalog=house.catalog,
-        clock=house.clock,
-        couriers={Channel.STUB: StubCourier()},
-    )
-    return Pipeline(
-        ports,
-        on_inbox_changed=screens.live.notify,
-        queue_age_limit_s=settings.queue_age_limit_s,
-        has_workers="worker" in settings.roles,
-    )
 
 
 def _build_operation(
@@ -221,20 +106,22 @@ class Server:
             if sqlite_path(settings.database_url):
                 stack.enter_context(folder.lock())
             check_free(_addresses(settings))
-            certificate, key = _certificate(settings, folder)
+            tls = _certificate(settings, folder)
             house = await stack.enter_async_context(open_house(settings, self._break))
             redis = await _open_redis(settings, stack)
             metrics = Metrics()
             operation = _build_operation(settings, house, redis, metrics)
             callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
-            screens = build_screens(settings, house, callers, metrics)
+            screens = build_screens(settings, house.inboxes, house.clock, callers.identify)
+            metrics.watch_inbox(screens.live)
             gateway = build_gateway(settings, house, metrics, screens)
             pipeline = build_pipeline(settings, house, screens)
             front = self._build_front(
                 house, redis, operation, gateway, metrics, screens, callers, pipeline
             )
-            listeners = await self._listen(front, gateway.sockets, certificate, key)
-            working = _start_work(stack, gateway, screens, pipeline)
+            listeners = await self._listen(front, gateway.sockets, tls)
+            keeper = build_keeper(settings, house)
+            working = _start_work(stack, gateway, screens, keeper, pipeline)
             self._handle_signals()
             _calm_collector()
             get_logger().info("ready", server_id=settings.server_id)
@@ -271,7 +158,7 @@ class Server:
                 ("GET", "/health"): operation.health,
                 ("GET", "/ready"): operation.ready,
                 ("GET", "/metrics"): operation.metrics,
-                ("GET", streams.PATH): screens.streams.open,
+                ("GET", streams.PATH): Streams(house.inboxes, screens.live, house.clock).open,
                 ("POST", event_door.PATH): events.accept,
                 ("POST", event_door.BATCH_PATH): events.accept_batch,
                 **pages.routes(),
@@ -359,12 +246,13 @@ class Server:
         """Stop taking work, finish what is under way; the house flushes and closes behind us."""
         operation.is_stopping = True
         get_logger().info("stopping", grace_s=self._settings.grace_s)
-        # A listener would wait for an open stream without end, so these go first.
-        await screens.live.stop(min(self._settings.grace_s, _FAREWELL_S))
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self._settings.grace_s
+        await screens.stop(self._settings.grace_s)
+        grace_s = max(0.0, ends - clock())
         await asyncio.gather(
-            sockets.stop(self._settings.grace_s),
-            screens.sockets.stop(self._settings.grace_s),
-            *(listener.stop(self._settings.grace_s) for listener in listeners),
+            sockets.stop(grace_s),
+            *(listener.stop(grace_s) for listener in listeners),
         )
 
     def _break(self, message: str) -> None:
@@ -378,10 +266,13 @@ def _start_work(
     stack: contextlib.AsyncExitStack, gateway: Gateway, screens: Screens, pipeline: Pipeline
 ) -> asyncio.Task[None]:
     """Begin what goes on beside the requests; return the work that is finished, not cut off."""
-    loop = asyncio.get_running_loop()
-    stack.callback(loop.create_task(gateway.sweeper.run()).cancel)
+    stack.callback(_start(gateway.sweeper.run()).cancel)
     screens.start(stack)
-    return loop.create_task(pipeline.run())
+    return _start(pipeline.run())
+
+
+def _start(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work)
 
 
 def _calm_collector() -> None:

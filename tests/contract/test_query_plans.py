@@ -28,8 +28,10 @@ BIG = {
     "feedback",
     "follows",
     "idempotency_keys",
+    "inboxes",
     "messages",
     "notification_types",
+    "notifications",
     "provider_keys",
     "subscriptions",
     "templates",
@@ -90,6 +92,7 @@ VALUES: dict[str, Value] = {
     "username": "name",
     "attributes": "{}",
     "body": "text",
+    "category": "social",
     "channel": "email",
     "definition": "{}",
     "email": "a@example.com",
@@ -99,6 +102,7 @@ VALUES: dict[str, Value] = {
     "subject": "text",
     "tags": "[]",
     "type": "TYPE_7",
+    "unread": 0,
     "updated_at": NOW,
     "variables": "[]",
     "version": 5,
@@ -140,6 +144,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             for n in range(TOPICS)
             for k in range(20)
         ],
+        "inboxes": [(a, f"user-{n}", 1, 5) for _, a, n in devices],
+        "notifications": [notification_row(a, n, k) for _, a, n in devices for k in range(5)],
         "users": [user_row(a, n) for _, a, n in devices],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
@@ -153,6 +159,13 @@ def user_row(app_id: str, n: int) -> tuple[Value, ...]:
     email, status = f"{n}@example.com", "active" if n % 3 else "inactive"
     given = (None, email, None, "en", "UTC", status, "[]", "{}", "{}")
     return (app_id, f"user-{n}", *given, NOW, NOW, 1)
+
+
+def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:
+    """Return one of a person's five: the last is unread, another is dismissed."""
+    said = ("event", "TYPE_7", "social", 1, None, "text", "{}", 1, 1, None, k + 1)
+    ends = (NOW if k < 4 else None, NOW if k == 2 else None, None, NOW)
+    return (app_id, f"user-{n}", f"n{k}", *said, *ends)
 
 
 def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:

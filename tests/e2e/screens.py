@@ -152,7 +152,7 @@ class Socket:
         await self.connection.send(json.dumps(frame))
 
 
-def _lines(read_chunk: Callable[[], bytes | None]) -> Iterator[bytes]:
+def _lines(read_chunk: Callable[[], Any]) -> Iterator[bytes]:
     rest = b""
     while chunk := read_chunk():
         *lines, rest = (rest + bytes(chunk)).split(b"\n")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 _DISCARD_LIMIT_S = 5.0
+STALLED_S = 60.0
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -132,19 +133,22 @@ async def respond(send: Send, response: Response, extra: Headers) -> None:
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:
     """Send the parts of an answer as they come, as long as there is somebody to read them."""
-
-    async def pump() -> None:
-        async with contextlib.aclosing(answer.parts) as parts:
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers]})
     try:
+        await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers]})
         async with asyncio.TaskGroup() as tasks:
-            pumping = tasks.create_task(pump())
+            pumping = tasks.create_task(_pump(send, answer.parts))
             leaving = tasks.create_task(request.wait_left())
             pumping.add_done_callback(lambda _: leaving.cancel())
             leaving.add_done_callback(lambda _: pumping.cancel())
     finally:
         answer.close()
+
+
+async def _pump(send: Send, parts: AsyncGenerator[bytes, None]) -> None:
+    # Who takes nothing for so long is broken off; it can come back and resume.
+    with contextlib.suppress(TimeoutError):
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                async with asyncio.timeout(STALLED_S):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from clarion.model import InboxState
     from clarion.ports import Inboxes
 
-CHUNK = 100
+CHUNK = 50
 # Who missed more changes than this loads the list again; that is less than to tell them all.
 MISSED_LIMIT = 1000
 

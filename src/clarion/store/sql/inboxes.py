@@ -57,7 +57,7 @@ SELECT_STATE = statement(
 SELECT_STATES = statement(
     "select_inbox_states",
     """SELECT user_id, unread_count, sequence FROM inboxes
-    WHERE app_id = :app_id AND user_id IN (SELECT key FROM json_each(:keys))""",
+    WHERE app_id = :app_id AND user_id IN (SELECT key FROM json_each(:ids))""",
 )
 
 
@@ -86,6 +86,13 @@ TAKE_LISTED = _take_if("take_inbox_of_listed", _LISTED, "+ 0")
 READ = _change("read_notification", "read_at = :now", _UNREAD)
 UNREAD = _change("unread_notification", "read_at = NULL", f"{_LISTED} AND read_at IS NOT NULL")
 DISMISS = _change("dismiss_notification", "dismissed_at = :now", _LISTED)
+DELETE = statement(
+    "delete_notification", f"DELETE FROM notifications WHERE {_OF_PERSON} AND id = :id"
+)
+DELETE_DELIVERIES = statement(
+    "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
+)
+DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notification_id = :id")
 
 _decode_content = msgspec.json.Decoder(Content).decode
 
@@ -128,7 +135,7 @@ class SqlInboxes:
 
     async def states(self, app_id: str, user_ids: Collection[str]) -> Mapping[str, InboxState]:
         """Return the numbers of several people."""
-        rows = await self._engine.fetch(SELECT_STATES, app_id=app_id, keys=keys_of(user_ids))
+        rows = await self._engine.fetch(SELECT_STATES, app_id=app_id, ids=keys_of(user_ids))
         return {user_id: InboxState(count, sequence) for user_id, count, sequence in rows}
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
@@ -186,6 +193,19 @@ class SqlInboxes:
                 await self._engine.write(Unit(user_id, steps))
             last = ids[-1]
         return await self.state(app_id, user_id)
+
+    async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
+        """Delete notifications, and what became of them."""
+        of_person = {"app_id": app_id, "user_id": user_id}
+        steps = (
+            TAKE.step(**of_person, unread=0),
+            COUNT_LESS.many([COUNT_LESS.bind(**of_person, id=each) for each in ids]),
+            DELETE.many([DELETE.bind(**of_person, id=each) for each in ids]),
+            DELETE_DELIVERIES.many([(each,) for each in ids]),
+            DELETE_ATTEMPTS.many([(each,) for each in ids]),
+        )
+        async with self._turns.take(app_id, user_id):
+            await self._engine.write(Unit(user_id, steps))
 
     async def changes(
         self, app_id: str, user_id: str, after: int, limit: int
