@@ -13,7 +13,7 @@ from clarion.gateway.reasons import Reason, Rejected
 from clarion.model import DeviceEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from clarion.gateway.dispatch import Dispatch
     from clarion.gateway.provider_tokens import Provider, ProviderTokens
@@ -55,10 +55,12 @@ class PushIntake:
         self._device_per_minute = device_per_minute
         self._app_per_minute = app_per_minute
 
-    async def identify(self, headers: Mapping[bytes, bytes], client: tuple[str, int]) -> Provider:
+    def identify(
+        self, headers: Mapping[bytes, bytes], client: tuple[str, int]
+    ) -> Awaitable[Provider]:
         """Return who pushes."""
         now = self._clock.now()
-        return await self._tokens.identify(headers.get(b"authorization"), client, now)
+        return self._tokens.identify(headers.get(b"authorization"), client, now)
 
     async def push(
         self, provider: Provider, headers: Mapping[bytes, bytes], token: str, body: bytes

@@ -45,20 +45,15 @@ class GroupCommit:
         self._waiting: list[tuple[Unit, asyncio.Future[Rows | None]]] = []
         self._wake = asyncio.Event()
         self._is_closed = False
-        self._busy_since: float | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
+        # Whether the commit under way takes so long that nothing should wait behind it.
+        self.is_stuck = False
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name="group-commit")
 
     @property
     def waiting(self) -> int:
         """How many units wait for the next batch."""
         return len(self._waiting)
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the commit under way takes so long that nothing should wait behind it."""
-        if self._busy_since is None:
-            return False
-        return asyncio.get_running_loop().time() - self._busy_since > COMMIT_LIMIT_S
 
     def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
         """Queue a unit; the future resolves when it is durable. Refuses at once when full."""
@@ -67,7 +62,7 @@ class GroupCommit:
         if len(self._waiting) >= self._waiting_limit or self.is_stuck:
             self.counts.refused += 1
             raise Overloaded
-        future: asyncio.Future[Rows | None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Rows | None] = self._loop.create_future()
         self._waiting.append((unit, future))
         self._wake.set()
         return future
@@ -91,7 +86,8 @@ class GroupCommit:
                 await self._commit(batch)
 
     async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
-        self._busy_since = asyncio.get_running_loop().time()
+        # A timer for each batch: every unit asks, and would have to ask for the time as well.
+        alarm = self._loop.call_later(COMMIT_LIMIT_S, self._get_stuck)
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
             self.counts.batches += 1
@@ -102,7 +98,11 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001 - a batch must never leave its callers waiting
             _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
         finally:
-            self._busy_since = None
+            alarm.cancel()
+            self.is_stuck = False
+
+    def _get_stuck(self) -> None:
+        self.is_stuck = True
 
 
 def _resolve(
@@ -111,15 +111,14 @@ def _resolve(
     for (_, future), outcome in zip(batch, outcomes, strict=True):
         if future.done():  # its caller went away; the unit is in all the same
             continue
-        match outcome:
-            case Done(rows):
-                future.set_result(rows)
-            case Refused():
-                future.set_result(None)
-            case failed:
-                future.set_exception(
-                    Conflict() if failed.constraint else InternalError(failed.message)
-                )
+        if isinstance(outcome, Done):
+            future.set_result(outcome.rows)
+        elif isinstance(outcome, Refused):
+            future.set_result(None)
+        elif outcome.constraint:
+            future.set_exception(Conflict())
+        else:
+            future.set_exception(InternalError(outcome.message))
 
 
 def _fail(

@@ -50,6 +50,9 @@ class Statement:
 
     def bind(self, **values: Value) -> Row:
         """Put named values into the order of the parameters; a missing one is a KeyError."""
+        return self._order(values)
+
+    def _order(self, values: Mapping[str, Value]) -> Row:
         if len(values) != len(self.names):
             unknown = sorted(set(values) - set(self.names))
             missing = sorted(set(self.names) - set(values))
@@ -59,14 +62,14 @@ class Statement:
 
     def step(self, **values: Value) -> Step:
         """Return the step that runs this statement once."""
-        return Step(self, (self.bind(**values),))
+        return Step(self, (self._order(values),))
 
     def guard(self, **values: Value) -> Step:
         """Return the step that runs once and undoes its unit if no row comes back."""
         if not self.returns_rows:
             msg = f"{self.name}: a guard needs RETURNING"
             raise TypeError(msg)
-        return Step(self, (self.bind(**values),), is_guard=True)
+        return Step(self, (self._order(values),), is_guard=True)
 
     def many(self, rows: Sequence[Row]) -> Step:
         """Return the step that runs this statement once a row; rows as `bind` makes them."""

@@ -134,13 +134,13 @@ class SqlMessages:
             app_id=message.app_id,
             sequence=message.sequence,
             payload=message.payload,
-            priority=message.priority.value,
+            priority=message.priority,
             collapse_id=message.collapse_id,
             is_stored=int(message.is_stored),
             created_at=message.created_at,
             expires_at=message.expires_at,
-            status=status.value,
-            reason=reason.value if reason else None,
+            status=status,
+            reason=reason,
         )
         if message.collapse_id is None:
             return await self._engine.write(Unit(message.device_id, (add,))) is not None
