@@ -12,6 +12,7 @@ from litestar.params import Parameter
 from msgspec import UNSET, UnsetType
 
 from clarion.access.callers import require_app
+from clarion.api.decoding import decode
 from clarion.api.injected import Catalog, Clock, OnPersonChanged, Users
 from clarion.api.people import check_known, find_user, found
 from clarion.api.shapes import Body, caller_of
@@ -47,6 +48,9 @@ class PreferencesBody(Body):
     quiet_hours: list[bool] | UnsetType | None = UNSET
     categories: Toggles | UnsetType | None = UNSET
     types: dict[str, Toggles | None] | UnsetType | None = UNSET
+
+
+_strictly = msgspec.json.Decoder(PreferencesBody).decode
 
 
 class PreferencesView(msgspec.Struct):
@@ -125,6 +129,7 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set what is given; everything else has its default again."""
         app_id, person = _whose(request, user_id, Scope.USERS_WRITE)
+        await _refuse_lookalikes(request)
         changes, now = await _check(app_id, data, catalog), clock.now()
         changed = await users.patch(
             app_id, person, lambda user: _change(user, Preferences(), changes, now)
@@ -145,6 +150,7 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set what is given; everything else stays."""
         app_id, person = _whose(request, user_id, Scope.USERS_WRITE)
+        await _refuse_lookalikes(request)
         changes, now = await _check(app_id, data, catalog), clock.now()
         changed = await users.patch(
             app_id, person, lambda user: _change(user, user.preferences, changes, now)
@@ -162,6 +168,11 @@ def _whose(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -
         msg = "This is for users: call it with a user token."
         raise Forbidden(msg)
     return caller.app_id, check_known(caller.user_id)
+
+
+async def _refuse_lookalikes(request: Request[Any, Any, Any]) -> None:
+    """Refuse 1 and "true" where a flag is wanted; the framework takes them for one."""
+    decode(_strictly, await request.body())
 
 
 async def _check(app_id: str, data: PreferencesBody, catalog: Catalog) -> _Changes:
