@@ -7,7 +7,6 @@ import contextlib
 import datetime as dt
 import gc
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.access.callers import Callers
@@ -19,32 +18,18 @@ from clarion.api.front import Front
 from clarion.api.idempotency import Idempotency
 from clarion.api.operation import Operation
 from clarion.api.streams import Streams
-from clarion.channels.stub import StubCourier
-from clarion.gateway.channels import ChannelDoor
-from clarion.gateway.connections import Connections
-from clarion.gateway.dispatch import Dispatch
-from clarion.gateway.provider import PushIntake
-from clarion.gateway.provider_tokens import ProviderTokens
-from clarion.gateway.registry import Registry
-from clarion.gateway.sockets import Sockets
-from clarion.gateway.sweeper import Sweeper
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.house import open_house
 from clarion.inbox.screens import build_screens
-from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
-from clarion.ledger.retention import Keeper
-from clarion.model import Channel
-from clarion.pipeline.assembly import Pipeline, PipelinePorts
 from clarion.serving.certificates import DevelopmentTls, load_context
 from clarion.serving.files import DataFolder
 from clarion.serving.listeners import HttpListener, check_free
 from clarion.settings import flag_of
 from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import GatewayMetrics, Metrics
-
-from clarion.wings import build_gateway, build_keeper, build_pipeline, build_screens
+from clarion.telemetry.metrics import Metrics
+from clarion.wings import build_gateway, build_keeper, build_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -53,17 +38,60 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from clarion.api.exchange import Endpoint
+    from clarion.gateway.sockets import Sockets
+    from clarion.gateway.sweeper import Sweeper
     from clarion.house import House
     from clarion.inbox.screens import Screens
+    from clarion.ledger.retention import Keeper
+    from clarion.pipeline.assembly import Pipeline
     from clarion.ports import Dependency, Limits
     from clarion.setting_kinds import Address
     from clarion.settings import Settings
+    from clarion.wings import Gateway
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+
+
+def _parts(
+    house: House,
+    gateway: Gateway,
+    screens: Screens,
+    callers: Callers,
+    pipeline: Pipeline,
+    idempotency: Idempotency,
+) -> dict[str, object]:
+    """Return what handlers ask for, by the names by which they do."""
+    return {
+        "keys": house.keys,
+        "clock": house.clock,
+        "callers": callers,
+        "idempotency": idempotency,
+        "devices": house.devices,
+        "registry": gateway.registry,
+        "connections": gateway.connections,
+        "dispatch": gateway.dispatch,
+        "history": house.history,
+        "topics": house.topics,
+        "feedback": house.feedback,
+        "statistics": house.statistics,
+        "users": house.users,
+        "types": house.types,
+        "templates": house.templates,
+        "catalog": house.catalog,
+        "on_person_changed": pipeline.replan,
+        "accepting": pipeline.accepting,
+        "explaining": pipeline.explaining,
+        "wake": pipeline.wake,
+        "events": house.events,
+        "facts": house.facts,
+        "deliveries": house.deliveries,
+        "inboxes": house.inboxes,
+        "acts": screens.acts,
+    }
 
 
 def _build_operation(
@@ -101,12 +129,7 @@ class Server:
         """Serve until `stop`, and return the exit code."""
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
-            folder = DataFolder(settings.data)
-            folder.ensure()
-            if sqlite_path(settings.database_url):
-                stack.enter_context(folder.lock())
-            check_free(_addresses(settings))
-            tls = _certificate(settings, folder)
+            tls = self._take_place(stack)
             house = await stack.enter_async_context(open_house(settings, self._break))
             redis = await _open_redis(settings, stack)
             metrics = Metrics()
@@ -121,7 +144,7 @@ class Server:
             )
             listeners = await self._listen(front, gateway.sockets, tls)
             keeper = build_keeper(settings, house)
-            working = _start_work(stack, gateway, screens, keeper, pipeline)
+            working = _start_work(stack, (gateway.sweeper, keeper), screens, pipeline)
             self._handle_signals()
             _calm_collector()
             get_logger().info("ready", server_id=settings.server_id)
@@ -132,6 +155,16 @@ class Server:
             await asyncio.wait((working,), timeout=settings.grace_s)
         get_logger().info("stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    def _take_place(self, stack: contextlib.AsyncExitStack) -> tuple[Path, Path]:
+        """Make sure that the folder and the addresses are ours; return the certificate."""
+        settings = self._settings
+        folder = DataFolder(settings.data)
+        folder.ensure()
+        if sqlite_path(settings.database_url):
+            stack.enter_context(folder.lock())
+        check_free(_addresses(settings))
+        return _certificate(settings, folder)
 
     def _build_front(
         self,
@@ -170,33 +203,7 @@ class Server:
                 apns.CHANNELS_PREFIX: door.manage,
             },
             framework=framework.build(
-                {
-                    "keys": house.keys,
-                    "clock": house.clock,
-                    "callers": callers,
-                    "idempotency": idempotency,
-                    "devices": house.devices,
-                    "registry": gateway.registry,
-                    "connections": gateway.connections,
-                    "dispatch": gateway.dispatch,
-                    "history": house.history,
-                    "topics": house.topics,
-                    "feedback": house.feedback,
-                    "statistics": house.statistics,
-                    "users": house.users,
-                    "types": house.types,
-                    "templates": house.templates,
-                    "catalog": house.catalog,
-                    "on_person_changed": pipeline.replan,
-                    "accepting": pipeline.accepting,
-                    "explaining": pipeline.explaining,
-                    "wake": pipeline.wake,
-                    "events": house.events,
-                    "facts": house.facts,
-                    "deliveries": house.deliveries,
-                    "inboxes": house.inboxes,
-                    "acts": screens.acts,
-                }
+                _parts(house, gateway, screens, callers, pipeline, idempotency)
             ),
             callers=callers,
             limits=limits,
@@ -206,9 +213,9 @@ class Server:
         )
 
     async def _listen(
-        self, front: Front, sockets: Sockets, certificate: Path, key: Path
+        self, front: Front, sockets: Sockets, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
-        settings = self._settings
+        settings, (certificate, key) = self._settings, tls
         headers = settings.max_header_bytes
         listeners = []
         if "gateway" in settings.roles and settings.gateway_listen:
@@ -263,10 +270,14 @@ class Server:
 
 
 def _start_work(
-    stack: contextlib.AsyncExitStack, gateway: Gateway, screens: Screens, pipeline: Pipeline
+    stack: contextlib.AsyncExitStack,
+    sweepers: tuple[Sweeper, Keeper],
+    screens: Screens,
+    pipeline: Pipeline,
 ) -> asyncio.Task[None]:
     """Begin what goes on beside the requests; return the work that is finished, not cut off."""
-    stack.callback(_start(gateway.sweeper.run()).cancel)
+    for sweeper in sweepers:
+        stack.callback(_start(sweeper.run()).cancel)
     screens.start(stack)
     return _start(pipeline.run())
 

@@ -22,6 +22,7 @@ from clarion.store.sql.jobs import SqlQueue
 from clarion.store.sql.keys import SqlKeys
 from clarion.store.sql.ledger import SqlLedger
 from clarion.store.sql.messages import SqlHistory, SqlMessages
+from clarion.store.sql.retention import SqlRetention
 from clarion.store.sql.statistics import SqlStatistics
 from clarion.store.sql.templates import SqlTemplates
 from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Ledger,
         Messages,
         Queue,
+        Retention,
         Statistics,
         Templates,
         Types,
@@ -84,6 +86,7 @@ class House:
     facts: Facts
     ledger: Ledger
     deliveries: Deliveries
+    retention: Retention
     vault: Vault
     clock: Clock
     folder: DataFolder
@@ -131,6 +134,7 @@ async def open_house(
             facts=SqlFacts(engine),
             ledger=SqlLedger(engine),
             deliveries=SqlDeliveries(engine),
+            retention=SqlRetention(engine),
             vault=vault,
             clock=clock,
             folder=folder,

@@ -169,6 +169,18 @@ class Settings:
         "How long the history of messages to devices is kept.",
         metavar="DAYS",
     )
+    event_days: int = _setting(
+        "30",
+        kinds.number(1, 3650),
+        "How long events that are over are kept.",
+        metavar="DAYS",
+    )
+    notification_days: int = _setting(
+        "90",
+        kinds.number(1, 3650),
+        "How long notifications, their deliveries and attempts are kept.",
+        metavar="DAYS",
+    )
     user_streams: int = _setting(
         "20",
         kinds.number(1, 10_000),

@@ -57,10 +57,10 @@ class Pipeline:
         queue_age_limit_s: int,
         has_workers: bool = True,
     ) -> None:
+        recording = Recording(ports.ledger, ports.clock, on_inbox_changed)
         gathering = Gathering(
             users=ports.users, facts=ports.facts, queue=ports.queue, couriers=ports.couriers
         )
-        recording = Recording(ports.ledger, ports.clock, on_inbox_changed)
         room = WaitingRoom(
             facts=ports.facts,
             deliveries=ports.deliveries,
@@ -68,34 +68,11 @@ class Pipeline:
             catalog=ports.catalog,
             clock=ports.clock,
         )
+        self._delivering = _build_delivering(ports, room, gathering, recording)
+        stages = _build_stages(ports, room, gathering, recording)
+        stages[JobKind.DELIVER] = self._delivering
         self._queue = ports.queue
         self._clock = ports.clock
-        self._delivering = Delivering(
-            room=room,
-            gathering=gathering,
-            recording=recording,
-            couriers=ports.couriers,
-            clock=ports.clock,
-        )
-        stages: dict[JobKind, Stage] = {
-            JobKind.EXPAND: Expanding(
-                events=ports.events,
-                users=ports.users,
-                queue=ports.queue,
-                recording=recording,
-                clock=ports.clock,
-            ),
-            JobKind.DECIDE: Deciding(
-                events=ports.events,
-                catalog=ports.catalog,
-                gathering=gathering,
-                recording=recording,
-                clock=ports.clock,
-            ),
-            JobKind.HELD: Releasing(room, gathering, recording),
-            JobKind.DIGEST: Digesting(ports.deliveries, room, gathering, recording),
-            JobKind.DELIVER: self._delivering,
-        }
         self.workers = [
             Worker(queue=ports.queue, stages=stages, recording=recording, clock=ports.clock)
             for _ in range(WORKERS if has_workers else 0)
@@ -135,3 +112,36 @@ class Pipeline:
         """End after what is in hand."""
         for worker in self.workers:
             worker.stop()
+
+
+def _build_stages(
+    ports: PipelinePorts, room: WaitingRoom, gathering: Gathering, recording: Recording
+) -> dict[JobKind, Stage]:
+    """Return what does each kind of job within the house."""
+    events, clock = ports.events, ports.clock
+    return {
+        JobKind.EXPAND: Expanding(
+            events=events, users=ports.users, queue=ports.queue, recording=recording, clock=clock
+        ),
+        JobKind.DECIDE: Deciding(
+            events=events,
+            catalog=ports.catalog,
+            gathering=gathering,
+            recording=recording,
+            clock=clock,
+        ),
+        JobKind.HELD: Releasing(room, gathering, recording),
+        JobKind.DIGEST: Digesting(ports.deliveries, room, gathering, recording),
+    }
+
+
+def _build_delivering(
+    ports: PipelinePorts, room: WaitingRoom, gathering: Gathering, recording: Recording
+) -> Delivering:
+    return Delivering(
+        room=room,
+        gathering=gathering,
+        recording=recording,
+        couriers=ports.couriers,
+        clock=ports.clock,
+    )

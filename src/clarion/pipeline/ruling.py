@@ -138,37 +138,41 @@ def tell(
 
 
 def _deliver(ask: Ask, notification_id: str, decision: Decision) -> Delivery:
-    fresh = Delivery(
+    channel, verdict, now = decision.channel, decision.verdict, ask.now
+    status, until = _status_of(channel, verdict)
+    # What comes into the inbox with this commit is sent and delivered by it.
+    sent_at = now if status is DeliveryStatus.DELIVERED else None
+    return Delivery(
         notification_id=notification_id,
-        channel=decision.channel,
+        channel=channel,
         app_id=ask.app_id,
         user_id=ask.user_id,
-        status=DeliveryStatus.QUEUED,
-        reason=decision.verdict.reason,
+        status=status,
+        reason=verdict.reason,
         rule=decision.rule,
-        decided_at=ask.now,
+        until=until,
+        digest=ask.digest_id(channel) if status is DeliveryStatus.COLLECTED else None,
+        attempt_count=0 if sent_at is None else 1,
+        sent_at=sent_at,
+        delivered_at=sent_at,
+        last_attempt_at=sent_at,
+        decided_at=now,
     )
-    return apply(fresh, ask, decision)
 
 
 def apply(delivery: Delivery, ask: Ask, decision: Decision) -> Delivery:
     """Return the delivery with a verdict carried out on it."""
-    status, until = _status_of(decision.channel, decision.verdict)
-    is_in = status is DeliveryStatus.DELIVERED
-    collects = status is DeliveryStatus.COLLECTED
+    fresh = _deliver(ask, delivery.notification_id, decision)
+    if fresh.status is DeliveryStatus.DELIVERED:
+        return replace(fresh, story=delivery.story, count=delivery.count)
     return replace(
         delivery,
-        status=status,
-        reason=decision.verdict.reason,
-        rule=decision.rule,
-        until=until,
-        decided_at=ask.now,
-        digest=ask.digest_id(decision.channel) if collects else None,
-        # What comes into the inbox with this commit is sent and delivered by it.
-        sent_at=ask.now if is_in else delivery.sent_at,
-        delivered_at=ask.now if is_in else delivery.delivered_at,
-        last_attempt_at=ask.now if is_in else delivery.last_attempt_at,
-        attempt_count=delivery.attempt_count + is_in,
+        status=fresh.status,
+        reason=fresh.reason,
+        rule=fresh.rule,
+        until=fresh.until,
+        digest=fresh.digest,
+        decided_at=fresh.decided_at,
     )
 
 

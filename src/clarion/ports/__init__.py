@@ -18,7 +18,7 @@ from clarion.ports.gateway import (
 )
 from clarion.ports.inbox import Inboxes
 from clarion.ports.people import Templates, Types, Users
-from clarion.ports.pipeline import Courier, Deliveries, Events, Facts, Ledger, Queue
+from clarion.ports.pipeline import Courier, Deliveries, Events, Facts, Ledger, Queue, Retention
 from clarion.ports.shared import Clock, Dependency, Limits
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Limits",
     "Messages",
     "Queue",
+    "Retention",
     "Statistics",
     "Templates",
     "Types",

@@ -69,6 +69,10 @@ class Inboxes(Protocol):
         """
         ...
 
+    async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
+        """Delete notifications with their deliveries and attempts; the unread count follows."""
+        ...
+
     async def changes(
         self, app_id: str, user_id: str, after: int, limit: int
     ) -> tuple[Notification, ...]:

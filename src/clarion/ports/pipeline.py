@@ -63,6 +63,7 @@ class Queue(Protocol):
     """Work that waits. A job is one worker's from its claim until the lease runs out.
 
     Each claim gives the job a higher token; what a worker writes with an older one is refused.
+    `token % 1000` is how often it was claimed since something came of it.
     """
 
     async def claim(
@@ -81,6 +82,13 @@ class Queue(Protocol):
 
     async def wake_person(self, app_id: str, user_id: str, now: int) -> None:
         """Make due at once what waits for a person's time, so that it is decided anew."""
+        ...
+
+    async def release_all(self, *, now: int, until: int) -> None:
+        """Make due at once what is claimed until then or less: whoever claimed it is no more.
+
+        Only who is alone may say so. What waits for its own time goes on waiting.
+        """
         ...
 
     async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
@@ -151,6 +159,28 @@ class Deliveries(Protocol):
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> tuple[Delivery, ...]:
         """Return what is held or collected for a person, behind a notification's id."""
+        ...
+
+
+class Retention(Protocol):
+    """What has been kept long enough. Each step is small; what it returns says if more is left."""
+
+    async def find_old_notifications(
+        self, before: int, limit: int
+    ) -> dict[tuple[str, str], list[str]]:
+        """Return notifications made before a time, at most `limit`: their ids by app and person."""
+        ...
+
+    async def prune_events(self, app_id: str, before: int, limit: int) -> int:
+        """Delete events made before a time that are over, at most `limit`; return how many."""
+        ...
+
+    async def prune_claims(self, now: int, limit: int) -> int:
+        """Delete dedupe keys and limit counts whose time has passed, at most `limit` of each."""
+        ...
+
+    async def prune_answers(self, now: int, limit: int) -> int:
+        """Delete idempotency keys whose time has passed, at most `limit`; return how many."""
         ...
 
 

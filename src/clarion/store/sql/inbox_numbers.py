@@ -25,11 +25,9 @@ TAKE = statement(
     """INSERT INTO inboxes (app_id, user_id, unread_count, sequence)
     VALUES (:app_id, :user_id, :unread, 0)
     ON CONFLICT (app_id, user_id) DO UPDATE SET
-    unread_count = inboxes.unread_count + excluded.unread_count
-    RETURNING unread_count""",
+    unread_count = inboxes.unread_count + excluded.unread_count""",
 )
 REMEMBER = statement(
     "remember_sequence",
-    f"""UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {_OF_PERSON}
-    RETURNING unread_count, sequence""",
+    f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {_OF_PERSON}",
 )
