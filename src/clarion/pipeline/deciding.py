@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.decide.rules import decide
-from clarion.model import Dead, Entry, EventStatus
+from clarion.model import Dead, Entry, EventStatus, Later
 from clarion.pipeline.gathering import Ask
 from clarion.pipeline.ruling import rule
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clarion.pipeline.recording import Recording
     from clarion.ports import Clock, Events
 
-# Who loses a claim so often is left to the lease: the job comes back by itself.
+# Who is in each other's way for longer lets others go first: a person may get much at once.
 ROUNDS = 20
 
 
@@ -52,6 +52,8 @@ class Deciding:
             if not left:
                 return
             left = await self._handle_round(left)
+        now = self._clock.now()
+        await self._recording.write([Entry(job=job, next=Later(due_at=now)) for job in left])
 
     async def _handle_round(self, jobs: Sequence[Job]) -> list[Job]:
         """Decide for all that do not stand in each other's way; return those that are left."""

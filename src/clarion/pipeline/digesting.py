@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.decide.rules import decide
-from clarion.decide.verdicts import Decision, Drop, Fold, Hold, Send
+from clarion.decide.verdicts import Decision, Drop, Fold, Hold
 from clarion.model import Channel, DeliveryStatus, Entry, Later, ReasonCode
+from clarion.pipeline.releasing import cancel
 from clarion.pipeline.ruling import NEVER, deliver_job, remember, tell, turn
 
 if TYPE_CHECKING:
@@ -49,44 +50,94 @@ class Digesting:
     async def _tell(self, job: Job, collected: tuple[Delivery, ...]) -> Entry:
         if not collected:
             return Entry(job=job)
-        (lead,) = await self._room.call([(job, collected[0].notification_id)])
-        if lead is None or lead.kind is None:
+        found = await self._room.call([(job, each.notification_id) for each in collected])
+        known = [
+            (delivery, w, w.kind)
+            for delivery, w in zip(collected, found, strict=True)
+            if w is not None and w.kind is not None
+        ]
+        if not known:
             return _give_up(job, collected)
-        ask = self._room.ask(lead, lead.kind, collected[:1], was_collected=True)
-        (brief,) = await self._gathering.gather([ask])
-        return self._recording.attempt(job, tell_all, lead, brief, collected)
-
-
-def tell_all(lead: Waiting, brief: Brief, collected: tuple[Delivery, ...]) -> Entry:
-    """Return what a digest comes to: the newest tells of all, the others are part of it."""
-    (decision,) = decide(brief.case)
-    if isinstance(decision.verdict, Hold):
-        return Entry(job=lead.job, next=Later(due_at=decision.verdict.until or NEVER))
-    if isinstance(decision.verdict, Drop):
-        return Entry(
-            job=lead.job, deliveries=tuple(turn(d, brief.ask, decision) for d in collected)
+        briefs = await self._gathering.gather(
+            [self._room.ask(w, kind, (each,), was_collected=True) for each, w, kind in known]
         )
-    return _send(lead, brief, decision, collected)
+        parts = [_Part(d, w, brief) for (d, w, _), brief in zip(known, briefs, strict=True)]
+        return self._recording.attempt(job, tell_all, job, parts)
+
+
+class _Part(NamedTuple):
+    """One of those that were collected."""
+
+    delivery: Delivery
+    waiting: Waiting
+    brief: Brief
+
+    def decide(self) -> Decision:
+        is_cancelled = self.waiting.is_cancelled
+        (decision,) = cancel(self.brief) if is_cancelled else decide(self.brief.case)
+        return decision
+
+
+def tell_all(job: Job, parts: Sequence[_Part]) -> Entry:
+    """Return what a digest comes to: the newest tells of all, the others are part of it.
+
+    Each is decided by itself: one may be cancelled or too late while the others are told.
+    """
+    due_at = _due_at([part.delivery for part in parts])
+    if due_at > parts[0].brief.ask.now and len(parts) < DIGEST_LIMIT:
+        # Somebody changed their preferences meanwhile: they count when it is time.
+        return Entry(job=job, next=Later(due_at=due_at))
+    decided = [(part, part.decide()) for part in parts]
+    dropped = tuple(
+        turn(part.delivery, part.brief.ask, decision)
+        for part, decision in decided
+        if isinstance(decision.verdict, Drop)
+    )
+    left = [(part, d) for part, d in decided if not isinstance(d.verdict, Drop)]
+    if not left:
+        return Entry(job=job, deliveries=dropped)
+    lead, decision = left[0]
+    if isinstance(decision.verdict, Hold):
+        until = decision.verdict.until
+        return Entry(
+            job=job,
+            next=Later(due_at=NEVER if until is None else until),
+            deliveries=dropped,
+        )
+    return _send(job, lead, decision, [part.delivery for part, _ in left], dropped)
+
+
+def _due_at(collected: Sequence[Delivery]) -> int:
+    """Return when a digest is due: when its first part is, or what was over a limit.
+
+    The others were told when the job was due, and that may have been moved.
+    """
+    certain = [collected[-1], *(d for d in collected if d.reason is ReasonCode.LIMIT_JOINS_DIGEST)]
+    return min(each.until or 0 for each in certain)
 
 
 def _send(
-    lead: Waiting, brief: Brief, decision: Decision, collected: tuple[Delivery, ...]
+    job: Job,
+    lead: _Part,
+    decision: Decision,
+    collected: Sequence[Delivery],
+    dropped: tuple[Delivery, ...],
 ) -> Entry:
-    count, channel = len(collected), decision.channel
-    first = replace(turn(collected[0], brief.ask, decision), count=count)
+    count, channel, ask = len(collected), decision.channel, lead.brief.ask
+    first = replace(turn(lead.delivery, ask, decision), count=count)
     fold = Decision(channel, Fold(ReasonCode.JOINS_DIGEST, into=first.notification_id), "digest")
-    others = tuple(turn(each, brief.ask, fold) for each in collected[1:])
-    is_inbox = channel is Channel.IN_APP and isinstance(decision.verdict, Send)
-    seen = lead.notification.count
+    others = tuple(turn(each, ask, fold) for each in collected[1:])
+    is_inbox = channel is Channel.IN_APP
+    notification = lead.waiting.notification
     return Entry(
-        job=lead.job,
-        telling=tell(brief, first.notification_id, count, seen, is_first=True)
+        job=job,
+        telling=tell(lead.brief, notification.id, count, notification.count, is_first=True)
         if is_inbox
         else None,
-        deliveries=(first, *others),
+        deliveries=(first, *others, *dropped),
         jobs=()
         if is_inbox
-        else (deliver_job(brief.ask, lead.notification.event_id, lead.notification.id, channel),),
+        else (deliver_job(ask, notification.event_id, notification.id, channel),),
     )
 
 

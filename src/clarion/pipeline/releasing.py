@@ -33,7 +33,11 @@ class Releasing:
         entries = [Entry(job=job) for job, w in zip(jobs, found, strict=True) if not _held(w)]
         open_ = [w for w in found if w is not None and _held(w)]
         briefs = await self._gathering.gather(
-            [self._room.ask(w, w.kind, _held(w)) for w in open_ if w.kind is not None]
+            [
+                self._room.ask(w, w.kind, _held(w), was_collected=_was_collected(w))
+                for w in open_
+                if w.kind is not None
+            ]
         )
         told = zip([w for w in open_ if w.kind is not None], briefs, strict=True)
         entries += [self._recording.attempt(w.job, release, w, brief) for w, brief in told]
@@ -49,6 +53,12 @@ def _held(waiting: Waiting | None) -> tuple[Delivery, ...]:
     if waiting is None:
         return ()
     return tuple(d for d in waiting.deliveries if d.status is DeliveryStatus.HELD)
+
+
+def _was_collected(waiting: Waiting) -> bool:
+    """Whether it tells of several already: collected again, it would tell of one."""
+    chapters = (chapter for each in _held(waiting) for chapter in each.story)
+    return any(chapter.status is DeliveryStatus.COLLECTED for chapter in chapters)
 
 
 def release(waiting: Waiting, brief: Brief) -> Entry:

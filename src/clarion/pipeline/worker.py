@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 # How long a claim holds: longer than any stage takes. A killed worker's jobs are back after it.
 LEASE_MS = 45_000
-# How often a job may be claimed, tries included: one that kills its worker must not do so for ever.
+# How often a job may be claimed in vain: one that kills its worker must not do so for ever.
 CLAIMS = 50
+_TOKEN_STEP = 1_000
 BATCH = 256
 # Of a full batch each lane has its share, so that the low ones move too.
 SHARES: Mapping[Priority, int] = {
@@ -95,11 +96,11 @@ class Worker:
         now = self._clock.now()
         jobs = await self._queue.claim(self._quotas(), now=now, until=now + LEASE_MS)
         self._note_full(jobs)
-        worn = [job for job in jobs if job.token > CLAIMS]
+        worn = [job for job in jobs if _is_worn(job)]
         if worn:
             error = f"given up after {CLAIMS} claims"
             await self._recording.write([Entry(job=job, next=Dead(error=error)) for job in worn])
-        for kind, some in _sort([job for job in jobs if job.token <= CLAIMS]):
+        for kind, some in _sort([job for job in jobs if not _is_worn(job)]):
             await self._stages[kind].handle(some)
         return len(jobs)
 
@@ -119,6 +120,11 @@ class Worker:
         for job in jobs:
             counts[job.lane] += 1
         self._was_full = {lane for lane, count in counts.items() if count >= SHARES[lane]}
+
+
+def _is_worn(job: Job) -> bool:
+    """Whether nothing ever comes of it: one that gets on, an audience say, is claimed for long."""
+    return job.token % _TOKEN_STEP > CLAIMS
 
 
 def _sort(jobs: Sequence[Job]) -> Iterator[tuple[JobKind, list[Job]]]:

@@ -38,32 +38,41 @@ CLAIM = statement(
       SELECT id FROM jobs WHERE lane = :lane AND due_at <= :now ORDER BY due_at LIMIT :limit)
     RETURNING {_COLUMNS}""",
 )
+# A token grows with each claim, and to the next thousand when the job gets on: so it is never the
+# same twice, and what is above the thousand says how often the job was claimed in vain.
+TOKEN_STEP = 1_000
+_GOES_ON = f"token = (token / {TOKEN_STEP} + 1) * {TOKEN_STEP}"
 END = statement("end_job", "DELETE FROM jobs WHERE id = :id AND token = :token RETURNING id")
 MOVE = statement(
     "move_job",
-    """UPDATE jobs SET due_at = :due_at, subject = :subject
+    f"""UPDATE jobs SET due_at = :due_at, subject = :subject, {_GOES_ON}
     WHERE id = :id AND token = :token RETURNING id""",
 )
 RETRY = statement(
     "retry_job",
-    """UPDATE jobs SET due_at = :due_at, tries = tries + 1
+    f"""UPDATE jobs SET due_at = :due_at, tries = tries + 1, {_GOES_ON}
     WHERE id = :id AND token = :token RETURNING id""",
 )
 BURY = statement(
     "bury_job",
-    f"""UPDATE jobs SET lane = {DEAD_LANE}, tries = tries + 1
+    f"""UPDATE jobs SET lane = {DEAD_LANE}, tries = tries + 1, {_GOES_ON}
     WHERE id = :id AND token = :token RETURNING id""",
 )
 NOTE_ERROR = statement(
     "note_event_error",
     """UPDATE events SET retry_count = :tries, last_error = :error, updated_at = :now,
-    status = CASE :is_dead WHEN 1 THEN 'failed' ELSE status END
+    status = CASE CAST(:is_dead AS INTEGER) WHEN 1 THEN 'failed' ELSE status END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled'""",
 )
 WAKE_PERSON = statement(
     "wake_jobs_of_person",
     """UPDATE jobs SET due_at = :now WHERE app_id = :app_id AND user_id = :user_id
     AND kind IN ('held', 'digest') AND due_at > :now AND lane >= 0""",
+)
+RELEASE_CLAIMED = statement(
+    "release_claimed_jobs",
+    f"""UPDATE jobs SET due_at = :now WHERE lane IN (0, 1, 2, 3) AND due_at > :now
+    AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
 )
 SELECT_DUE = statement(
     "select_due_times",
@@ -83,7 +92,8 @@ COUNT = statement(
 COUNT_FOUND = statement(
     "count_found_people",
     """UPDATE events SET remaining = remaining + :found - :end, updated_at = :now,
-    status = CASE WHEN remaining + :found - :end = 0 THEN 'completed' ELSE 'processing' END
+    status = CASE WHEN status = 'failed' THEN status
+    WHEN remaining + :found - :end = 0 THEN 'completed' ELSE 'processing' END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled' RETURNING id""",
 )
 
@@ -129,6 +139,10 @@ class SqlQueue:
         """Have everything that is held for a person decided anew."""
         step = WAKE_PERSON.step(app_id=app_id, user_id=user_id, now=now)
         await self._engine.write(Unit(user_id, (step,)))
+
+    async def release_all(self, *, now: int, until: int) -> None:
+        """Give back every claim that ends by a time: whoever held them is no more."""
+        await self._engine.write(Unit("", (RELEASE_CLAIMED.step(now=now, until=until),)))
 
     async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
         """Return when jobs are due, of those that there are."""

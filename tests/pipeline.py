@@ -1,0 +1,179 @@
+"""Makes events, jobs and entries, and puts the real pipeline together on an open store."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from clarion.catalog.kinds import Catalog
+from clarion.model import (
+    Audience,
+    AudienceKind,
+    Category,
+    Channel,
+    Content,
+    Delivery,
+    DeliveryStatus,
+    Entry,
+    Event,
+    EventStatus,
+    Job,
+    JobKind,
+    Notification,
+    Priority,
+    ReasonCode,
+)
+from clarion.pipeline.assembly import Pipeline, PipelinePorts
+from clarion.ports import Clock, Courier
+from clarion.store.engine import Engine
+from clarion.store.sql.deliveries import SqlDeliveries
+from clarion.store.sql.events import SqlEvents
+from clarion.store.sql.facts import SqlFacts
+from clarion.store.sql.jobs import SqlQueue
+from clarion.store.sql.ledger import SqlLedger
+from clarion.store.sql.templates import SqlTemplates
+from clarion.store.sql.types import SqlTypes
+from clarion.store.sql.users import SqlUsers
+from tests.factories import NOW
+
+LEASE = 45_000
+EACH_LANE = dict.fromkeys(Priority, 100)
+_numbers = count(1)
+
+
+def new_event_id() -> str:
+    """Return an id behind all that were made before."""
+    return f"0190f000-0000-7000-d000-{next(_numbers):012x}"
+
+
+def make_event(app_id: str = "app", **changes: Any) -> Event:
+    values: dict[str, Any] = {
+        "app_id": app_id,
+        "id": new_event_id(),
+        "type": "comment",
+        "audience": Audience(AudienceKind.USER, ("ana",)),
+        "content": Content(data={"snippet": "hé 📦"}),
+        "priority": Priority.MEDIUM,
+        "status": EventStatus.PENDING,
+        "remaining": 1,
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return Event(**values | changes)
+
+
+def make_job(event: Event, **changes: Any) -> Job:
+    values: dict[str, Any] = {
+        "id": event.id,
+        "lane": event.priority,
+        "due_at": NOW,
+        "kind": JobKind.DECIDE,
+        "app_id": event.app_id,
+        "event_id": event.id,
+        "user_id": "ana",
+    }
+    return Job(**values | changes)
+
+
+def make_notification(event: Event, **changes: Any) -> Notification:
+    values: dict[str, Any] = {
+        "app_id": event.app_id,
+        "user_id": "ana",
+        "id": new_event_id(),
+        "event_id": event.id,
+        "type": event.type,
+        "category": Category.SOCIAL,
+        "priority": event.priority,
+        "title": "Bo",
+        "body": "said something",
+        "content": event.content,
+        "is_shown": True,
+        "created_at": NOW,
+    }
+    return Notification(**values | changes)
+
+
+def make_delivery(notification: Notification, **changes: Any) -> Delivery:
+    values: dict[str, Any] = {
+        "notification_id": notification.id,
+        "channel": Channel.STUB,
+        "app_id": notification.app_id,
+        "user_id": notification.user_id,
+        "status": DeliveryStatus.QUEUED,
+        "reason": ReasonCode.NOTHING_AGAINST_IT,
+        "rule": "nothing_against_it",
+        "decided_at": NOW,
+    }
+    return Delivery(**values | changes)
+
+
+class Desk:
+    """The ports of the pipeline on one open store, for one app."""
+
+    def __init__(self, engine: Engine, app_id: str) -> None:
+        self.app_id = app_id
+        self.events = SqlEvents(engine)
+        self.queue = SqlQueue(engine)
+        self.facts = SqlFacts(engine)
+        self.ledger = SqlLedger(engine)
+        self.deliveries = SqlDeliveries(engine)
+
+    async def accept(self, **changes: Any) -> Event:
+        """Store an event with the job that decides for Ana."""
+        event = make_event(self.app_id, **changes)
+        await self.events.accept([event], [make_job(event)])
+        return event
+
+    async def claim(self, now: int = NOW) -> list[Job]:
+        """Claim what is due of this app; others may use the same database."""
+        jobs = await self.queue.claim(EACH_LANE, now=now, until=now + LEASE)
+        return sorted((job for job in jobs if job.app_id == self.app_id), key=lambda job: job.id)
+
+    async def claimed(self, **changes: Any) -> tuple[Event, Job]:
+        """Store an event, and claim its job."""
+        event = await self.accept(**changes)
+        (job,) = await self.claim()
+        return event, job
+
+    async def write(self, *entries: Entry, now: int = NOW) -> list[bool]:
+        return await self.ledger.write(entries, now)
+
+
+def build_pipeline(
+    engine: Engine,
+    clock: Clock,
+    couriers: Mapping[Channel, Courier],
+    on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
+) -> Pipeline:
+    """Put the real pipeline together, as the server does."""
+    ports = PipelinePorts(
+        events=SqlEvents(engine),
+        queue=SqlQueue(engine),
+        facts=SqlFacts(engine),
+        ledger=SqlLedger(engine),
+        deliveries=SqlDeliveries(engine),
+        users=SqlUsers(engine),
+        catalog=Catalog(SqlTypes(engine), SqlTemplates(engine), clock),
+        clock=clock,
+        couriers=couriers,
+    )
+    return Pipeline(ports, on_inbox_changed=on_inbox_changed, queue_age_limit_s=3600)
+
+
+async def finish_sending() -> None:
+    """Wait for what couriers have in hand."""
+    while sending := [each for each in asyncio.all_tasks() if is_sending(each)]:
+        await asyncio.gather(*sending)
+
+
+def is_sending(task: asyncio.Task[Any]) -> bool:
+    return getattr(task.get_coro(), "__qualname__", "") == "Delivering._send"
+
+
+async def drain(pipeline: Pipeline) -> int:
+    """Do all that is due, and return how many jobs that were."""
+    worker, done = pipeline.workers[0], 0
+    while count_done := await worker.work():
+        done += count_done
+        await finish_sending()
+    return done
