@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 BELIEVED_MS = 10_000
 _REMEMBERED = 10_000
 _PICKS = 1_000
+_LOCKS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -30,6 +33,7 @@ class Kind:
     schema: Schema | None
     templates: Mapping[tuple[Channel, str], Template]
     channels: frozenset[Channel]  # those that there are words for
+    variables: Mapping[Channel, frozenset[str]]  # what their templates declare, in any language
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
 
     def pick(self, channel: Channel, language: str) -> Template | None:
@@ -51,12 +55,7 @@ class Kind:
 
     def required_variables(self, channels: Collection[Channel]) -> frozenset[str]:
         """Return what an event must bring for these channels, in whichever language."""
-        return frozenset(
-            name
-            for (channel, _), template in self.templates.items()
-            if channel in channels
-            for name in template.variables
-        )
+        return frozenset().union(*(self.variables.get(channel, ()) for channel in channels))
 
     def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
@@ -76,19 +75,18 @@ class Catalog:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[int, Kind | None]] = {}
         self._changes = 0
+        self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
 
     async def find(self, app_id: str, type_name: str) -> Kind | None:
         """Return a kind, or None if the app has no such type."""
-        now = self._clock.now()
-        looked_up, kind = self._known.get((app_id, type_name), (-BELIEVED_MS, None))
-        if 0 <= now - looked_up < BELIEVED_MS:
-            return kind
-        changes = self._changes
-        kind = await self.read(app_id, type_name)
-        # What was changed while we read may be missing in what we read.
-        if changes == self._changes:
-            self._remember((app_id, type_name), now, kind)
-        return kind
+        place = (app_id, type_name)
+        known = self._recall(place)
+        if known is not None:
+            return known[0]
+        # When a kind grows old, one of all who ask at that moment reads it for the others.
+        async with self._locks[hash(place) % _LOCKS]:
+            known = self._recall(place)
+            return known[0] if known is not None else await self._read_anew(place)
 
     def forget(self, app_id: str, type_name: str) -> None:
         """Read a kind afresh next time: it was changed."""
@@ -109,6 +107,19 @@ class Catalog:
             return None
         return build_kind(definition, await self._templates.list(app_id, type_name))
 
+    async def _read_anew(self, place: tuple[str, str]) -> Kind | None:
+        now, changes = self._clock.now(), self._changes
+        kind = await self.read(*place)
+        # What was changed while we read may be missing in what we read.
+        if changes == self._changes:
+            self._remember(place, now, kind)
+        return kind
+
+    def _recall(self, place: tuple[str, str]) -> tuple[Kind | None] | None:
+        """Return what is remembered, in a tuple since it may be that there is no such kind."""
+        looked_up, kind = self._known.get(place, (-BELIEVED_MS, None))
+        return (kind,) if 0 <= self._clock.now() - looked_up < BELIEVED_MS else None
+
     def _remember(self, place: tuple[str, str], now: int, kind: Kind | None) -> None:
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
@@ -119,9 +130,13 @@ def build_kind(definition: NotificationType, own: Collection[Template]) -> Kind:
     """Put a kind together; the app's own words come before the ready-made ones."""
     words = (*ready_made.TEMPLATES.get(definition.type, ()), *own)
     templates = {(each.channel, each.language): each for each in words}
+    variables: defaultdict[Channel, frozenset[str]] = defaultdict(frozenset)
+    for each in templates.values():
+        variables[each.channel] |= frozenset(each.variables)
     return Kind(
         type=definition,
         schema=Schema(definition.data_schema) if definition.data_schema else None,
         templates=templates,
-        channels=frozenset(channel for channel, _ in templates),
+        channels=frozenset(variables),
+        variables=dict(variables),
     )

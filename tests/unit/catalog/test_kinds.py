@@ -167,6 +167,16 @@ async def test_a_read_during_a_change_is_not_remembered(
     assert await catalog.find("app", "MINE") is not None
 
 
+async def test_of_many_who_ask_at_once_one_reads(catalog: Catalog, types: MemoryTypes) -> None:
+    types.pause = asyncio.Event()
+    asking = [asyncio.create_task(catalog.find("app", "POST_LIKE")) for _ in range(20)]
+    await asyncio.sleep(0)
+    types.pause.set()
+    kinds = await asyncio.gather(*asking)
+    assert types.reads == 1
+    assert all(kind is kinds[0] for kind in kinds)
+
+
 async def test_the_list_holds_ready_made_and_own_types(
     catalog: Catalog, types: MemoryTypes
 ) -> None:
