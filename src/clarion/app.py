@@ -138,7 +138,7 @@ class Server:
             screens = build_screens(settings, house.inboxes, house.clock, callers.identify)
             metrics.watch_inbox(screens.live)
             gateway = build_gateway(settings, house, metrics, screens)
-            pipeline = build_pipeline(settings, house, screens)
+            pipeline = build_pipeline(settings, house, metrics, screens)
             front = self._build_front(
                 house, redis, operation, gateway, metrics, screens, callers, pipeline
             )

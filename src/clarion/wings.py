@@ -91,7 +91,9 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: S
     )
 
 
-def build_pipeline(settings: Settings, house: House, screens: Screens) -> Pipeline:
+def build_pipeline(
+    settings: Settings, house: House, metrics: Metrics, screens: Screens
+) -> Pipeline:
     """Put the pipeline together from the open house."""
     ports = PipelinePorts(
         events=house.events,
@@ -104,12 +106,14 @@ def build_pipeline(settings: Settings, house: House, screens: Screens) -> Pipeli
         clock=house.clock,
         couriers={Channel.STUB: StubCourier()},
     )
-    return Pipeline(
+    pipeline = Pipeline(
         ports,
         on_inbox_changed=screens.live.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
         has_workers="worker" in settings.roles,
     )
+    metrics.registry.register(pipeline.metrics)
+    return pipeline
 
 
 def build_keeper(settings: Settings, house: House) -> Keeper:

@@ -13,9 +13,11 @@ from cyclopts import App
 import clarion
 from clarion.api.pages import error_kinds
 from clarion.cli import app
-from clarion.model import Scope
+from clarion.decide.rules import ORDER
+from clarion.model import ReasonCode, Scope
 from clarion.settings import describe
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
+from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -104,6 +106,7 @@ def metric_names() -> list[str]:
     metrics.watch_gateway(sockets=[], connections=[], registry=SimpleNamespace(hits=0, misses=0))
     metrics.watch_inbox([])
     GatewayMetrics(metrics.registry)
+    metrics.registry.register(PipelineMetrics())
     families = metrics.registry.collect()
     return [each.name + ("_total" if each.type == "counter" else "") for each in families]
 
@@ -194,3 +197,15 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 def test_the_check_would_find_them(piece: str) -> None:
     starts = ("at /", "https://pypi", "https://files.", "https://registry.")
     assert any(FOREIGN.search(f"{start}{piece}".encode()) for start in starts)
+
+
+def test_every_reason_is_explained_once() -> None:
+    explained = [row[0].strip("`") for row in rows("reasons.md")[1:] if row[0].startswith("`")]
+
+    assert sorted(explained) == sorted(ReasonCode)
+
+
+def test_the_rules_are_listed_in_the_order_in_which_they_are_asked() -> None:
+    text = page("reasons.md")
+
+    assert re.findall(r"^\d+\. \*\*(\w+)\*\*", text, re.MULTILINE) == [name for name, _ in ORDER]

@@ -31,7 +31,7 @@ class Accepting:
         users: Users,
         catalog: Catalog,
         clock: Clock,
-        on_accepted: Callable[[], None],
+        on_accepted: Callable[[int], None],
         is_overloaded: Callable[[], bool],
     ) -> None:
         self._events = events
@@ -61,7 +61,7 @@ class Accepting:
             raise Overloaded
         replay = await self._events.accept(events, [_first_job(each) for each in events], once)
         if replay is None:
-            self._on_accepted()
+            self._on_accepted(len(events))
         return replay
 
     def forget(self, app_id: str, user_id: str) -> None:

@@ -19,6 +19,7 @@ from clarion.pipeline.recording import Recording
 from clarion.pipeline.releasing import Releasing
 from clarion.pipeline.waiting import WaitingRoom
 from clarion.pipeline.worker import Stage, Worker
+from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +58,8 @@ class Pipeline:
         queue_age_limit_s: int,
         has_workers: bool = True,
     ) -> None:
-        recording = Recording(ports.ledger, ports.clock, on_inbox_changed)
+        self.metrics = PipelineMetrics()
+        recording = Recording(ports.ledger, ports.clock, self.metrics, on_inbox_changed)
         gathering = Gathering(
             users=ports.users, facts=ports.facts, queue=ports.queue, couriers=ports.couriers
         )
@@ -78,15 +80,20 @@ class Pipeline:
             for _ in range(WORKERS if has_workers else 0)
         ]
         self.backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
+        self.metrics.watch_ages(self.backlog.read_ages)
         self.accepting = Accepting(
             events=ports.events,
             users=ports.users,
             catalog=ports.catalog,
             clock=ports.clock,
-            on_accepted=self.wake,
+            on_accepted=self._note_accepted,
             is_overloaded=lambda: self.backlog.is_too_old,
         )
         self.explaining = Explaining(ports.catalog, gathering)
+
+    def _note_accepted(self, count: int) -> None:
+        self.metrics.accepted += count
+        self.wake()
 
     def wake(self) -> None:
         """Look for work at once: there is some."""

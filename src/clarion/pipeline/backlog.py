@@ -29,6 +29,10 @@ class Backlog:
         """Whether what waits has waited longer than the limit."""
         return max(self.ages_ms.values()) > self._limit_ms
 
+    def read_ages(self) -> dict[str, float]:
+        """Return the age of each lane in seconds, by its name."""
+        return {lane.name.lower(): age / 1000 for lane, age in self.ages_ms.items()}
+
     async def watch(self) -> None:
         """Look again and again."""
         while True:

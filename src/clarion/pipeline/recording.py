@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from clarion.model import Job
     from clarion.ports import Clock, Ledger
+    from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 TRIES = 5
 FIRST_WAIT_S = 2.0
@@ -24,10 +25,15 @@ class Recording:
     """Writes entries, tells the open streams, and turns failures into later tries."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, on_inbox_changed: Callable[[str, str], None]
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        metrics: PipelineMetrics,
+        on_inbox_changed: Callable[[str, str], None],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
+        self._metrics = metrics
         self._on_inbox_changed = on_inbox_changed
 
     def attempt(self, job: Job, work: Callable[..., Entry], *of: Any) -> Entry:
@@ -57,9 +63,19 @@ class Recording:
             return []
         held = await self._ledger.write(entries, self._clock.now())
         for entry, holds in zip(entries, held, strict=True):
-            if holds and entry.changes_inbox:
-                self._on_inbox_changed(entry.job.app_id, entry.job.user_id)
+            if holds:
+                self._tell(entry)
         return [e.job for e, holds in zip(entries, held, strict=True) if not holds]
+
+    def _tell(self, entry: Entry) -> None:
+        """Count what was written, and tell the open streams."""
+        if entry.changes_inbox:
+            self._on_inbox_changed(entry.job.app_id, entry.job.user_id)
+        for each in entry.deliveries:
+            self._metrics.deliveries[each.channel, each.status, each.reason] += 1
+        is_dead = isinstance(entry.next, Dead)
+        if is_dead or (isinstance(entry.next, Later) and entry.next.error is not None):
+            self._metrics.failures[entry.job.kind, is_dead] += 1
 
 
 def back_off(tries: int) -> float:
