@@ -14,6 +14,7 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from clarion.model import InboxState
     from clarion.ports import Inboxes
 
 # How often to look for what other nodes changed.
@@ -35,7 +36,7 @@ class Screen:
 @dataclass(slots=True)
 class _Person:
     screens: set[Screen] = field(default_factory=set)
-    sequence: int | None = None
+    seen: InboxState | None = None
 
 
 class Live:
@@ -116,8 +117,8 @@ class Live:
             states = await self._inboxes.states(app_id, user_ids)
             for user_id, state in states.items():
                 person = self._people.get((app_id, user_id))
-                if person is not None and person.sequence != state.sequence:
-                    person.sequence = state.sequence
+                if person is not None and person.seen != state:
+                    person.seen = state
                     self.notify(app_id, user_id)
 
     def _chunks(self) -> Iterator[tuple[str, list[str]]]:

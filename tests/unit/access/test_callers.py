@@ -5,7 +5,7 @@ from dataclasses import replace
 import jwt
 import pytest
 
-from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers, require_app
+from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers, require_app, require_user
 from clarion.access.issuing import IssuedKey
 from clarion.access.provisioning import NewApp, create_app
 from clarion.access.secrets import ApiSecret, new_api_secret
@@ -188,3 +188,11 @@ def test_an_app_needs_the_scope() -> None:
 def test_a_user_is_no_app() -> None:
     with pytest.raises(Forbidden, match="with an API key"):
         require_app(UserCaller(app_id="a", user_id="u"), Scope.KEYS_READ)
+
+
+def test_an_app_is_no_user() -> None:
+    user = UserCaller(app_id="a", user_id="u")
+    assert require_user(user) is user
+    for caller in (AppCaller(app_id="a", key_id="k", scopes=frozenset()), None):
+        with pytest.raises(Forbidden, match="with a user token"):
+            require_user(caller)

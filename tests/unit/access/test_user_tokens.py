@@ -91,6 +91,20 @@ async def test_a_good_token_says_who_the_user_is(tokens: UserTokens, app: App) -
     assert caller == UserCaller(app_id=app.id, user_id="ana")
 
 
+@pytest.mark.parametrize(
+    ("expires", "end"),
+    [
+        (NOW_S + 60, NOW + 90_000),
+        (NOW_S + 60.5, NOW + 90_000),
+        (1e300, 253_402_300_829_000),
+        (10**30, 253_402_300_829_000),
+    ],
+)
+async def test_a_token_has_an_end(tokens: UserTokens, app: App, expires: float, end: int) -> None:
+    caller = await tokens.verify(sign_by_hand(claims(app, exp=expires), SECRET.encode()), NOW)
+    assert caller.expires_at == end
+
+
 async def test_an_app_may_sign_with_es256(tokens: UserTokens, ec_app: App) -> None:
     token = jwt.encode(claims(ec_app), EC_KEY, algorithm="ES256")
     assert (await tokens.verify(token, NOW)).app_id == ec_app.id

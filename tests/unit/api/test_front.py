@@ -1,7 +1,8 @@
 """The front: what every request passes, whatever answers it behind."""
 
+import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from clarion.access.callers import Callers
 from clarion.access.issuing import IssuedKey
 from clarion.access.user_tokens import UserTokens
-from clarion.api.exchange import Request, Response
+from clarion.api.exchange import Request, Response, Streamed
 from clarion.api.front import Front
 from clarion.errors import Conflict
 from clarion.hot.memory import MemoryLimits
@@ -82,6 +83,8 @@ class House:
         answer, parts = Answer(), list(body)
 
         async def receive() -> dict[str, Any]:
+            if not parts:  # all was said, and the caller stays
+                await asyncio.Event().wait()
             return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
         async def send(message: Any) -> None:
@@ -110,6 +113,14 @@ async def fail(_request: Request) -> Response:
     raise Conflict
 
 
+async def tell(_request: Request) -> Streamed:
+    async def parts() -> AsyncGenerator[bytes, None]:
+        yield b"one "
+        yield b"two"
+
+    return Streamed(parts(), lambda: None, ((b"content-type", b"text/event-stream"),))
+
+
 Make = Callable[..., House]
 
 
@@ -121,7 +132,12 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
     def make(**changes: Any) -> House:
         framework, metrics = Framework(), Metrics()
         front = Front(
-            routes={("GET", "/plain"): echo, ("POST", "/plain"): echo, ("GET", "/fail"): fail},
+            routes={
+                ("GET", "/plain"): echo,
+                ("POST", "/plain"): echo,
+                ("GET", "/fail"): fail,
+                ("GET", "/stream"): tell,
+            },
             prefixes={},
             framework=framework,
             callers=Callers(keys, UserTokens(apps, vault), clock),
@@ -144,6 +160,15 @@ async def test_a_route_of_the_table_is_answered_by_its_function(house: House) ->
     answer = await house.ask("/plain", method="POST", body=[b"a", b"b"])
     assert (answer.status, answer.body) == (200, b"ab")
     assert house.framework.seen == []
+
+
+async def test_a_stream_is_sent_in_parts_and_observed_once(house: House) -> None:
+    answer = await house.ask("/stream")
+    assert (answer.status, answer.body) == (200, b"one two")
+    assert answer.headers[b"content-type"] == b"text/event-stream"
+    assert b"x-request-id" in answer.headers
+    observed = 'clarion_http_requests_total{method="GET",route="/stream",status="200"} 1.0'
+    assert observed in house.metrics.render().decode()
 
 
 async def test_the_rest_is_answered_by_the_framework(house: House) -> None:
