@@ -1,0 +1,167 @@
+"""The `Deliveries` and `Facts` ports: what became of notifications, and what rules look at."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clarion.model import (
+    Attempt,
+    Channel,
+    Chapter,
+    DedupeClaim,
+    Delivery,
+    DeliveryStatus,
+    Earlier,
+    Entry,
+    Notification,
+    ReasonCode,
+)
+from clarion.store.engine import Engine
+from clarion.store.sql.inboxes import SqlInboxes
+from tests.factories import DAY, NOW, new_app_id
+from tests.pipeline import Desk, make_delivery, make_notification
+
+
+@pytest.fixture
+def desk(engine: Engine) -> Desk:
+    return Desk(engine, new_app_id())
+
+
+async def put(
+    desk: Desk, *deliveries: dict[str, Any], attempts: tuple[int, ...] = (), **changes: Any
+) -> tuple[Notification, tuple[Delivery, ...]]:
+    """Store a notification with deliveries and attempts."""
+    event, job = await desk.claimed()
+    added = make_notification(event, **changes)
+    made = tuple(make_delivery(added, **each) for each in deliveries)
+    tries = tuple(
+        Attempt(
+            notification_id=added.id,
+            channel=Channel.STUB,
+            number=number,
+            device_id="",
+            status="retry",
+            provider_response="später",
+            error_code="try_later",
+            error_message="x",
+            attempted_at=NOW + number,
+        )
+        for number in attempts
+    )
+    assert await desk.write(Entry(job=job, added=added, deliveries=made, attempts=tries)) == [True]
+    return added, made
+
+
+async def test_deliveries_are_found_as_they_were_put(desk: Desk) -> None:
+    full = {
+        "channel": Channel.IN_APP,
+        "status": DeliveryStatus.HELD,
+        "reason": ReasonCode.QUIET_HOURS,
+        "rule": "quiet_hours",
+        "until": NOW + 9,
+        "story": (
+            Chapter(NOW, DeliveryStatus.COLLECTED, ReasonCode.JOINS_DIGEST, "digest", NOW + 1),
+        ),
+        "digest": "digest",
+        "count": 7,
+        "attempt_count": 3,
+        "provider": "stub",
+        "sent_at": NOW + 1,
+        "delivered_at": NOW + 2,
+        "last_attempt_at": NOW + 3,
+        "error_code": "code",
+        "error_message": "nächstes Mal",
+    }
+    one, ones = await put(desk, full, {})
+    two, twos = await put(desk, {})
+    found = await desk.deliveries.find_many(desk.app_id, [one.id, two.id, "x"])
+    assert found == {one.id: ones, two.id: twos}
+    assert await desk.deliveries.find_many(new_app_id(), [one.id]) == {}
+
+
+async def test_a_delivery_that_is_put_again_is_as_it_is_then(desk: Desk) -> None:
+    added, (delivery,) = await put(desk, {"status": DeliveryStatus.HELD, "until": NOW + 1})
+    turned = replace(delivery, status=DeliveryStatus.DELIVERED, until=None, delivered_at=NOW + 2)
+    _, job = await desk.claimed()
+    await desk.write(Entry(job=job, deliveries=(turned,)))
+    assert await desk.deliveries.find_many(desk.app_id, [added.id]) == {added.id: (turned,)}
+    assert await desk.deliveries.waiting(desk.app_id, "ana", after=None, limit=9) == ()
+
+
+async def test_attempts_are_listed_in_order_and_once(desk: Desk) -> None:
+    added, _ = await put(desk, {}, attempts=(2, 1, 2))
+    found = await desk.deliveries.attempts(added.id)
+    assert [each.number for each in found] == [1, 2]
+    assert (found[0].provider_response, found[0].attempted_at) == ("später", NOW + 1)
+    assert await desk.deliveries.attempts("x") == ()
+
+
+async def test_what_is_collected_is_found_newest_first(desk: Desk) -> None:
+    collected = {"status": DeliveryStatus.COLLECTED, "digest": "d"}
+    made = [(await put(desk, collected))[1][0] for _ in range(3)]
+    await put(desk, collected | {"digest": "other"})
+    await put(desk, collected | {"status": DeliveryStatus.FOLDED})
+    await put(desk, collected | {"user_id": "bo"})
+    assert await desk.deliveries.collected(desk.app_id, "ana", "d", 9) == tuple(made[::-1])
+    assert await desk.deliveries.collected(desk.app_id, "ana", "d", 2) == tuple(made[:0:-1])
+    assert await desk.deliveries.collected(new_app_id(), "ana", "d", 9) == ()
+
+
+async def test_what_waits_for_a_person_is_found_page_by_page(desk: Desk) -> None:
+    made = [
+        (await put(desk, {"status": status}))[1][0]
+        for status in (DeliveryStatus.HELD, DeliveryStatus.COLLECTED, DeliveryStatus.HELD)
+    ]
+    await put(desk, {"status": DeliveryStatus.DELIVERED})
+    await put(desk, {"status": DeliveryStatus.HELD, "user_id": "bo"})
+    page = await desk.deliveries.waiting(desk.app_id, "ana", after=None, limit=2)
+    rest = await desk.deliveries.waiting(
+        desk.app_id, "ana", after=page[-1].notification_id, limit=2
+    )
+    assert (*page, *rest) == tuple(made)
+
+
+async def hold_key(desk: Desk, expires_at: int = NOW + DAY, **changes: Any) -> Notification:
+    event, job = await desk.claimed()
+    added = make_notification(event, **changes)
+    claim = DedupeClaim(id="key", notification_id=added.id, seen=None, expires_at=expires_at)
+    assert await desk.write(Entry(job=job, added=added, dedupe=claim)) == [True]
+    return added
+
+
+async def test_who_holds_a_key_is_known_within_its_window(desk: Desk) -> None:
+    added = await hold_key(desk, expires_at=NOW + 5, count=3)
+    earlier = Earlier(notification_id=added.id, count=3, is_unread=True)
+    assert await desk.facts.earlier(desk.app_id, ["key", "x"], NOW + 4) == {"key": earlier}
+    assert await desk.facts.earlier(desk.app_id, ["key"], NOW + 5) == {}
+    assert await desk.facts.earlier(new_app_id(), ["key"], NOW) == {}
+
+
+@pytest.mark.parametrize("act", ["read", "dismiss", "hidden"])
+async def test_what_was_read_or_is_not_shown_is_not_unread(
+    engine: Engine, desk: Desk, act: str
+) -> None:
+    added = await hold_key(desk, is_shown=act != "hidden")
+    if act != "hidden":
+        await getattr(SqlInboxes(engine), act)(desk.app_id, "ana", added.id, NOW)
+    earlier = await desk.facts.earlier(desk.app_id, ["key"], NOW)
+    assert earlier["key"].is_unread is False
+
+
+async def test_notifications_are_found_whether_shown_or_not(desk: Desk) -> None:
+    one, _ = await put(desk, {}, is_shown=False, folded_into="x", expires_at=NOW + 5)
+    two, _ = await put(desk, {})
+    two = replace(two, sequence=1)
+    found = await desk.facts.notifications(desk.app_id, ["ana"], [one.id, two.id, "x"])
+    assert found == {one.id: one, two.id: two}
+    assert await desk.facts.notifications(desk.app_id, ["bo"], [one.id]) == {}
+    assert await desk.facts.notifications(new_app_id(), ["ana"], [one.id]) == {}
+    assert await desk.facts.find(desk.app_id, one.id) == one
+    assert await desk.facts.find(desk.app_id, two.id) == two
+    assert await desk.facts.find(desk.app_id, "x") is None
+    assert await desk.facts.find(new_app_id(), one.id) is None
+
+
+async def test_unused_limits_are_left_out(desk: Desk) -> None:
+    assert await desk.facts.used(desk.app_id, ["a", "b"]) == {}
