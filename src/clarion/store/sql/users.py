@@ -79,6 +79,7 @@ _read_tags = msgspec.json.Decoder(tuple[str, ...]).decode
 _read_attributes = msgspec.json.Decoder(dict[str, object]).decode
 _read_preferences = msgspec.json.Decoder(Preferences).decode
 _NO_PREFERENCES = Preferences()
+_STATUSES = {status.value: status for status in UserStatus}
 
 
 class SqlUsers:
@@ -197,7 +198,7 @@ def _user(row: Row) -> User:
         phone=row[4],
         language=row[5],
         timezone=row[6],
-        status=UserStatus(row[7]),
+        status=_STATUSES[row[7]],
         tags=() if row[8] == "[]" else _read_tags(row[8]),
         attributes={} if row[9] == "{}" else _read_attributes(row[9]),
         preferences=_NO_PREFERENCES if row[10] == "{}" else _read_preferences(row[10]),
