@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clarion.errors import FieldFault, InvalidFields, Overloaded
 from clarion.intake.drafts import find_faults, make_event
 from clarion.model import AudienceKind, Job, JobKind
+from clarion.pipeline.handover import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from clarion.catalog.kinds import Catalog, Kind
     from clarion.intake.drafts import EventDraft
     from clarion.model import Event, Once, Replay
+    from clarion.pipeline.handover import Handover
     from clarion.ports import Clock, Events, Users
 
 # People who were found once are believed to be there: the rules look again before they are told.
@@ -31,6 +33,7 @@ class Accepting:
         users: Users,
         catalog: Catalog,
         clock: Clock,
+        handover: Handover | None,
         on_accepted: Callable[[int], None],
         is_overloaded: Callable[[], bool],
     ) -> None:
@@ -38,6 +41,7 @@ class Accepting:
         self._users = users
         self._catalog = catalog
         self._clock = clock
+        self._handover = handover
         self._on_accepted = on_accepted
         self._is_overloaded = is_overloaded
         self._known: set[tuple[str, str]] = set()
@@ -59,10 +63,21 @@ class Accepting:
         """Store events; returns after the commit."""
         if self._is_overloaded():
             raise Overloaded
-        replay = await self._events.accept(events, [_first_job(each) for each in events], once)
+        work = [(self._first_job(each), each) for each in events]
+        replay = await self._events.accept(events, [job for job, _ in work], once)
         if replay is None:
+            if self._handover is not None:
+                self._handover.put(pair for pair in work if pair[0].token)
             self._on_accepted(len(events))
         return replay
+
+    def _first_job(self, event: Event) -> Job:
+        """Return the work of a new event; what is due at once is claimed by this process."""
+        job = _make_job(event)
+        is_due = event.scheduled_at is None and job.kind is JobKind.DECIDE
+        if is_due and self._handover is not None and self._handover.has_room(1):
+            return claim(job, event.created_at)
+        return job
 
     def forget(self, app_id: str, user_id: str) -> None:
         """Look a person up afresh: they may be gone."""
@@ -102,7 +117,7 @@ def _name_missing(event: Event, missing: Sequence[str]) -> list[FieldFault]:
     ]
 
 
-def _first_job(event: Event) -> Job:
+def _make_job(event: Event) -> Job:
     due_at = event.scheduled_at or event.created_at
     if event.audience.kind is AudienceKind.USER:
         user_id = event.audience.ids[0]

@@ -15,6 +15,7 @@ from clarion.pipeline.digesting import Digesting
 from clarion.pipeline.expanding import Expanding
 from clarion.pipeline.explaining import Explaining
 from clarion.pipeline.gathering import Gathering
+from clarion.pipeline.handover import Handover
 from clarion.pipeline.recording import Recording
 from clarion.pipeline.releasing import Releasing
 from clarion.pipeline.waiting import WaitingRoom
@@ -71,12 +72,22 @@ class Pipeline:
             clock=ports.clock,
         )
         self._delivering = _build_delivering(ports, room, gathering, recording)
+        deciding = _build_deciding(ports, gathering, recording)
         stages = _build_stages(ports, room, gathering, recording)
+        stages[JobKind.DECIDE] = deciding
         stages[JobKind.DELIVER] = self._delivering
+        handover = Handover()
         self._queue = ports.queue
         self._clock = ports.clock
         self.workers = [
-            Worker(queue=ports.queue, stages=stages, recording=recording, clock=ports.clock)
+            Worker(
+                queue=ports.queue,
+                handover=handover,
+                deciding=deciding,
+                stages=stages,
+                recording=recording,
+                clock=ports.clock,
+            )
             for _ in range(WORKERS if has_workers else 0)
         ]
         self.backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
@@ -86,6 +97,7 @@ class Pipeline:
             users=ports.users,
             catalog=ports.catalog,
             clock=ports.clock,
+            handover=handover if has_workers else None,
             on_accepted=self._note_accepted,
             is_overloaded=lambda: self.backlog.is_too_old,
         )
@@ -130,16 +142,19 @@ def _build_stages(
         JobKind.EXPAND: Expanding(
             events=events, users=ports.users, queue=ports.queue, recording=recording, clock=clock
         ),
-        JobKind.DECIDE: Deciding(
-            events=events,
-            catalog=ports.catalog,
-            gathering=gathering,
-            recording=recording,
-            clock=clock,
-        ),
         JobKind.HELD: Releasing(room, gathering, recording),
         JobKind.DIGEST: Digesting(ports.deliveries, room, gathering, recording),
     }
+
+
+def _build_deciding(ports: PipelinePorts, gathering: Gathering, recording: Recording) -> Deciding:
+    return Deciding(
+        events=ports.events,
+        catalog=ports.catalog,
+        gathering=gathering,
+        recording=recording,
+        clock=ports.clock,
+    )
 
 
 def _build_delivering(

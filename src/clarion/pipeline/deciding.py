@@ -47,21 +47,36 @@ class Deciding:
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide for jobs of one app."""
-        left = list(jobs)
+        events = await self._read_events(jobs)
+        await self._decide([(job, events.get(job.event_id)) for job in jobs])
+
+    async def handle_fresh(self, pairs: Sequence[tuple[Job, Event]]) -> None:
+        """Decide for new events that need not be read: they were accepted here just now."""
+        by_app: dict[str, list[tuple[Job, Event | None]]] = {}
+        for job, event in pairs:
+            by_app.setdefault(job.app_id, []).append((job, event))
+        for some in by_app.values():
+            await self._decide(some)
+
+    async def _read_events(self, jobs: Iterable[Job]) -> dict[str, Event]:
+        ids = {job.event_id: job.app_id for job in jobs}
+        return await self._events.find_many(next(iter(ids.values())), ids)
+
+    async def _decide(self, pairs: Sequence[tuple[Job, Event | None]]) -> None:
+        left = await self._handle_round(pairs)
         for _ in range(ROUNDS):
             if not left:
                 return
-            left = await self._handle_round(left)
+            events = await self._read_events(left)
+            left = await self._handle_round([(job, events.get(job.event_id)) for job in left])
         now = self._clock.now()
         await self._recording.write([Entry(job=job, next=Later(due_at=now)) for job in left])
 
-    async def _handle_round(self, jobs: Sequence[Job]) -> list[Job]:
+    async def _handle_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
         """Decide for all that do not stand in each other's way; return those that are left."""
-        events = await self._events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
         entries: list[Entry] = []
         asked: list[tuple[_Open, Ask]] = []
-        for job in jobs:
-            event = events.get(job.event_id)
+        for job, event in pairs:
             if event is None or event.status is EventStatus.CANCELLED:
                 entries.append(Entry(job=job))
                 continue
@@ -72,8 +87,8 @@ class Deciding:
                 asked.append((_Open(job, event), self._ask(job, event, kind)))
         first, later = _part(asked)
         briefs = await self._gathering.gather([ask for _, ask in first])
-        pairs = zip(first, briefs, strict=True)
-        entries += [self._recording.attempt(o.job, self._rule, o, b) for (o, _), b in pairs]
+        opened = zip(first, briefs, strict=True)
+        entries += [self._recording.attempt(o.job, self._rule, o, b) for (o, _), b in opened]
         refused = await self._recording.write(entries)
         return [*refused, *(each.job for each, _ in later)]
 

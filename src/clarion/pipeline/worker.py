@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from clarion.errors import ClarionError
 from clarion.model import Dead, Entry, JobKind, Priority
+from clarion.pipeline.handover import LEASE_MS
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from clarion.model import Job
+    from clarion.model import Event, Job
+    from clarion.pipeline.handover import Handover
     from clarion.pipeline.recording import Recording
     from clarion.ports import Clock, Queue
 
-# How long a claim holds: longer than any stage takes. A killed worker's jobs are back after it.
-LEASE_MS = 45_000
 # How often a job may be claimed in vain: one that kills its worker must not do so for ever.
 CLAIMS = 50
 _TOKEN_STEP = 1_000
@@ -30,6 +30,8 @@ SHARES: Mapping[Priority, int] = {
     Priority.MEDIUM: 56,
     Priority.LOW: 32,
 }
+# While new events come without a pause, what is in the store has every so manieth turn.
+CLAIM_EVERY = 4
 # Something may be due that nobody told us of: of another node, or by the clock.
 POLL_S = 0.5
 AGAIN_S = 1.0
@@ -43,6 +45,14 @@ class Stage(Protocol):
         ...
 
 
+class FreshStage(Protocol):
+    """What decides for events that were handed over."""
+
+    async def handle_fresh(self, pairs: Sequence[tuple[Job, Event]]) -> None:
+        """Decide for new events, of whatever apps."""
+        ...
+
+
 class Worker:
     """Works until it is stopped."""
 
@@ -50,11 +60,16 @@ class Worker:
         self,
         *,
         queue: Queue,
+        handover: Handover,
+        deciding: FreshStage,
         stages: Mapping[JobKind, Stage],
         recording: Recording,
         clock: Clock,
     ) -> None:
         self._queue = queue
+        self._handover = handover
+        self._deciding = deciding
+        self._turns = 0
         self._stages = stages
         self._recording = recording
         self._clock = clock
@@ -67,13 +82,13 @@ class Worker:
         self._wake.set()
 
     def stop(self) -> None:
-        """End after the batch in hand."""
+        """End after what is in hand."""
         self._is_stopping = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until `stop`."""
-        while not self._is_stopping:
+        """Work until `stop`, and then until nothing more is handed over."""
+        while not self._is_stopping or len(self._handover):
             self._wake.clear()
             try:
                 if await self.work():
@@ -92,7 +107,16 @@ class Worker:
                     await self._wake.wait()
 
     async def work(self) -> int:
-        """Do what is due, at most a batch; return how many jobs that were."""
+        """Do what is new and what is due, at most a batch; return how many jobs that were."""
+        fresh = self._handover.take(BATCH)
+        if fresh:
+            await self._deciding.handle_fresh(fresh)
+        self._turns += 1
+        if fresh and self._turns % CLAIM_EVERY:
+            return len(fresh)
+        return len(fresh) + await self._work_due()
+
+    async def _work_due(self) -> int:
         now = self._clock.now()
         jobs = await self._queue.claim(self._quotas(), now=now, until=now + LEASE_MS)
         self._note_full(jobs)

@@ -21,7 +21,7 @@ NEVER = 1 << 62
 ERROR_LENGTH = 500
 _COLUMNS = "id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries"
 _INSERT = f"""INSERT INTO jobs ({_COLUMNS})
-    VALUES (:id, :lane, :due_at, :kind, :app_id, :event_id, :user_id, :subject, 0, 0)"""
+    VALUES (:id, :lane, :due_at, :kind, :app_id, :event_id, :user_id, :subject, :token, 0)"""
 
 ADD_JOB = statement("add_job", _INSERT)
 # What is held for a person, or collected, has one job, due when the first of it is. Taking its row
@@ -172,6 +172,7 @@ def bind_job(job: Job) -> Row:
         event_id=job.event_id,
         user_id=job.user_id,
         subject=job.subject,
+        token=job.token,
     )
 
 
