@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from time import monotonic
 
 import pytest
 
@@ -48,6 +49,20 @@ def test_what_another_node_writes_is_told_too(ana: Person) -> None:
         event = stream.take()
         assert story(event) == [("notification", "1", 1)]
         assert event.data["item"]["id"] == made
+
+
+def test_an_event_is_on_the_screen_before_anybody_polls(server: Server, ana: Person) -> None:
+    assert server.app.ask("PUT", f"/v1/users/{ana.id}", {}).status in {200, 201}
+    with ana.watch() as stream:
+        assert stream.take().name == "state"
+        for number in range(1, 4):
+            began = monotonic()
+            event = {"type": "COMMENT_REPLY", "recipient": {"user_id": ana.id}, "data": {}}
+            assert server.app.post("/v1/events", event).status == 202
+            told = stream.take()
+            assert (told.name, told.id) == ("notification", f"{number}")
+            # Three of them: a look every 3 s could not be in time for all.
+            assert monotonic() - began < 2
 
 
 def test_all_screens_see_it_at_once(ana: Person) -> None:

@@ -89,7 +89,7 @@ class Live:
         """Wake the screens of a person whose inbox has changed; call it after the commit."""
         person = self._people.get((app_id, user_id))
         if person is not None:
-            for screen in person.screens:
+            for screen in tuple(person.screens):
                 screen.wake()
 
     async def stop(self, limit_s: float) -> None:

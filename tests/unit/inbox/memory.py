@@ -34,7 +34,7 @@ class MemoryInboxes:
     items: list[Notification] = field(default_factory=list)
     skipped: int = 0
     is_broken: bool = False
-    between: Callable[[], None] = lambda: None
+    between: Callable[[], object] = lambda: None
 
     def add(self, **changes: object) -> Notification:
         self.items.append(make_notification(self.sequence + 1, **changes))
