@@ -71,6 +71,33 @@ VALUES = st.dictionaries(
 )
 
 
+SIMPLE = st.recursive(
+    st.sampled_from(["word", " ", "<b>", "\n", "{{ a }}", "{{ a.b }}", "{{ count | minus: 1 }}"]),
+    blocks,
+    max_leaves=8,
+)
+SIMPLE_VALUES = st.fixed_dictionaries(
+    {"count": st.integers(0, 3), "a": st.dictionaries(st.just("b"), WORDS) | WORDS},
+    optional={"b": st.integers(0, 2)},
+)
+
+
+@given(text=st.lists(SIMPLE, max_size=4).map("".join), values=SIMPLE_VALUES, is_html=st.booleans())
+def test_a_simple_template_says_the_same_or_fails_in_both_ways(
+    text: str, values: dict[str, object], *, is_html: bool
+) -> None:
+    quick = compile_quickly(text, is_html=is_html)
+    if quick is None:
+        # Only blocks with nothing but blanks, or other blocks, in them.
+        assert "{% if" in text
+        return
+    try:
+        said = quick(values)
+    except Unsure:
+        return
+    assert said == liquid.fill(text, values, is_html=is_html)
+
+
 @given(text=TEXTS, values=VALUES, is_html=st.booleans())
 @example(text="{% if a %} {% endif %}", values={"a": 1}, is_html=False)
 @example(text="{% if a %}{{ a }}{% else %}x{% endif %}", values={"a": 0}, is_html=False)
