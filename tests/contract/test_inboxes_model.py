@@ -115,9 +115,23 @@ class ReadAll:
         assert await inboxes.read_all(model.app_id, "ana", model.now) == model.state
 
 
+@dataclass(frozen=True)
+class Forget:
+    """Some are deleted; those that were unread count no more."""
+
+    places: frozenset[int]
+
+    async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
+        assert engine is not None
+        gone = [item.id for place, item in enumerate(model.items) if place in self.places]
+        await inboxes.forget(model.app_id, "ana", [*gone, "nothing"])
+        model.items = [item for item in model.items if item.id not in gone]
+
+
 PUTS = st.builds(Put, st.sampled_from([Category.SOCIAL, Category.NEWS]))
 ACTS = st.builds(Act, st.sampled_from(["read", "unread", "dismiss"]), st.integers(0, PLACES))
-STEPS = st.lists(st.one_of(PUTS, ACTS, ACTS, st.builds(ReadAll)), max_size=20)
+FORGETS = st.builds(Forget, st.frozensets(st.integers(0, PLACES), max_size=3))
+STEPS = st.lists(st.one_of(PUTS, ACTS, ACTS, FORGETS, st.builds(ReadAll)), max_size=20)
 # One database serves all examples: each has an app of its own.
 ON_BOTH = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -127,7 +141,7 @@ ON_BOTH = settings(
 @ON_BOTH
 @given(steps=STEPS)
 async def test_the_store_does_what_a_plain_list_does(
-    engine: Engine, inboxes: Inboxes, steps: list[Put | Act | ReadAll]
+    engine: Engine, inboxes: Inboxes, steps: list[Put | Act | Forget | ReadAll]
 ) -> None:
     model = Model(new_app_id())
     for step in steps:

@@ -115,7 +115,8 @@ def test_a_bad_place_to_resume_is_named(ana: Person, value: str) -> None:
 def test_only_a_user_has_a_stream(server: Server, ana: Person) -> None:
     assert server.anyone.get("/v1/me/stream").status == 401
     assert server.app.get("/v1/me/stream").status == 403
-    assert ana.me.ask("HEAD", "/v1/me/stream").status == 405
+    for method in ("POST", "HEAD"):
+        assert ana.me.ask(method, "/v1/me/stream").status == 405
     # Never in the URL: it would be in the log of every proxy.
     assert server.anyone.get(f"/v1/me/stream?token={ana.token}").status == 401
 
@@ -191,3 +192,9 @@ def test_streams_are_counted_as_requests_when_they_begin(ana: Person) -> None:
         assert stream.take().name == "state"
         metrics = ana.server.anyone.get("/metrics").body.decode()
         assert 'route="/v1/me/stream",status="200"' in metrics
+
+
+def test_the_stream_is_in_the_description_of_the_api(server: Server) -> None:
+    described = server.anyone.get("/openapi.json").json["paths"]["/v1/me/stream"]["get"]
+    assert list(described["responses"]["200"]["content"]) == ["text/event-stream"]
+    assert {each["name"] for each in described["parameters"]} == {"after", "Last-Event-ID"}
