@@ -1,7 +1,6 @@
 """The `Broadcasts` port."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +22,7 @@ async def published(
     for message in several:
         sequence = await broadcasts.publish(message, keeps)
         assert isinstance(sequence, int)
-        numbered.append(replace(message, sequence=sequence))
+        numbered.append(message._replace(sequence=sequence))
     return numbered
 
 
@@ -44,7 +43,7 @@ async def test_a_message_comes_back_as_published(
 ) -> None:
     message = make_broadcast(priority=priority, collapse_id="ä", payload=b'{"\x00\xff":1}')
     assert await broadcasts.publish(message, Keeps.ALL) == 1
-    assert await missed(broadcasts) == [replace(message, sequence=1)]
+    assert await missed(broadcasts) == [message._replace(sequence=1)]
 
 
 async def test_sequences_grow_by_one_from_one(broadcasts: Broadcasts) -> None:
@@ -123,7 +122,7 @@ async def test_whatever_is_published_at_once_is_numbered_without_a_gap(
         once = make_once("app", key=made[number].id) if is_once else None
         sequence = await broadcasts.publish(made[number], keeps, once)
         assert isinstance(sequence, int)
-        return replace(made[number], sequence=sequence)
+        return made[number]._replace(sequence=sequence)
 
     numbered = await asyncio.gather(*map(publish, range(len(plan))))
     assert sorted(each.sequence for each in numbered) == list(range(1, len(plan) + 1))

@@ -205,7 +205,7 @@ def test_the_model_itself_replaces_and_orders() -> None:
     model = Model("device")
     first, second = (make_message(collapse_id="c") for _ in range(2))
     add = Add("a", PushPriority.LOW, "c", 1, is_stored=True, state=QUEUED)
-    assert add.add_to(model, replace(first, id="a"))
-    assert not add.add_to(model, replace(first, id="a"))
-    assert replace(add, name="b").add_to(model, replace(second, id="b"))
+    assert add.add_to(model, first._replace(id="a"))
+    assert not add.add_to(model, first._replace(id="a"))
+    assert replace(add, name="b").add_to(model, second._replace(id="b"))
     assert [message.id for message in model.waiting()] == ["b"]

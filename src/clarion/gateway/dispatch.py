@@ -7,7 +7,6 @@ connection, looked up afresh, so that a device that connected meanwhile is not m
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, ServiceError
@@ -156,7 +155,7 @@ class Dispatch:
         if sequence is None:
             return False
         topic = message.topic or ""
-        numbered = replace(message, sequence=sequence)
+        numbered = message._replace(sequence=sequence)
         for connection in self._connections.hearing(message.app_id, topic):
             self._offer_broadcast(connection, numbered, topic)
         return True

@@ -70,7 +70,8 @@ class PushIntake:
         push = parse_push(headers, token, body, now)
         if not _is_for(provider.app.bundle_id, push, headers):
             raise Rejected(Reason.TOPIC_DISALLOWED)
-        device = _check_device(await self._registry.find(push.token_hash), provider)
+        known = self._registry.recall(push.token_hash, now)
+        device = _check_device(known or await self._registry.find(push.token_hash), provider)
         self._count(device.id, self._device_per_minute, now)
         self._count(device.app_id, self._app_per_minute, now)
         message_id = push.id or self._clock.new_id()

@@ -36,6 +36,14 @@ class Registry:
         self.hits = 0
         self.misses = 0
 
+    def recall(self, token_hash: bytes, now: int) -> Device | None:
+        """Return a device that is known in memory; None says nothing. No push waits for it."""
+        entry = self._entries.get(token_hash)
+        if entry is None or entry[1] is None or now >= entry[0]:
+            return None
+        self.hits += 1
+        return entry[1]
+
     async def find(self, token_hash: bytes) -> Device | None:
         """Return the device of a token whatever its state, or None."""
         while True:

@@ -310,7 +310,7 @@ class MemoryBroadcasts:
         topic = message.topic or ""
         sequence = self.highest[topic] = self.highest.get(topic, 0) + 1
         if keeps is not Keeps.NONE:
-            self._keep(replace(message, sequence=sequence), topic)
+            self._keep(message._replace(sequence=sequence), topic)
         await self.gates.stop()
         return sequence
 
