@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 
-FULL = {
+FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
     "email": "ana@example.com",
     "phone": "+49 151 12345678",
@@ -19,7 +19,7 @@ FULL = {
     "attributes": {"plan": "pro", "nested": {"list": [1, None]}},
 }
 STORED = FULL | {"phone": "+4915112345678", "language": "pt-BR"}
-EMPTY = {
+EMPTY: dict[str, Any] = {
     "name": None,
     "email": None,
     "phone": None,
@@ -166,7 +166,7 @@ def test_each_needs_its_scope(
     server: Server, person: str, method: str, tail: str, scope: str
 ) -> None:
     other = "users:read" if scope == "users:write" else "users:write"
-    body = None if method in {"GET", "DELETE"} else {}
+    body: dict[str, Any] | None = None if method in {"GET", "DELETE"} else {}
     answer = server.make_key(other).ask(method, person + tail, body)
     assert (answer.status, scope in answer.problem["detail"]) == (403, True)
     assert server.make_key(scope).ask(method, person + tail, body).status < 300

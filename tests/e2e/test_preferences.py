@@ -73,7 +73,7 @@ def test_by_default_the_source_is_the_default_or_that_it_is_always_heard(
     assert seen["types"]["SECURITY_NEW_DEVICE"]["sms"]["source"] == "always_heard"
 
 
-FULL = {
+FULL: dict[str, Any] = {
     "timezone": "Europe/Berlin",
     "language": "de",
     "quiet_hours": HOURS,

@@ -21,7 +21,7 @@ READY_MADE = {
     "NEWS_SYSTEM_UPDATE": "news",
     "MARKETING_PROMOTION": "marketing",
 }
-FULL = {
+FULL: dict[str, Any] = {
     "display_name": "Sendung 📦",
     "category": "transactional",
     "default_channels": ["email", "in_app"],
