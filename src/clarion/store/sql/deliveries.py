@@ -51,10 +51,12 @@ SELECT_ATTEMPTS = statement(
     f"""SELECT {_ATTEMPT} FROM attempts WHERE notification_id = :notification_id
     ORDER BY channel, number, device_id LIMIT 1000""",
 )
+# The states are written out here too, so that SQLite sees that the partial index holds them all.
 SELECT_COLLECTED = statement(
     "select_collected_deliveries",
     f"""SELECT {_COLUMNS} FROM deliveries WHERE app_id = :app_id AND user_id = :user_id
-    AND status = 'collected' AND digest = :digest ORDER BY notification_id DESC LIMIT :limit""",
+    AND status = 'collected' AND status IN ('held', 'collected') AND digest = :digest
+    ORDER BY notification_id DESC LIMIT :limit""",
 )
 SELECT_WAITING = statement(
     "select_waiting_deliveries",

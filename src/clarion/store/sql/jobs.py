@@ -34,7 +34,8 @@ ADD_OR_HASTEN_JOB = statement(
 # `due_at` is asked for twice: on PostgreSQL another node may have claimed it since the inner query.
 CLAIM = statement(
     "claim_jobs",
-    f"""UPDATE jobs SET due_at = :until, token = token + 1 WHERE due_at <= :now AND id IN (
+    f"""UPDATE jobs SET due_at = :until, token = token + 1
+    WHERE lane = :lane AND due_at <= :now AND id IN (
       SELECT id FROM jobs WHERE lane = :lane AND due_at <= :now ORDER BY due_at LIMIT :limit)
     RETURNING {_COLUMNS}""",
 )
@@ -85,7 +86,7 @@ OLDEST = statement(
 COUNT = statement(
     "count_waiting_jobs",
     """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE lane = :lane AND due_at <= :now
-    LIMIT :limit) AS due""",
+    ORDER BY due_at LIMIT :limit) AS due""",
 )
 
 

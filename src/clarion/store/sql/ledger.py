@@ -70,7 +70,8 @@ REOPEN = statement(
     """INSERT INTO jobs (id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries)
     SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), 'digest', :app_id, :event_id,
     :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries WHERE app_id = :app_id
-    AND user_id = :user_id AND status = 'collected' AND digest = :id)
+    AND user_id = :user_id AND status = 'collected' AND status IN ('held', 'collected')
+    AND digest = :id)
     ON CONFLICT (id) DO NOTHING""",
 )
 _encode = msgspec.json.Encoder().encode
