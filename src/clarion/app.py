@@ -139,6 +139,8 @@ class Server:
             metrics.watch_inbox(screens.live)
             gateway = build_gateway(settings, house, metrics, screens)
             pipeline = build_pipeline(settings, house, metrics, screens)
+            if sqlite_path(settings.database_url):
+                await pipeline.take_over()
             front = self._build_front(
                 house, redis, operation, gateway, metrics, screens, callers, pipeline
             )

@@ -19,7 +19,7 @@ from clarion.pipeline.handover import Handover
 from clarion.pipeline.recording import Recording
 from clarion.pipeline.releasing import Releasing
 from clarion.pipeline.waiting import WaitingRoom
-from clarion.pipeline.worker import Stage, Worker
+from clarion.pipeline.worker import LEASE_MS, Stage, Worker
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 if TYPE_CHECKING:
@@ -117,6 +117,11 @@ class Pipeline:
         self.accepting.forget(app_id, user_id)
         await self._queue.wake_person(app_id, user_id, self._clock.now())
         self.wake()
+
+    async def take_over(self) -> None:
+        """Release what a server that was killed had claimed; only for who works alone."""
+        now = self._clock.now()
+        await self._queue.release_all(now=now, until=now + LEASE_MS)
 
     async def run(self) -> None:
         """Work until `stop`, and watch how old the queue gets."""
