@@ -89,9 +89,9 @@ def test_what_is_missing_is_named(body: str, field: str) -> None:
     ],
 )
 def test_a_template_that_does_too_much_is_stopped_soon(body: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     fault = fault_of(body, big=BIG)
-    assert time.monotonic() - began < 2.0
+    assert time.thread_time() - began < 2.0
     assert fault.field == "body"
     assert fault.reason.startswith("does too much: at most 1,000 turns of loops, 65,536 bytes")
 
