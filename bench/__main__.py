@@ -5,12 +5,13 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 
-from bench.subjects import broadcast, connections, events, offline, online, writes
+from bench.subjects import broadcast, connections, events, inbox, offline, online, writes
 from bench.table import Row, json_lines, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "writes": writes.measure,
     "events": events.measure,
+    "inbox": inbox.measure,
     "offline": offline.measure,
     "online": online.measure,
     "connections": connections.measure,

@@ -15,7 +15,7 @@ _OF_PERSON = "app_id = :app_id AND user_id = :user_id"
 # The highest number given so far. Both halves are one look into an index.
 _HIGHEST = f"""(SELECT MAX(known.sequence) FROM (
 SELECT sequence FROM inboxes WHERE {_OF_PERSON} UNION ALL
-SELECT MAX(sequence) FROM notifications WHERE {_OF_PERSON} AND is_shown = 1) AS known)"""
+SELECT MAX(sequence) FROM notifications WHERE {_OF_PERSON} AND sequence > 0) AS known)"""
 # Part of an INSERT or UPDATE of `notifications`, with the parameters :app_id and :user_id.
 NEXT = f"COALESCE({_HIGHEST}, 0) + 1"
 

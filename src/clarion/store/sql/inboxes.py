@@ -44,7 +44,7 @@ SELECT = statement(
 )
 SELECT_CHANGES = statement(
     "select_inbox_changes",
-    f"""SELECT {_COLUMNS} FROM notifications WHERE {_OF_PERSON} AND is_shown = 1
+    f"""SELECT {_COLUMNS} FROM notifications WHERE {_OF_PERSON} AND sequence > 0
     AND sequence > :since ORDER BY sequence LIMIT :limit""",
 )
 SELECT_UNREAD_IDS = statement(
