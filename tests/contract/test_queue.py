@@ -112,7 +112,7 @@ async def test_of_two_nodes_only_the_holder_writes(desk: Desk, other_node: Engin
     other = Desk(other_node, desk.app_id)
     (new,) = await other.claim(NOW + LEASE)
     held = await asyncio.gather(desk.write(Entry(job=old)), other.write(Entry(job=new)))
-    assert held == [[False], [True]]
+    assert list(held) == [[False], [True]]
 
 
 async def test_a_person_wakes_what_is_held_or_collected_for_them(desk: Desk) -> None:

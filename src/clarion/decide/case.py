@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clarion.model import Channel, Earlier, NotificationType, Preferences, Priority
 
 
@@ -39,5 +37,3 @@ class Case:
     earlier: Earlier | None = None
     used_this_hour: int = 0
     next_hour_at: int = 0
-    # When digests that are being collected are due, by channel.
-    digests: Mapping[Channel, int] = field(default_factory=dict)

@@ -116,8 +116,8 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
     """Is it collected, to be said once with others?"""
     if case.type.digest is None or channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
-    due = case.digests.get(channel) or case.now + case.type.digest.window_s * 1000
-    return Fold(ReasonCode.JOINS_DIGEST, until=due)
+    # At the latest: the digest that it joins is due when its first part is.
+    return Fold(ReasonCode.JOINS_DIGEST, until=case.now + case.type.digest.window_s * 1000)
 
 
 ORDER: tuple[tuple[str, Rule], ...] = (

@@ -15,11 +15,11 @@ from clarion.pipeline.digesting import Digesting
 from clarion.pipeline.expanding import Expanding
 from clarion.pipeline.explaining import Explaining
 from clarion.pipeline.gathering import Gathering
-from clarion.pipeline.handover import Handover
+from clarion.pipeline.handover import LEASE_MS, Handover
 from clarion.pipeline.recording import Recording
 from clarion.pipeline.releasing import Releasing
 from clarion.pipeline.waiting import WaitingRoom
-from clarion.pipeline.worker import LEASE_MS, Stage, Worker
+from clarion.pipeline.worker import Stage, Worker
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class Pipeline:
     ) -> None:
         self.metrics = PipelineMetrics()
         recording = Recording(ports.ledger, ports.clock, self.metrics, on_inbox_changed)
-        gathering = Gathering(
-            users=ports.users, facts=ports.facts, queue=ports.queue, couriers=ports.couriers
-        )
+        gathering = Gathering(users=ports.users, facts=ports.facts, couriers=ports.couriers)
         room = WaitingRoom(
             facts=ports.facts,
             deliveries=ports.deliveries,

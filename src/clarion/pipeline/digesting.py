@@ -83,7 +83,7 @@ def tell_all(job: Job, parts: Sequence[_Part]) -> Entry:
 
     Each is decided by itself: one may be cancelled or too late while the others are told.
     """
-    due_at = _due_at([part.delivery for part in parts])
+    due_at = min(part.delivery.until or 0 for part in parts)
     if due_at > parts[0].brief.ask.now and len(parts) < DIGEST_LIMIT:
         # Somebody changed their preferences meanwhile: they count when it is time.
         return Entry(job=job, next=Later(due_at=due_at))
@@ -105,15 +105,6 @@ def tell_all(job: Job, parts: Sequence[_Part]) -> Entry:
             deliveries=dropped,
         )
     return _send(job, lead, decision, [part.delivery for part, _ in left], dropped)
-
-
-def _due_at(collected: Sequence[Delivery]) -> int:
-    """Return when a digest is due: when its first part is, or what was over a limit.
-
-    The others were told when the job was due, and that may have been moved.
-    """
-    certain = [collected[-1], *(d for d in collected if d.reason is ReasonCode.LIMIT_JOINS_DIGEST)]
-    return min(each.until or 0 for each in certain)
 
 
 def _send(

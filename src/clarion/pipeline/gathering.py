@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.decide.case import Case, Person
-from clarion.model import INTERRUPTING, Channel, UserStatus
+from clarion.model import Channel, UserStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from clarion.catalog.kinds import Kind
     from clarion.model import Content, Earlier, Priority, User
-    from clarion.ports import Courier, Facts, Queue, Users
+    from clarion.ports import Courier, Facts, Users
 
 HOUR_MS = 3_600_000
 
@@ -65,12 +65,9 @@ class Brief:
 class Gathering:
     """Reads what the rules need to know, for many at once."""
 
-    def __init__(
-        self, *, users: Users, facts: Facts, queue: Queue, couriers: Mapping[Channel, Courier]
-    ) -> None:
+    def __init__(self, *, users: Users, facts: Facts, couriers: Mapping[Channel, Courier]) -> None:
         self._users = users
         self._facts = facts
-        self._queue = queue
         self._couriers = couriers
         self._available = frozenset({Channel.IN_APP, *couriers})
 
@@ -82,14 +79,12 @@ class Gathering:
         users = await self._users.find_many(app_id, {ask.user_id for ask in asks})
         earlier = await self._read_earlier(app_id, asks, now)
         used = await self._read_used(app_id, asks)
-        digests = await self._read_digests(asks)
         return [
             self._brief(
                 ask,
                 users.get(ask.user_id),
                 earlier.get(ask.dedupe_id or ""),
                 used.get(ask.limit_id or "", 0),
-                digests,
             )
             for ask in asks
         ]
@@ -104,25 +99,13 @@ class Gathering:
         ids = {ask.limit_id for ask in asks} - {None}
         return await self._facts.used(app_id, ids) if ids else {}  # type: ignore[arg-type]
 
-    async def _read_digests(self, asks: Iterable[Ask]) -> Mapping[str, int]:
-        ids = {
-            ask.digest_id(channel)
-            for ask in asks
-            if ask.kind.type.digest is not None
-            for channel in ask.channels
-            if channel in INTERRUPTING
-        }
-        return await self._queue.due_times(ids) if ids else {}
-
     def _brief(
         self,
         ask: Ask,
         user: User | None,
         earlier: Earlier | None,
         used: int,
-        digests: Mapping[str, int],
     ) -> Brief:
-        due = {c: digests[i] for c in ask.channels if (i := ask.digest_id(c)) in digests}
         case = Case(
             now=ask.now,
             type=ask.kind.type,
@@ -135,7 +118,6 @@ class Gathering:
             earlier=earlier,
             used_this_hour=used,
             next_hour_at=(ask.now // HOUR_MS + 1) * HOUR_MS,
-            digests=due,
         )
         return Brief(ask, user, case, earlier)
 
