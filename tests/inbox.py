@@ -15,7 +15,7 @@ ADD = statement(
     f"""INSERT INTO notifications (app_id, user_id, id, event_id, type, category, priority, title,
     body, content, count, is_shown, sequence, created_at) VALUES (:app_id, :user_id, :id, :event_id,
     'comment', :category, 1, :title, 'said something', :content, 1, :is_shown,
-    CASE :is_shown WHEN 1 THEN {NEXT} ELSE 0 END, :now)
+    CASE WHEN CAST(:is_shown AS INTEGER) = 1 THEN {NEXT} ELSE 0 END, :now)
     RETURNING sequence""",  # noqa: S608 - NEXT is a constant
 )
 CONTENT = Content(
