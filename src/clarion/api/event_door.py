@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clarion.api.idempotency import Idempotency
-    from clarion.model import Event, Once
+    from clarion.model import Event, Once, Replay
     from clarion.pipeline.accepting import Accepting
 
 BATCH_LIMIT = 1_000
@@ -39,19 +39,21 @@ class AcceptedEvent(msgspec.Struct):
     created_at: str | None
 
 
-class RefusedEvent(msgspec.Struct):
-    """What is wrong with one event of a batch."""
+class EventResult(msgspec.Struct, omit_defaults=True):
+    """What became of one event of a batch: its id, or with the status `refused` its faults."""
 
     status: str
-    code: str
-    detail: str
-    errors: list[FieldProblem]
+    event_id: str | None = None
+    created_at: str | None = None
+    code: str | None = None
+    detail: str | None = None
+    errors: list[FieldProblem] = []
 
 
 class BatchResult(msgspec.Struct):
-    """One result for each event, in order. Those that were refused have the status `refused`."""
+    """One result for each event, in order."""
 
-    results: list[AcceptedEvent | RefusedEvent]
+    results: list[EventResult]
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,7 +77,14 @@ class EventDoor:
         """`POST /v1/events`."""
         app_id = _app_of(request)
         body = await request.body()
-        event = await self._accepting.check(app_id, decode(_decode_draft, body))
+        try:
+            event = await self._accepting.check(app_id, decode(_decode_draft, body))
+        except RequestError:
+            # Who asks again may do so when the schedule has passed, or the person is gone.
+            once = self._once(request, PATH, app_id, body, b"")
+            if (replay := await self._accepting.recall(once)) is None:
+                raise
+            return self._answer_again(replay, once)
         answer = _encode(describe(event))
         return await self._store(request, PATH, app_id, [event], body, answer)
 
@@ -83,7 +92,7 @@ class EventDoor:
         """`POST /v1/events/batch`."""
         app_id = _app_of(request)
         body = await request.body()
-        results: list[AcceptedEvent | RefusedEvent] = []
+        results: list[EventResult] = []
         events: list[Event] = []
         for draft in _read_batch(body):
             try:
@@ -92,7 +101,7 @@ class EventDoor:
                 results.append(_refuse(error))
             else:
                 events.append(event)
-                results.append(describe(event))
+                results.append(_accept(event))
         answer = _encode(BatchResult(results))
         return await self._store(request, BATCH_PATH, app_id, events, body, answer)
 
@@ -106,12 +115,15 @@ class EventDoor:
         answer: bytes,
     ) -> Response:
         once = self._once(request, path, app_id, body, answer)
-        if events:
-            replay = await self._accepting.accept(events, once)
-            if replay is not None:
-                first = self._idempotency.open(replay, once)
-                return Response(ACCEPTED, first, (_JSON, _REPLAYED))
+        accepting = self._accepting
+        replay = await (accepting.accept(events, once) if events else accepting.recall(once))
+        if replay is not None:
+            return self._answer_again(replay, once)
         return Response(ACCEPTED, answer, (_JSON,))
+
+    def _answer_again(self, replay: Replay, once: Once | None) -> Response:
+        first = self._idempotency.open(replay, once)
+        return Response(ACCEPTED, first, (_JSON, _REPLAYED))
 
     def _once(
         self, request: Request, path: str, app_id: str, body: bytes, answer: bytes
@@ -144,7 +156,11 @@ def describe(event: Event) -> AcceptedEvent:
     return AcceptedEvent(event.id, event.status.value, to_wire(event.created_at))
 
 
-def _refuse(error: ClarionError) -> RefusedEvent:
+def _accept(event: Event) -> EventResult:
+    return EventResult(event.status.value, event.id, to_wire(event.created_at))
+
+
+def _refuse(error: ClarionError) -> EventResult:
     faults = error.faults if isinstance(error, InvalidFields) else ()
     fields = [FieldProblem(fault.field, fault.reason) for fault in faults]
-    return RefusedEvent("refused", error.code, error.detail, fields)
+    return EventResult("refused", code=error.code, detail=error.detail, errors=fields)

@@ -170,7 +170,9 @@ async def explain(
 ) -> ExplanationView:
     """Decide without sending: the verdict for each channel, its reason and rule."""
     caller = require_app(caller_of(request), Scope.EVENTS_READ)
-    at = to_milliseconds(data.at or data.scheduled_at, "at") or clock.now()
+    at = to_milliseconds(data.at, "at")
+    planned = to_milliseconds(data.scheduled_at, "scheduled_at")
+    at = next((each for each in (at, planned) if each is not None), clock.now())
     return _explain(await explaining.explain(caller.app_id, data, at))
 
 

@@ -101,6 +101,9 @@ class Catalog:
 
     async def read(self, app_id: str, type_name: str) -> Kind | None:
         """Return a kind as it is at this moment, whatever is remembered."""
+        if "\0" in type_name:
+            # No type is called so, and PostgreSQL cannot even be asked.
+            return None
         own = await self._types.get(app_id, type_name)
         definition = own or ready_made.TYPES.get(type_name)
         if definition is None:

@@ -30,6 +30,8 @@ DATA_LIMIT_BYTES = 65_536
 LONGEST_LIFE_S = 30 * 24 * 3600
 LATEST_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 _TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
+# As JSON has it; behind another backslash it would be the six characters themselves.
+_ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _USER = re.compile(r"[^\x00-\x1f\x7f/]{1,128}")
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
@@ -84,17 +86,31 @@ class EventDraft(Body):
 
 def find_faults(draft: EventDraft, now: int) -> Iterator[FieldFault]:
     """Yield what is wrong with a draft by itself, whatever its type and whomever it names."""
+    yield from find_timeless_faults(draft)
+    for name, moment in _moments(draft):
+        if moment.tzinfo is None:
+            continue
+        if to_milliseconds(moment) <= now:
+            yield FieldFault(name, "must be in the future")
+        elif to_milliseconds(moment) > now + LATEST_SCHEDULE_MS:
+            yield FieldFault(name, "must be within a year")
+
+
+def find_timeless_faults(draft: EventDraft) -> Iterator[FieldFault]:
+    """Yield what is wrong with a draft whatever the time."""
     yield from _recipient_faults(draft.recipient)
-    yield from _time_faults(draft, now)
+    yield from _order_faults(draft)
     if draft.data and len(msgspec.json.encode(draft.data)) > DATA_LIMIT_BYTES:
         yield FieldFault("data", f"must have at most {DATA_LIMIT_BYTES:,} bytes as JSON")
     elif _has_zero(draft):
-        yield FieldFault("data", "must not hold zero characters")
+        for name in draft.__struct_fields__:
+            if _has_zero(getattr(draft, name)):
+                yield FieldFault(name, "must not hold zero characters")
 
 
-def _has_zero(draft: EventDraft) -> bool:
+def _has_zero(value: object) -> bool:
     """PostgreSQL cannot keep them."""
-    return b"\\u0000" in msgspec.json.encode(draft)
+    return _ZERO.search(msgspec.json.encode(value)) is not None
 
 
 def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:
@@ -115,17 +131,17 @@ def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:
             yield FieldFault("recipient.all", "must be true, or left out")
 
 
-def _time_faults(draft: EventDraft, now: int) -> Iterator[FieldFault]:
-    for name in ("scheduled_at", "expires_at"):
-        moment: datetime | None = getattr(draft, name)
-        if moment is None:
-            continue
+def _moments(draft: EventDraft) -> Iterator[tuple[str, datetime]]:
+    if draft.scheduled_at is not None:
+        yield "scheduled_at", draft.scheduled_at
+    if draft.expires_at is not None:
+        yield "expires_at", draft.expires_at
+
+
+def _order_faults(draft: EventDraft) -> Iterator[FieldFault]:
+    for name, moment in _moments(draft):
         if moment.tzinfo is None:
             yield FieldFault(name, "must say its offset, like 2026-01-31T12:00:00Z")
-        elif to_milliseconds(moment) <= now:
-            yield FieldFault(name, "must be in the future")
-        elif to_milliseconds(moment) > now + LATEST_SCHEDULE_MS:
-            yield FieldFault(name, "must be within a year")
     if draft.ttl_s is not None and draft.expires_at is not None:
         yield FieldFault("expires_at", "give this or ttl_s, not both")
     if _are_swapped(draft):

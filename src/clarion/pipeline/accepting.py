@@ -8,6 +8,7 @@ from clarion.errors import FieldFault, InvalidFields, Overloaded
 from clarion.intake.drafts import find_faults, make_event
 from clarion.model import AudienceKind, Job, JobKind
 from clarion.pipeline.handover import claim
+from clarion.pipeline.wording import try_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -56,7 +57,8 @@ class Accepting:
             raise InvalidFields(*faults)
         event_id = self._clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=kind.type.priority)
-        await self._check_people(event)
+        try_words(kind, draft.channels or kind.type.default_channels, event.content)
+        await self._check_people(event, draft)
         return event
 
     async def accept(self, events: Sequence[Event], once: Once | None = None) -> Replay | None:
@@ -79,11 +81,15 @@ class Accepting:
             return claim(job, event.created_at)
         return job
 
+    async def recall(self, once: Once | None) -> Replay | None:
+        """Return what the same request was answered before, if it was."""
+        return await self._events.recall(once) if once else None
+
     def forget(self, app_id: str, user_id: str) -> None:
         """Look a person up afresh: they may be gone."""
         self._known.discard((app_id, user_id))
 
-    async def _check_people(self, event: Event) -> None:
+    async def _check_people(self, event: Event, draft: EventDraft) -> None:
         app_id = event.app_id
         unsure = [i for i in event.audience.ids if (app_id, i) not in self._known]
         if not unsure:
@@ -92,7 +98,7 @@ class Accepting:
         self._remember(app_id, found)
         missing = [user_id for user_id in unsure if user_id not in found]
         if missing:
-            raise InvalidFields(*_name_missing(event, missing))
+            raise InvalidFields(*_name_missing(draft, missing))
 
     def _remember(self, app_id: str, found: Collection[str]) -> None:
         if len(self._known) + len(found) > KNOWN_LIMIT:
@@ -107,12 +113,13 @@ def find_kind_faults(draft: EventDraft, kind: Kind) -> tuple[FieldFault, ...]:
     return kind.find_faults(draft.data, draft.channels or kind.type.default_channels)
 
 
-def _name_missing(event: Event, missing: Sequence[str]) -> list[FieldFault]:
-    if event.audience.kind is AudienceKind.USER:
+def _name_missing(draft: EventDraft, missing: Sequence[str]) -> list[FieldFault]:
+    """Name those who are missing by their places in what was sent, repeats counted."""
+    named = draft.recipient.user_ids
+    if named is None:
         return [FieldFault("recipient.user_id", f"there is no user {missing[0]}")]
-    places = {user_id: place for place, user_id in enumerate(event.audience.ids)}
     return [
-        FieldFault(f"recipient.user_ids[{places[user_id]}]", f"there is no user {user_id}")
+        FieldFault(f"recipient.user_ids[{named.index(user_id)}]", f"there is no user {user_id}")
         for user_id in missing[:_NAMED_FAULTS]
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clarion.decide.rules import LAST_WORD, ORDER, decide
 from clarion.errors import FieldFault, InvalidFields
-from clarion.intake.drafts import make_event
+from clarion.intake.drafts import find_timeless_faults, make_event
 from clarion.pipeline.accepting import find_kind_faults
 from clarion.pipeline.deciding import make_ask
 
@@ -44,7 +44,7 @@ class Explaining:
         kind = await self._catalog.find(app_id, draft.type)
         if kind is None:
             raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
-        if faults := find_kind_faults(draft, kind):
+        if faults := (*find_timeless_faults(draft), *find_kind_faults(draft, kind)):
             raise InvalidFields(*faults)
         event = make_event(draft, app_id, "", at, priority=kind.type.priority)
         (brief,) = await self._gathering.gather([make_ask(event, user_id, kind, at)])

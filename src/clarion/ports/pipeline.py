@@ -36,6 +36,10 @@ class Events(Protocol):
         """
         ...
 
+    async def recall(self, once: Once) -> Replay | None:
+        """Return what the first request with this key was answered, or None if there was none."""
+        ...
+
     async def get(self, app_id: str, event_id: str) -> Event | None:
         """Return the event, or None."""
         ...

@@ -87,6 +87,10 @@ class SqlEvents:
             return await idempotency.replay_if_claimed(self._engine, once)
         return None
 
+    async def recall(self, once: Once) -> Replay | None:
+        """Return what the first request with this key was answered, or None."""
+        return await idempotency.replay_if_claimed(self._engine, once)
+
     async def get(self, app_id: str, event_id: str) -> Event | None:
         """Return the event, or None."""
         rows = await self._engine.fetch(GET, app_id=app_id, id=event_id)
