@@ -25,6 +25,9 @@ _VERDICTS = {
     DeliveryStatus.DROPPED: "drop",
 }
 
+# What an attempt leads to.
+_ENDS = frozenset({"delivered", "failed"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
@@ -45,17 +48,16 @@ def tell_story(
     deliveries: Iterable[Delivery],
     attempts: Iterable[Attempt],
 ) -> list[Happening]:
-    """Return what happened, oldest first."""
-    story = [*_of_event(event), Happening(at=notification.created_at, what="created")]
-    for delivery in deliveries:
-        story += _of_delivery(delivery)
-    for attempt in attempts:
-        detail = attempt.error_message or attempt.provider_response
-        what = f"attempt {attempt.number}: {attempt.status}"
-        story.append(
-            Happening(at=attempt.attempted_at, what=what, channel=attempt.channel, detail=detail)
-        )
-    story += _of_person(notification)
+    """Return what happened, oldest first; of one moment, what led to the rest comes first."""
+    told = [each for delivery in deliveries for each in _of_delivery(delivery)]
+    story = [
+        *_of_event(event),
+        Happening(at=notification.created_at, what="created"),
+        *(each for each in told if each.what not in _ENDS),
+        *map(_of_attempt, attempts),
+        *(each for each in told if each.what in _ENDS),
+        *_of_person(notification),
+    ]
     return sorted(story, key=lambda each: each.at)
 
 
@@ -65,6 +67,15 @@ def _of_event(event: Event | None) -> Iterator[Happening]:
     yield Happening(at=event.created_at, what="accepted")
     if event.scheduled_at is not None:
         yield Happening(at=event.created_at, what="scheduled", until=event.scheduled_at)
+
+
+def _of_attempt(attempt: Attempt) -> Happening:
+    return Happening(
+        at=attempt.attempted_at,
+        what=f"attempt {attempt.number}: {attempt.status}",
+        channel=attempt.channel,
+        detail=attempt.error_message or attempt.provider_response,
+    )
 
 
 def _of_delivery(delivery: Delivery) -> Iterator[Happening]:
