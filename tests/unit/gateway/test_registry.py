@@ -70,6 +70,27 @@ async def test_hits_and_misses_are_counted(registry: Registry, device: Device) -
     assert (registry.hits, registry.misses) == (2, 1)
 
 
+async def test_a_known_device_is_recalled_until_its_time_is_over(
+    registry: Registry, device: Device
+) -> None:
+    assert registry.recall(device.token_hash, NOW) is None
+    await registry.find(device.token_hash)
+    assert registry.recall(device.token_hash, NOW + KNOWN_MS - 1) is device
+    assert registry.recall(device.token_hash, NOW + KNOWN_MS) is None
+    assert (registry.hits, registry.misses) == (1, 1)
+
+
+async def test_that_a_token_is_unknown_is_not_recalled(registry: Registry) -> None:
+    await registry.find(b"unknown")
+    assert registry.recall(b"unknown", NOW) is None
+
+
+async def test_a_device_that_changed_is_not_recalled(registry: Registry, device: Device) -> None:
+    await registry.find(device.token_hash)
+    await registry.renew_secret(device)
+    assert registry.recall(device.token_hash, NOW) is None
+
+
 CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
     "refresh": lambda registry, device: registry.refresh(device),
     "renew_secret": lambda registry, device: registry.renew_secret(device),

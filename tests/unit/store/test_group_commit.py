@@ -13,6 +13,7 @@ from clarion.errors import (
     StorageFull,
     StoreUnavailable,
 )
+from clarion.store import group_commit
 from clarion.store.batch import Done, Failed, Outcome, Refused
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.statement import Unit
@@ -193,6 +194,21 @@ async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
     ledger.trouble = StoreUnavailable()
     with pytest.raises(StoreUnavailable):
         await stays
+
+
+async def test_behind_a_commit_that_takes_too_long_nothing_waits(
+    commit: GroupCommit, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "COMMIT_LIMIT_S", 0.0)
+    held = await hold(commit, ledger)
+    while not commit.is_stuck:  # noqa: ASYNC110 - a timer sets it; nobody tells
+        await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        commit.write(unit("behind"))
+    ledger.is_open.set()
+    await held
+    assert not commit.is_stuck
+    assert await commit.write(unit("later")) == done("later").rows
 
 
 async def test_closing_commits_what_waits(commit: GroupCommit, ledger: Ledger) -> None:

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from clarion.telemetry.metrics import Metrics
+from clarion.model import MessageStatus, PushPriority
+from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 
 def test_a_request_is_counted_and_timed() -> None:
@@ -23,6 +24,17 @@ def test_the_writer_is_read_when_asked() -> None:
     text = metrics.render().decode()
     for line in ("units_total 10.0", "batches_total 2.0", "refused_total 1.0", "waiting 7.0"):
         assert f"clarion_store_{line}" in text
+
+
+def test_messages_are_counted_by_priority_and_status() -> None:
+    metrics = Metrics()
+    gateway = GatewayMetrics(metrics.registry)
+    gateway.count(PushPriority.IMMEDIATE, MessageStatus.QUEUED)
+    gateway.count(PushPriority.IMMEDIATE, MessageStatus.QUEUED)
+    gateway.observe_delivery(PushPriority.LOW, 0.5)
+    text = metrics.render().decode()
+    assert 'apns_notifications_sent_total{priority="10",status="queued"} 2.0' in text
+    assert 'apns_notifications_sent_total{priority="1",status="delivered"} 1.0' in text
 
 
 def test_two_servers_in_one_process_do_not_share_their_metrics() -> None:
