@@ -157,6 +157,12 @@ class Settings:
         "Messages kept for one device that is away; the oldest of the lowest priority go first.",
         metavar="NUMBER",
     )
+    user_devices: int = _setting(
+        "3",
+        kinds.number(1, 1000),
+        "Devices that one user may have; one more revokes the one that was seen longest ago.",
+        metavar="NUMBER",
+    )
     low_priority_window_s: int = _setting(
         "30",
         kinds.number(5, 3600),

@@ -44,7 +44,7 @@ class Gateway:
 def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: Screens) -> Gateway:
     """Put the gateway together from the open house; users' sockets share its listeners."""
     clock = house.clock
-    registry = Registry(house.devices, clock)
+    registry = Registry(house.devices, clock, per_user=settings.user_devices)
     connections = Connections()
     dispatch = Dispatch(
         messages=house.messages,

@@ -432,3 +432,17 @@ async def test_refreshing_and_ending_at_once_leave_the_device_in_one_of_both_sta
         assert refreshed == device
         assert await devices.get("app", device.id) in (device, ended)
         await devices.refresh(device)
+
+
+async def test_the_valid_devices_of_a_user_come_as_they_were_seen(devices: Devices) -> None:
+    app_id, of_ana = new_app_id(), DeviceDetails(user_id="ana")
+    made = [
+        await added(devices, make_device(app_id=app_id, details=of_ana, last_seen_at=NOW + seen))
+        for seen in (3, 1, 4, 2)
+    ]
+    await added(devices, make_device(app_id=app_id, details=DeviceDetails(user_id="bo")))
+    await added(devices, make_device(app_id=new_app_id(), details=of_ana))
+    await devices.invalidate(app_id, made[2].id, DeviceEnd.REVOKED, NOW)
+    expected = [made[0], made[3], made[1]]
+    assert list(await devices.valid_of_user(app_id, "ana", 9)) == expected
+    assert list(await devices.valid_of_user(app_id, "ana", 2)) == expected[:2]

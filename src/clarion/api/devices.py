@@ -146,10 +146,14 @@ class DevicesController(Controller):
         request: Request[Any, Any, Any],
         data: NewDevice,
         registry: Registry,
+        connections: Connections,
         idempotency: Idempotency,
         idempotency_key: IdempotencyKey = None,
     ) -> Response[RegisteredDevice]:
-        """Add a device (201), or refresh the one that has this token already (200)."""
+        """Add a device (201), or refresh the one that has this token already (200).
+
+        If the user has more devices than they may, the one seen longest ago is revoked.
+        """
         caller = _writer(request)
         details = _own_details(caller, data)
         token = _check_token(data.token) if data.token is not None else new_token()
@@ -165,10 +169,12 @@ class DevicesController(Controller):
         if isinstance(added, Replay):
             return idempotency.answer_again(added, once, RegisteredDevice, 201)
         if added:
+            await _make_room(device, registry, connections)
             return Response(new, status_code=201)
         refreshed = await registry.refresh(device)
         if isinstance(refreshed, Replay):
             return idempotency.answer_again(refreshed, once, RegisteredDevice, 200)
+        await _make_room(refreshed, registry, connections)
         return Response(RegisteredDevice(refreshed.id, token, is_new=False), status_code=200)
 
     @get("/{device_id:str}", summary="See a device")
@@ -196,8 +202,9 @@ class DevicesController(Controller):
         """Take over the fields that are given; the others stay."""
         device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
         details = _own_details(caller_of(request), data)
-        changed = await registry.update(device.app_id, device.id, details)
-        return _view(_found(changed), connections)
+        changed = _found(await registry.update(device.app_id, device.id, details))
+        await _make_room(changed, registry, connections)
+        return _view(changed, connections)
 
     @delete("/{device_id:str}", summary="Delete a device", status_code=204)
     async def remove(
@@ -288,6 +295,11 @@ async def find_device(
     if isinstance(caller, UserCaller) and device.details.user_id != caller.user_id:
         return _found(None)
     return device
+
+
+async def _make_room(device: Device, registry: Registry, connections: Connections) -> None:
+    for ended in await registry.make_room(device.app_id, device.details.user_id):
+        _hang_up(ended, connections)
 
 
 def _found(device: Device | None) -> Device:

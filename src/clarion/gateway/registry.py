@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
 ENTRIES_LIMIT = 200_000
+# So many are revoked at a time; there are more only after the limit was lowered.
+ROOM_LIMIT = 100
 _TOKEN_BYTES = 32
 _SECRET_BYTES = 24
 
@@ -28,8 +30,9 @@ def hash_secret(secret: str) -> bytes:
 class Registry:
     """Registers devices and finds them by token."""
 
-    def __init__(self, devices: Devices, clock: Clock) -> None:
+    def __init__(self, devices: Devices, clock: Clock, *, per_user: int = 3) -> None:
         self._devices = devices
+        self._per_user = per_user
         self._clock = clock
         # Until when each is believed. Oldest first, so that the oldest makes room.
         self._entries: dict[bytes, tuple[int, Device | None]] = {}
@@ -103,6 +106,17 @@ class Registry:
         if not isinstance(refreshed, Replay):
             self._forget(refreshed.token_hash)
         return refreshed
+
+    async def make_room(self, app_id: str, user_id: str | None) -> tuple[Device, ...]:
+        """Revoke what a user has beyond the limit, least recently seen first, and return it."""
+        if user_id is None:
+            return ()
+        known = await self._devices.valid_of_user(app_id, user_id, self._per_user + ROOM_LIMIT)
+        ended = [
+            await self.invalidate(app_id, device.id, DeviceEnd.REVOKED)
+            for device in known[self._per_user :]
+        ]
+        return tuple(device for device in ended if device is not None)
 
     async def renew_secret(self, device: Device) -> str:
         """Give a device another secret and return it."""

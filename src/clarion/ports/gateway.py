@@ -61,6 +61,10 @@ class Devices(Protocol):
         """Return the app's devices, or those of one of its users, in the order of their ids."""
         ...
 
+    async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
+        """Return a user's valid devices, those seen last first."""
+        ...
+
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         """Note that the devices were seen."""
         ...

@@ -80,6 +80,11 @@ LIST_OF_USER = statement(
     f"""SELECT {_COLUMNS} FROM devices WHERE app_id = :app_id AND user_id = :user_id
     AND id > :after ORDER BY id LIMIT :limit""",
 )
+SELECT_VALID_OF_USER = statement(
+    "select_valid_devices_of_user",
+    f"""SELECT {_COLUMNS} FROM devices WHERE app_id = :app_id AND user_id = :user_id
+    AND invalidated_at IS NULL ORDER BY last_seen_at DESC, id DESC LIMIT :limit""",
+)
 TOUCH = statement("touch_device", "UPDATE devices SET last_seen_at = :now WHERE id = :id")
 INVALIDATE = statement(
     "invalidate_device",
@@ -179,6 +184,13 @@ class SqlDevices:
         )
         items = tuple(_device(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
+        """Return a user's valid devices, those seen last first."""
+        rows = await self._engine.fetch(
+            SELECT_VALID_OF_USER, app_id=app_id, user_id=user_id, limit=limit
+        )
+        return tuple(_device(row) for row in rows)
 
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         """Note that the devices were seen."""
