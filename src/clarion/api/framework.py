@@ -35,6 +35,7 @@ from clarion.api.stats import get_stats
 from clarion.api.templates import TemplatesController
 from clarion.api.topics import TopicsController, subscribe, unsubscribe
 from clarion.api.types import TypesController
+from clarion.api.waiting import list_waiting
 from clarion.errors import (
     ClarionError,
     FieldFault,
@@ -71,6 +72,7 @@ ROUTES = (
     accept_batch,
     explain,
     NotificationsController,
+    list_waiting,
     PeopleController,
     PreferencesController,
     FollowsController,
