@@ -187,6 +187,12 @@ class Settings:
         "How long notifications, their deliveries and attempts are kept.",
         metavar="DAYS",
     )
+    device_days: int = _setting(
+        "30",
+        kinds.number(1, 3650),
+        "How long devices that were revoked or invalidated are kept.",
+        metavar="DAYS",
+    )
     user_streams: int = _setting(
         "20",
         kinds.number(1, 10_000),

@@ -121,8 +121,10 @@ def build_keeper(settings: Settings, house: House) -> Keeper:
     return Keeper(
         retention=house.retention,
         inboxes=house.inboxes,
+        devices=house.devices,
         apps=house.apps,
         clock=house.clock,
         event_days=settings.event_days,
         notification_days=settings.notification_days,
+        device_days=settings.device_days,
     )

@@ -12,7 +12,7 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from clarion.ports import Apps, Clock, Inboxes, Retention
+    from clarion.ports import Apps, Clock, Devices, Inboxes, Retention
 
 INTERVAL_S = 60.0
 CHUNK = 500
@@ -21,24 +21,28 @@ _PAUSE_S = 0.05
 
 
 class Keeper:
-    """Deletes events, notifications, claims and answers when their time is over."""
+    """Deletes events, notifications, devices, claims and answers when their time is over."""
 
     def __init__(
         self,
         *,
         retention: Retention,
         inboxes: Inboxes,
+        devices: Devices,
         apps: Apps,
         clock: Clock,
         event_days: int,
         notification_days: int,
+        device_days: int,
     ) -> None:
         self._retention = retention
         self._inboxes = inboxes
+        self._devices = devices
         self._apps = apps
         self._clock = clock
         self._event_ms = event_days * _DAY_MS
         self._notification_ms = notification_days * _DAY_MS
+        self._device_ms = device_days * _DAY_MS
 
     async def run(self) -> None:
         """Sweep once a minute until cancelled."""
@@ -55,9 +59,15 @@ class Keeper:
         await _repeat(partial(self._retention.prune_answers, now, CHUNK))
         await _repeat(partial(self._retention.prune_claims, now, CHUNK))
         await _repeat(partial(self._forget_notifications, now - self._notification_ms))
+        await _repeat(partial(self._delete_devices, now))
         for app in await self._apps.list():
             before = now - self._event_ms
             await _repeat(partial(self._retention.prune_events, app.id, before, CHUNK))
+
+    async def _delete_devices(self, now: int) -> int:
+        found = await self._retention.find_old_devices(now - self._device_ms, CHUNK)
+        await asyncio.gather(*(self._devices.delete(*each, now) for each in found))
+        return len(found)
 
     async def _forget_notifications(self, before: int) -> int:
         found = await self._retention.find_old_notifications(before, CHUNK)

@@ -179,6 +179,10 @@ class Retention(Protocol):
         """Delete events made before a time that are over, at most `limit`; return how many."""
         ...
 
+    async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        """Return devices that ended before a time, at most `limit`, as app and device."""
+        ...
+
     async def prune_claims(self, now: int, limit: int) -> int:
         """Delete dedupe keys and limit counts whose time has passed, at most `limit` of each."""
         ...

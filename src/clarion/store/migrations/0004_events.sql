@@ -142,3 +142,6 @@ CREATE TABLE limit_counts (
   PRIMARY KEY (app_id, id)
 );
 CREATE INDEX limit_counts_expiring ON limit_counts (expires_at);
+
+-- Devices that ended are kept for a while, so that a provider is told so, and then deleted.
+CREATE INDEX devices_ended ON devices (invalidated_at) WHERE invalidated_at IS NOT NULL;

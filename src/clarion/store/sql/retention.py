@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.store.sql.jobs import DEAD_LANE
 from clarion.store.sql.messages import count_changed
-from clarion.store.statement import Statement, statement
+from clarion.store.statement import Statement, Unit, statement
 
 if TYPE_CHECKING:
     from clarion.store.engine import Engine
@@ -26,6 +27,17 @@ SELECT_OLD_EVENTS = statement(
 )
 DELETE_EVENT = statement(
     "delete_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
+)
+
+# What failed of an event could be replayed as long as there was the event.
+DELETE_DEAD_JOBS = statement(
+    "delete_dead_jobs", f"DELETE FROM jobs WHERE event_id = :id AND lane = {DEAD_LANE}"
+)
+
+SELECT_OLD_DEVICES = statement(
+    "select_old_devices",
+    """SELECT app_id, id FROM devices WHERE invalidated_at < :before
+    ORDER BY invalidated_at LIMIT :limit""",
 )
 
 
@@ -79,7 +91,16 @@ class SqlRetention:
             SELECT_OLD_EVENTS, app_id=app_id, before=first_id_of(before), limit=limit
         )
         rows = [DELETE_EVENT.bind(app_id=a, id=i) for a, i in found]
-        return await count_changed(self._engine, app_id, DELETE_EVENT.many(rows))
+        if not rows:
+            return 0
+        jobs = DELETE_DEAD_JOBS.many([DELETE_DEAD_JOBS.bind(id=i) for _, i in found])
+        done = await self._engine.write(Unit(app_id, (DELETE_EVENT.many(rows), jobs)))
+        return len(done[0]) if done else 0
+
+    async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        """Return devices that ended before a time, as app and device."""
+        rows = await self._engine.fetch_slowly(SELECT_OLD_DEVICES, before=before, limit=limit)
+        return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def prune_claims(self, now: int, limit: int) -> int:
         """Delete dedupe keys and limit counts."""
