@@ -41,6 +41,14 @@ class Sizes:
     chaos_rate: float
     chaos_vanishing_a_second: float
 
+    # T30: the pipeline and its model.
+    pipeline_sequences: int
+    pipeline_steps: int
+
+    # T01, T43: the pipeline under kills.
+    pipeline_events: int
+    pipeline_kills: int
+
 
 TABLE = {
     "pr": Sizes(
@@ -61,6 +69,10 @@ TABLE = {
         chaos_kills=4,
         chaos_rate=500,
         chaos_vanishing_a_second=10,
+        pipeline_sequences=60,
+        pipeline_steps=25,
+        pipeline_events=2_000,
+        pipeline_kills=4,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -80,6 +92,10 @@ TABLE = {
         chaos_kills=10,
         chaos_rate=800,
         chaos_vanishing_a_second=50,
+        pipeline_sequences=2_000,
+        pipeline_steps=50,
+        pipeline_events=20_000,
+        pipeline_kills=12,
     ),
 }
 

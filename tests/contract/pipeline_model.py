@@ -1,0 +1,334 @@
+"""What the pipeline should do, written down a second time: plain lists, one person at a time.
+
+It knows nothing of jobs, leases or batches. The one thing it takes from the pipeline is the order
+in which events that were due at the same moment were decided, and who of too many was let through.
+"""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from clarion.model import Category, Channel, DedupeMode, NotificationType, Overflow
+
+HOUR = 3_600_000
+MINUTE = 60_000
+NEVER = 1 << 62
+TRIES = 5
+NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
+
+
+@dataclass
+class Person:
+    """Somebody, with what they have set."""
+
+    id: str
+    zone: str
+    quiet: tuple[bool, ...] = NIGHT
+    categories_off: set[Category] = field(default_factory=set)
+    off: set[tuple[str, Channel]] = field(default_factory=set)
+    stub: str = "delivered"
+    changes: int = 0
+
+    def is_quiet(self, now: int) -> bool:
+        return self.quiet[dt.datetime.fromtimestamp(now / 1000, ZoneInfo(self.zone)).hour]
+
+    def wakes_at(self, now: int) -> int:
+        """Return the first minute that is not quiet, found by looking at each."""
+        first = now - now % MINUTE
+        later = (first + n * MINUTE for n in range(1, 26 * 60))
+        return next((moment for moment in later if not self.is_quiet(moment)), NEVER)
+
+
+@dataclass(eq=False)
+class Item:
+    """One event for one person. `states` is where it is on each channel."""
+
+    event_id: str
+    person: Person
+    type: NotificationType
+    channels: tuple[Channel, ...]
+    is_critical: bool
+    key: str
+    expires_at: int | None
+    due_at: int
+    states: dict[Channel, str] = field(default_factory=dict)
+    until: dict[Channel, int] = field(default_factory=dict)
+    order: int = 0
+    count: int = 1
+    is_shown: bool = False
+    is_read: bool = False
+    is_dismissed: bool = False
+    stub_count: int = 1
+    was_collected: bool = False
+    attempts: int = 0
+    tries: int = 0
+    tried_at: int = -1
+    # Until when it may be collected, whatever wakes it meanwhile.
+    collected: dict[Channel, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.event_id, self.person.id
+
+    @property
+    def is_unread(self) -> bool:
+        return self.is_shown and not self.is_read and not self.is_dismissed
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether it is heard at any hour."""
+        return self.is_critical or self.type.category is Category.SAFETY
+
+    def is_unwanted(self, channel: Channel, now: int) -> bool:
+        if self.expires_at is not None and self.expires_at <= now:
+            return True
+        if self.type.category is Category.SAFETY:
+            return False
+        person = self.person
+        is_off = (self.type.type, channel) in person.off
+        return is_off or self.type.category in person.categories_off
+
+    def wanted(self, now: int, channels: tuple[Channel, ...]) -> list[Channel]:
+        """Return the channels that it may go to; on the others it is over."""
+        for channel in channels:
+            if self.is_unwanted(channel, now):
+                self.states[channel] = "dropped"
+        return [channel for channel in channels if self.states.get(channel) != "dropped"]
+
+    def in_state(self, state: str) -> tuple[Channel, ...]:
+        return tuple(channel for channel in self.channels if self.states.get(channel) == state)
+
+
+Digest = tuple[str, Channel, str]
+
+
+@dataclass
+class Model:
+    """All of it."""
+
+    now: int
+    pending: list[Item] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    keys: dict[tuple[str, str, str], tuple[int, Item]] = field(default_factory=dict)
+    used: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    digests: dict[Digest, int] = field(default_factory=dict)
+    sent: list[tuple[str, str, int, int]] = field(default_factory=list)
+    dead: int = 0
+
+    # What is due.
+
+    def drain(self, ids: Mapping[tuple[str, str], str], limited: set[tuple[str, str]]) -> None:
+        """Do what is due, in the order of the ids; `limited` is who was not let through."""
+        self.release_held()
+        self.release_limited(limited)
+        for digest in [each for each, due in self.digests.items() if due <= self.now]:
+            self.tell_digest(digest)
+        due = [item for item in self.pending if item.due_at <= self.now]
+        for item in sorted(due, key=lambda item: ids[item.place]):
+            self.pending.remove(item)
+            item.order = len(self.items)
+            self.items.append(item)
+            self.decide(item)
+        for item in self.in_state("queued"):
+            if item.tried_at < self.now:
+                self.send(item)
+
+    def in_state(self, state: str) -> list[Item]:
+        return [item for item in self.items if item.in_state(state)]
+
+    def wake(self, person: Person) -> None:
+        """Everything that waits for a person is due."""
+        for item in self.items:
+            if item.person is person:
+                item.until = dict.fromkeys(item.until, self.now)
+        for digest in self.digests:
+            if digest[0] == person.id:
+                self.digests[digest] = self.now
+
+    # A new event.
+
+    def decide(self, item: Item) -> None:
+        wanted = item.wanted(self.now, item.channels)
+        if not wanted or self.is_repeat(item):
+            return
+        if self.is_over_limit(item):
+            self.overflow(item, wanted)
+            return
+        self.take_use(item)
+        if item.type.dedupe is not None:
+            expires_at = self.now + item.type.dedupe.window_s * 1000
+            self.keys[item.person.id, item.type.type, item.key] = (expires_at, item)
+        for channel in wanted:
+            self.go(item, channel)
+
+    def is_repeat(self, item: Item) -> bool:
+        expires_at, earlier = self.keys.get((item.person.id, item.type.type, item.key), (0, item))
+        if item.type.dedupe is None or expires_at <= self.now:
+            return False
+        if item.type.dedupe.mode is DedupeMode.DROP:
+            return True
+        if not earlier.is_unread:
+            return False
+        earlier.count += 1
+        item.person.changes += 1
+        return True
+
+    def is_over_limit(self, item: Item) -> bool:
+        limit = item.type.rate_limit
+        if limit is None or item.is_loud:
+            return False
+        return self.used[self.hour_of(item)] >= limit.per_user_per_hour
+
+    def take_use(self, item: Item) -> None:
+        if item.type.rate_limit is not None and not item.is_loud:
+            self.used[self.hour_of(item)] += 1
+
+    def hour_of(self, item: Item) -> tuple[str, str, int]:
+        return item.person.id, item.type.type, self.now // HOUR
+
+    def overflow(self, item: Item, wanted: list[Channel]) -> None:
+        assert item.type.rate_limit is not None
+        next_hour = (self.now // HOUR + 1) * HOUR
+        for channel in wanted:
+            match item.type.rate_limit.overflow:
+                case Overflow.DROP:
+                    item.states[channel] = "dropped"
+                case Overflow.WAIT:
+                    item.states[channel], item.until[channel] = "limited", next_hour
+                case Overflow.DIGEST:
+                    self.collect(item, channel, next_hour)
+
+    def go(self, item: Item, channel: Channel) -> None:
+        """Nothing is against it any more but the hour, and that it is told with others."""
+        is_quiet = item.person.is_quiet(self.now) and not item.is_loud
+        if channel is Channel.IN_APP:
+            self.show(item, item.count)
+        elif is_quiet:
+            item.states[channel] = "held"
+            item.until[channel] = item.person.wakes_at(self.now)
+        elif item.type.digest is not None and not item.is_loud and not item.was_collected:
+            self.collect(item, channel, self.now + item.type.digest.window_s * 1000)
+        else:
+            item.states[channel], item.tries = "queued", 0
+
+    def show(self, item: Item, count: int) -> None:
+        item.states[Channel.IN_APP] = "done"
+        item.is_shown, item.count = True, count
+        item.person.changes += 1
+
+    # What waits.
+
+    def release_held(self) -> None:
+        for item in self.in_state("held"):
+            if item.until[Channel.STUB] <= self.now and item.wanted(self.now, (Channel.STUB,)):
+                self.go(item, Channel.STUB)
+
+    def release_limited(self, limited: set[tuple[str, str]]) -> None:
+        groups: dict[tuple[str, str, int], list[Item]] = {}
+        for item in self.in_state("limited"):
+            if min(item.until[each] for each in item.in_state("limited")) <= self.now:
+                groups.setdefault(self.hour_of(item), []).append(item)
+        for hour, group in groups.items():
+            self.let_through(hour, group, limited)
+
+    def let_through(
+        self, hour: tuple[str, str, int], group: list[Item], limited: set[tuple[str, str]]
+    ) -> None:
+        limit = group[0].type.rate_limit
+        assert limit is not None
+        free = limit.per_user_per_hour - self.used[hour]
+        able = [
+            i for i in group if not all(i.is_unwanted(c, self.now) for c in i.in_state("limited"))
+        ]
+        chosen = able if len(able) <= free else [item for item in able if item.place not in limited]
+        assert len(chosen) == min(max(free, 0), len(able)), "not as many as the limit allows"
+        for item in group:
+            if free and item in able and item not in chosen:
+                continue  # it was refused, and is asked again
+            self.leave_limit(item, is_chosen=item in chosen)
+
+    def leave_limit(self, item: Item, *, is_chosen: bool) -> None:
+        wanted = item.wanted(self.now, item.in_state("limited"))
+        if is_chosen:
+            self.take_use(item)
+        for channel in wanted:
+            if is_chosen:
+                self.go(item, channel)
+            else:
+                item.until[channel] = (self.now // HOUR + 1) * HOUR
+
+    # Digests.
+
+    def collect(self, item: Item, channel: Channel, until: int) -> None:
+        item.states[channel], item.collected[channel] = "collected", until
+        digest = (item.person.id, channel, item.type.type)
+        self.digests[digest] = min(self.digests.get(digest, NEVER), until)
+
+    def parts_of(self, digest: Digest) -> list[Item]:
+        person_id, channel, name = digest
+        return [
+            item
+            for item in self.items
+            if (item.person.id, item.type.type) == (person_id, name)
+            and channel in item.in_state("collected")
+        ]
+
+    def tell_digest(self, digest: Digest) -> None:
+        channel = digest[1]
+        parts = self.parts_of(digest)
+        first = min((item.collected[channel] for item in parts), default=self.now)
+        if first > self.now:
+            self.digests[digest] = first
+            return
+        left = [item for item in parts if item.wanted(self.now, (channel,))]
+        if left and channel is Channel.STUB and left[-1].person.is_quiet(self.now):
+            self.digests[digest] = left[-1].person.wakes_at(self.now)
+            return
+        del self.digests[digest]
+        for item in left[:-1]:
+            item.states[channel] = "folded"
+        for lead in left[-1:]:
+            self.lead(lead, channel, len(left))
+
+    def lead(self, item: Item, channel: Channel, count: int) -> None:
+        if channel is Channel.IN_APP:
+            self.show(item, count)
+        else:
+            item.states[channel], item.tries = "queued", 0
+            item.stub_count, item.was_collected = count, True
+
+    # Out of the house.
+
+    def send(self, item: Item) -> None:
+        if not item.wanted(self.now, (Channel.STUB,)):
+            return
+        if item.person.is_quiet(self.now) and not item.is_loud:
+            item.states[Channel.STUB] = "held"
+            item.until[Channel.STUB] = item.person.wakes_at(self.now)
+            return
+        self.sent.append((*item.place, self.now, item.stub_count))
+        item.attempts, item.tries, item.tried_at = item.attempts + 1, item.tries + 1, self.now
+        word, _, times = item.person.stub.partition(" ")
+        if word != "retry" or (times and item.attempts > int(times)):
+            item.states[Channel.STUB] = "done"
+        elif item.tries == TRIES:
+            item.states[Channel.STUB] = "dead"
+            self.dead += 1
+
+    # What there is to see.
+
+    def inbox(self, person: Person) -> list[Item]:
+        return [i for i in self.items if i.person is person and i.is_shown and not i.is_dismissed]
+
+    def count_waiting(self) -> int:
+        """Return how much work waits: what is held of a notification counts once."""
+        held = [i for i in self.items if i.in_state("held") or i.in_state("limited")]
+        events = {item.event_id for item in self.pending}
+        return len(events) + len(held) + len(self.digests) + len(self.in_state("queued"))
+
+
+def settled(model: Model) -> Iterator[tuple[str, int]]:
+    """Yield each event that is decided, and for how many people."""
+    yield from Counter(item.event_id for item in model.items).items()

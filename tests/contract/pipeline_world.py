@@ -1,0 +1,250 @@
+"""The real pipeline on a real store, driven by hand: its clock stands still until it is moved."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from clarion.channels.stub import StubCourier
+from clarion.intake.drafts import EventDraft
+from clarion.model import (
+    Category,
+    Channel,
+    Dedupe,
+    DedupeMode,
+    Digest,
+    Notification,
+    NotificationType,
+    Outcome,
+    Overflow,
+    Parcel,
+    Preferences,
+    RateLimit,
+    User,
+)
+from clarion.store.engine import Engine
+from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.templates import SqlTemplates
+from clarion.store.sql.types import SqlTypes
+from clarion.store.sql.users import SqlUsers
+from clarion.store.statement import Unit, statement
+from tests.contract.conftest import opened
+from tests.contract.pipeline_model import Person
+from tests.factories import FixedClock, make_template, make_type, make_user, new_app_id
+from tests.pipeline import Desk, build_pipeline, drain
+
+# 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
+START = 1_774_729_800_000
+TOPIC = "news"
+FORGET_JOBS = statement("forget_jobs", "DELETE FROM jobs")
+COUNT_JOBS = statement(
+    "count_jobs_of_app",
+    """SELECT SUM(CASE WHEN lane >= 0 THEN 1 ELSE 0 END), SUM(CASE WHEN lane < 0 THEN 1 ELSE 0 END)
+    FROM jobs WHERE app_id = :app_id""",
+)
+READ_EVENTS = statement(
+    "read_all_events",
+    "SELECT id, status, remaining, notification_count FROM events WHERE app_id = :app_id",
+)
+READ_NOTIFICATIONS = statement(
+    "read_all_notifications",
+    "SELECT event_id, user_id, id FROM notifications WHERE app_id = :app_id",
+)
+READ_LIMITED = statement(
+    "read_all_limited",
+    """SELECT DISTINCT n.event_id, n.user_id FROM deliveries d JOIN notifications n
+    ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id
+    WHERE d.app_id = :app_id AND d.status = 'held' AND d.reason = 'limit_waits'""",
+)
+BOTH = (Channel.IN_APP, Channel.STUB)
+_ids = count(1)
+
+
+def _type(name: str, **changes: Any) -> NotificationType:
+    return make_type(name, **{"category": Category.SOCIAL, "default_channels": BOTH} | changes)
+
+
+TYPES = {
+    each.type: each
+    for each in (
+        _type("PLAIN"),
+        _type("ALARM", category=Category.SAFETY),
+        _type("ONCE", dedupe=Dedupe(window_s=3_600)),
+        _type("LIKES", dedupe=Dedupe(window_s=21_600, mode=DedupeMode.AGGREGATE)),
+        _type("FEW", rate_limit=RateLimit(per_user_per_hour=2)),
+        _type("QUEUE", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.WAIT)),
+        _type("HEAP", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.DIGEST)),
+        _type("LETTER", digest=Digest(window_s=7_200), category=Category.NEWS),
+    )
+}
+
+
+@dataclass
+class Recorder:
+    """The stub channel; remembers what it was given, when, and if the person slept."""
+
+    clock: FixedClock
+    people: list[Person]
+    parcels: list[tuple[Parcel, int, bool]] = field(default_factory=list)
+    name = "stub"
+
+    def can_reach(self, user: User) -> bool:
+        return StubCourier().can_reach(user)
+
+    async def deliver(self, parcel: Parcel) -> Outcome:
+        now = self.clock.now()
+        (person,) = [each for each in self.people if each.id == parcel.user.id]
+        self.parcels.append((parcel, now, person.is_quiet(now)))
+        return await StubCourier().deliver(parcel)
+
+
+class World:
+    """One app of its own in an open store, with three people and all types."""
+
+    def __init__(self, runner: asyncio.Runner, engine: Engine, people: list[Person]) -> None:
+        self.app_id = new_app_id()
+        # One row of ids for all worlds: they share a store.
+        self.clock = FixedClock(START, _ids)
+        self.courier = Recorder(self.clock, people)
+        self.desk = Desk(engine, self.app_id)
+        self._runner = runner
+        self._engine = engine
+        self._inboxes = SqlInboxes(engine)
+        self._users = SqlUsers(engine)
+        self.restart()
+        runner.run(self._furnish(people))
+
+    async def _furnish(self, people: list[Person]) -> None:
+        types, templates = SqlTypes(self._engine), SqlTemplates(self._engine)
+        await asyncio.gather(
+            *(self._users.put(make_user(p.id, app_id=self.app_id)) for p in people),
+            *(types.put(self.app_id, each, START) for each in TYPES.values()),
+            *(templates.put(self.app_id, _words(name)) for name in TYPES),
+        )
+        await asyncio.gather(
+            *(self._users.follow(self.app_id, p.id, TOPIC, START) for p in people[:2]),
+            *(self._users.patch(self.app_id, p.id, _edit(p)) for p in people),
+        )
+
+    def restart(self) -> None:
+        """Begin with a new pipeline; what the old one had in hand is gone with it."""
+        couriers = {Channel.STUB: self.courier}
+        self.pipeline = self._runner.run(_build(self._engine, self.clock, couriers))
+
+    def take_over(self) -> None:
+        self._runner.run(self.pipeline.take_over())
+
+    def drain(self) -> None:
+        self._runner.run(drain(self.pipeline))
+
+    def claim(self) -> None:
+        """Claim all that is due, and do nothing about it."""
+        self._runner.run(self.desk.claim(self.clock.now()))
+
+    def send(self, body: dict[str, Any]) -> str:
+        """Have an event accepted, and return its id."""
+        return self._runner.run(self._accept(msgspec.convert(body, EventDraft)))
+
+    async def _accept(self, draft: EventDraft) -> str:
+        event = await self.pipeline.accepting.check(self.app_id, draft)
+        assert await self.pipeline.accepting.accept([event]) is None
+        return event.id
+
+    def cancel(self, event_id: str) -> bool:
+        return self._runner.run(self.desk.events.cancel(self.app_id, event_id, self.clock.now()))
+
+    def change(self, person: Person) -> None:
+        """Store what a person has set, as the API does, and plan anew."""
+        self._runner.run(self._users.patch(self.app_id, person.id, _edit(person)))
+        self._runner.run(self.pipeline.replan(self.app_id, person.id))
+
+    def act(self, verb: str, person: Person, notification_id: str) -> None:
+        act = getattr(self._inboxes, verb)
+        self._runner.run(act(self.app_id, person.id, notification_id, self.clock.now()))
+
+    def read_all(self, person: Person) -> None:
+        self._runner.run(self._inboxes.read_all(self.app_id, person.id, self.clock.now()))
+
+    def inbox(self, person: Person) -> list[Notification]:
+        page = self._inboxes.page(
+            self.app_id, person.id, unread=False, category=None, after=None, limit=1_000
+        )
+        return list(self._runner.run(page).items)
+
+    def state(self, person: Person) -> tuple[int, int]:
+        state = self._runner.run(self._inboxes.state(self.app_id, person.id))
+        return state.unread_count, state.sequence
+
+    def sequences(self, person: Person) -> list[int]:
+        changes = self._inboxes.changes(self.app_id, person.id, 0, 1_000)
+        return [each.sequence for each in self._runner.run(changes)]
+
+    def notifications(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield event and person, and the id."""
+        for event_id, user_id, notification_id in self._fetch(READ_NOTIFICATIONS):
+            yield (event_id, user_id), notification_id
+
+    def limited(self) -> set[tuple[str, str]]:
+        """Return what waits because there was too much of it."""
+        return set(self._fetch(READ_LIMITED))
+
+    def events(self) -> list[tuple[str, str, int, int]]:
+        return list(self._fetch(READ_EVENTS))
+
+    def count_jobs(self) -> tuple[int, int]:
+        """Return how much work waits, and how much is dead."""
+        ((waiting, dead),) = self._fetch(COUNT_JOBS)
+        return waiting or 0, dead or 0
+
+    def _fetch(self, of: Any) -> Any:
+        return self._runner.run(self._engine.fetch(of, app_id=self.app_id))
+
+    def forget(self) -> None:
+        """Leave no work to the next world."""
+        self._runner.run(self._engine.write(Unit("", (FORGET_JOBS.step(),))))
+
+
+async def _build(engine: Engine, clock: FixedClock, couriers: Any) -> Any:
+    return build_pipeline(engine, clock, couriers)
+
+
+def _words(name: str) -> Any:
+    return make_template(
+        name, channel=Channel.IN_APP, subject=None, body="{{ count }}", variables=()
+    )
+
+
+def _edit(person: Person) -> Any:
+    def edit(user: User) -> User:
+        types: dict[str, dict[Channel, bool]] = {}
+        for name, channel in person.off:
+            types.setdefault(name, {})[channel] = False
+        preferences = Preferences(
+            quiet_hours=person.quiet,
+            categories=dict.fromkeys(person.categories_off, False),
+            types=types,
+        )
+        attributes = {"stub": person.stub}
+        return replace(user, timezone=person.zone, preferences=preferences, attributes=attributes)
+
+    return edit
+
+
+class Store:
+    """An open store for many worlds, one after the other."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._engine = self._runner.run(self._stack.enter_async_context(opened(url)))
+
+    def make_world(self, people: list[Person]) -> World:
+        return World(self._runner, self._engine, people)
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
