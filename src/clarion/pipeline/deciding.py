@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.decide.rules import decide
 from clarion.model import Dead, Entry, EventStatus, Later
+from clarion.pipeline.foresight import Foresight
 from clarion.pipeline.gathering import Ask
 from clarion.pipeline.ruling import rule
 
@@ -73,7 +74,7 @@ class Deciding:
         await self._recording.write([Entry(job=job, next=Later(due_at=now)) for job in left])
 
     async def _handle_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
-        """Decide for all that do not stand in each other's way; return those that are left."""
+        """Decide for all that can be decided now; return those that are left."""
         entries: list[Entry] = []
         asked: list[tuple[_Open, Ask]] = []
         for job, event in pairs:
@@ -85,12 +86,28 @@ class Deciding:
                 entries.append(Entry(job=job, next=Dead(error=f"There is no type {event.type}.")))
             else:
                 asked.append((_Open(job, event), self._ask(job, event, kind)))
-        first, later = _part(asked)
-        briefs = await self._gathering.gather([ask for _, ask in first])
-        opened = zip(first, briefs, strict=True)
-        entries += [self._recording.attempt(o.job, self._rule, o, b) for (o, _), b in opened]
-        refused = await self._recording.write(entries)
-        return [*refused, *(each.job for each, _ in later)]
+        briefs = await self._gathering.gather([ask for _, ask in asked])
+        opened = [(each, brief) for (each, _), brief in zip(asked, briefs, strict=True)]
+        decided, later = self._decide_in_turn(opened)
+        refused = await self._recording.write([*entries, *decided])
+        return [*refused, *later]
+
+    def _decide_in_turn(
+        self, opened: Iterable[tuple[_Open, Brief]]
+    ) -> tuple[list[Entry], list[Job]]:
+        """Decide one after the other, each as if those before it were written already."""
+        foresight = Foresight()
+        entries: list[Entry] = []
+        later: list[Job] = []
+        for each, brief in opened:
+            foreseen = foresight.see(brief)
+            if foreseen is None:
+                later.append(each.job)
+                continue
+            entry = self._recording.attempt(each.job, self._rule, each, foreseen)
+            foresight.note(brief.ask, entry)
+            entries.append(entry)
+        return entries, later
 
     def _ask(self, job: Job, event: Event, kind: Kind) -> Ask:
         return make_ask(event, job.user_id, kind, self._clock.now())
@@ -113,20 +130,3 @@ def make_ask(event: Event, user_id: str, kind: Kind, now: int) -> Ask:
         dedupe_key=event.dedupe_key,
         now=now,
     )
-
-
-def _part(
-    asked: Iterable[tuple[_Open, Ask]],
-) -> tuple[list[tuple[_Open, Ask]], list[tuple[_Open, Ask]]]:
-    """Part those that can be decided at once from those that depend on what becomes of others."""
-    first: list[tuple[_Open, Ask]] = []
-    later: list[tuple[_Open, Ask]] = []
-    taken: set[str] = set()
-    for each in asked:
-        claims = {each[1].dedupe_id, each[1].limit_id} - {None}
-        if taken.isdisjoint(claims):
-            first.append(each)
-            taken |= claims  # type: ignore[arg-type]
-        else:
-            later.append(each)
-    return first, later

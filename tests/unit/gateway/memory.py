@@ -142,6 +142,9 @@ class MemoryDevices:
     ) -> Page[Device]:
         raise NotImplementedError(app_id, user_id, after, limit)
 
+    async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
+        raise NotImplementedError(app_id, user_id, limit)
+
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         raise NotImplementedError(device_ids, now)
 
