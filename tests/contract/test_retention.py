@@ -21,6 +21,7 @@ from clarion.model import (
 )
 from clarion.ports import Apps
 from clarion.store.engine import Engine
+from clarion.store.sql.devices import SqlDevices
 from clarion.store.sql.inboxes import SqlInboxes
 from clarion.store.sql.retention import SqlRetention
 from clarion.store.statement import statement
@@ -54,6 +55,20 @@ def retention(engine: Engine) -> SqlRetention:
 @pytest.fixture
 def inboxes(engine: Engine) -> SqlInboxes:
     return SqlInboxes(engine)
+
+
+@pytest.fixture
+def keeper(engine: Engine, retention: SqlRetention, inboxes: SqlInboxes, apps: Apps) -> Keeper:
+    return Keeper(
+        retention=retention,
+        inboxes=inboxes,
+        apps=apps,
+        devices=SqlDevices(engine),
+        clock=FixedClock(NOW),
+        event_days=30,
+        notification_days=90,
+        device_days=30,
+    )
 
 
 async def tell(desk: Desk, moment: int, user_id: str = "ana", **changes: Any) -> Notification:
@@ -205,16 +220,8 @@ async def test_answers_go_when_their_time_has_passed(desk: Desk, retention: SqlR
 
 
 async def test_the_keeper_keeps_what_is_young(
-    desk: Desk, retention: SqlRetention, inboxes: SqlInboxes, apps: Apps
+    desk: Desk, keeper: Keeper, inboxes: SqlInboxes
 ) -> None:
-    keeper = Keeper(
-        retention=retention,
-        inboxes=inboxes,
-        apps=apps,
-        clock=FixedClock(NOW),
-        event_days=30,
-        notification_days=90,
-    )
     ancient = await tell(desk, NOW - 91 * DAY)
     old, young = await tell(desk, OLD), await tell(desk, YOUNG)
     await keeper.sweep()
@@ -228,22 +235,12 @@ async def test_the_keeper_keeps_what_is_young(
     assert (await inboxes.state(desk.app_id, "ana")).unread_count == 2
 
 
-async def test_the_keeper_goes_on_until_nothing_is_left(
-    desk: Desk, retention: SqlRetention, inboxes: SqlInboxes, apps: Apps
-) -> None:
+async def test_the_keeper_goes_on_until_nothing_is_left(desk: Desk, keeper: Keeper) -> None:
     over = [
         make_event(desk.app_id, id=id_at(OLD), status=EventStatus.COMPLETED)
         for _ in range(CHUNK + 1)
     ]
     await desk.events.accept(over, [])
-    keeper = Keeper(
-        retention=retention,
-        inboxes=inboxes,
-        apps=apps,
-        clock=FixedClock(NOW),
-        event_days=30,
-        notification_days=90,
-    )
     await keeper.sweep()
     page = await desk.events.list(desk.app_id, status=None, after=None, limit=9)
     assert page.items == ()
