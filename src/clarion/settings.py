@@ -205,6 +205,18 @@ class Settings:
         "Live streams and sockets of users that one node holds open; more are answered 503.",
         metavar="NUMBER",
     )
+    category_per_hour: int = _setting(
+        "0",
+        kinds.number(0, 1_000_000),
+        "Notifications of one category that a person gets in an hour; more wait. 0: no limit.",
+        metavar="NUMBER",
+    )
+    user_per_hour: int = _setting(
+        "0",
+        kinds.number(0, 1_000_000),
+        "Notifications that a person gets in an hour, of all types; more wait. 0: no limit.",
+        metavar="NUMBER",
+    )
     queue_age_limit_s: int = _setting(
         "60",
         kinds.number(1, 86_400),

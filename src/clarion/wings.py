@@ -19,6 +19,7 @@ from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
 from clarion.ledger.retention import Keeper
 from clarion.model import Channel
 from clarion.pipeline.assembly import Pipeline, PipelinePorts
+from clarion.pipeline.gathering import Caps
 from clarion.telemetry.metrics import GatewayMetrics
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def build_pipeline(
         on_inbox_changed=screens.live.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
         has_workers="worker" in settings.roles,
+        caps=Caps(settings.category_per_hour, settings.user_per_hour),
     )
     metrics.registry.register(pipeline.metrics)
     return pipeline

@@ -48,7 +48,7 @@ def full_entry(event: Event, job: Job, **changes: Any) -> Entry:
         "job": job,
         "settles": EventStatus.COMPLETED,
         "dedupe": claim_key("key", added),
-        "limit": LimitClaim(id="limit", limit=1, expires_at=NOW + DAY),
+        "limits": (LimitClaim(id="limit", limit=1, expires_at=NOW + DAY),),
         "added": added,
         "deliveries": (make_delivery(added),),
         "attempts": (make_attempt(added),),
@@ -134,19 +134,19 @@ async def test_a_cancelled_event_is_refused(desk: Desk, inboxes: SqlInboxes) -> 
 
 
 async def test_a_lost_key_is_refused(desk: Desk, inboxes: SqlInboxes) -> None:
-    first = full_entry(*await desk.claimed(), limit=None)
-    second = full_entry(*await desk.claimed(), limit=None)
+    first = full_entry(*await desk.claimed(), limits=())
+    second = full_entry(*await desk.claimed(), limits=())
     assert await desk.write(first) == [True]
     await refuse(desk, inboxes, second)
 
 
 async def test_a_key_can_be_taken_over_from_whom_one_has_seen(desk: Desk) -> None:
-    first = full_entry(*await desk.claimed(), limit=None)
+    first = full_entry(*await desk.claimed(), limits=())
     await desk.write(first)
     assert first.added is not None
     event, job = await desk.claimed()
     added = make_notification(event)
-    entry = full_entry(event, job, limit=None, added=added, dedupe=claim_key("key", added, "x"))
+    entry = full_entry(event, job, limits=(), added=added, dedupe=claim_key("key", added, "x"))
     assert await desk.write(entry) == [False]
     taken = replace(entry, dedupe=claim_key("key", added, first.added.id))
     assert await desk.write(taken) == [True]
@@ -158,8 +158,8 @@ async def test_a_key_is_free_when_its_window_is_over(desk: Desk) -> None:
     event, job = await desk.claimed()
     added = make_notification(event)
     dedupe = claim_key("key", added, lasts=MINUTE)
-    await desk.write(full_entry(event, job, limit=None, added=added, dedupe=dedupe))
-    later = full_entry(*await desk.claimed(), limit=None)
+    await desk.write(full_entry(event, job, limits=(), added=added, dedupe=dedupe))
+    later = full_entry(*await desk.claimed(), limits=())
     assert await desk.write(later, now=NOW + MINUTE - 1) == [False]
     assert await desk.write(later, now=NOW + MINUTE) == [True]
 
@@ -250,9 +250,9 @@ async def test_sequences_are_never_shared(
     for number, event in enumerate(events):
         added = make_notification(event)
         key = claim_key(f"k{number}", added) if number % 3 else None
-        use = LimitClaim(id=f"l{number}", limit=1, expires_at=NOW) if number % 2 else None
+        use = (LimitClaim(id=f"l{number}", limit=1, expires_at=NOW),) if number % 2 else ()
         settles = EventStatus.COMPLETED if number % 5 else None
-        entry = Entry(job=jobs[event.id], added=added, dedupe=key, limit=use, settles=settles)
+        entry = Entry(job=jobs[event.id], added=added, dedupe=key, limits=use, settles=settles)
         entries.append(entry)
     held = await asyncio.gather(*(nodes[n % 2].write(each) for n, each in enumerate(entries)))
     assert held == [[True]] * EVENTS
@@ -265,8 +265,8 @@ async def test_two_nodes_share_a_limit(desk: Desk, other_node: Engine) -> None:
     events = [await desk.accept() for _ in range(EVENTS)]
     jobs = {job.event_id: job for job in await desk.claim()}
     nodes = (desk, Desk(other_node, desk.app_id))
-    use = LimitClaim(id="limit", limit=7, expires_at=NOW + DAY)
-    entries = [full_entry(each, jobs[each.id], dedupe=None, limit=use) for each in events]
+    use = (LimitClaim(id="limit", limit=7, expires_at=NOW + DAY),)
+    entries = [full_entry(each, jobs[each.id], dedupe=None, limits=use) for each in events]
     held = await asyncio.gather(*(nodes[n % 2].write(each) for n, each in enumerate(entries)))
     assert held.count([True]) == 7
     assert await desk.facts.used(desk.app_id, ["limit"]) == {"limit": 7}

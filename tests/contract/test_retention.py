@@ -199,7 +199,7 @@ async def test_claims_go_when_their_time_has_passed(desk: Desk, retention: SqlRe
         key = DedupeClaim(id=name, notification_id=made.id, seen=None, expires_at=expires_at)
         use = LimitClaim(id=name, limit=9, expires_at=expires_at)
         assert await desk.write(
-            Entry(job=job, added=made, dedupe=key, limit=use, settles=EventStatus.COMPLETED)
+            Entry(job=job, added=made, dedupe=key, limits=(use,), settles=EventStatus.COMPLETED)
         ) == [True]
     assert await retention.prune_claims(NOW, 100) == 1
     assert await retention.prune_claims(NOW, 100) == 0

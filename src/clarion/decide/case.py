@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clarion.model import Channel, Earlier, NotificationType, Preferences, Priority
+    from clarion.model import Channel, Earlier, NotificationType, Overflow, Preferences, Priority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,16 @@ class Person:
     devices_on: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many a person gets in an hour, of a type, a category or in all, and has had."""
+
+    id: str
+    per_hour: int
+    overflow: Overflow
+    used: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One event for one person at one moment."""
@@ -35,5 +45,5 @@ class Case:
     expires_at: int | None
     person: Person | None
     earlier: Earlier | None = None
-    used_this_hour: int = 0
+    limits: tuple[Limit, ...] = ()
     next_hour_at: int = 0

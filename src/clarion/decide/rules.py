@@ -89,11 +89,11 @@ def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
 
 
 def check_limit(case: Case, _channel: Channel) -> Verdict | None:
-    """Has the person had enough of this type for the hour?"""
-    limit = case.type.rate_limit
-    if limit is None or case.used_this_hour < limit.per_user_per_hour or passes_quiet_hours(case):
+    """Has the person had enough for the hour: of this type, of its category, or in all?"""
+    reached = next((limit for limit in case.limits if limit.used >= limit.per_hour), None)
+    if reached is None or passes_quiet_hours(case):
         return None
-    match limit.overflow:
+    match reached.overflow:
         case Overflow.DROP:
             return Drop(ReasonCode.LIMIT_REACHED)
         case Overflow.WAIT:

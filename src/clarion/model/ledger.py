@@ -66,7 +66,7 @@ class Entry:
     # The event has one person less to go; this is what it becomes if that was the last one.
     settles: EventStatus | None = None
     dedupe: DedupeClaim | None = None
-    limit: LimitClaim | None = None
+    limits: tuple[LimitClaim, ...] = ()
     added: Notification | None = None
     telling: Telling | None = None
     deliveries: tuple[Delivery, ...] = ()

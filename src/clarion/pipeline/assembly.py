@@ -14,7 +14,7 @@ from clarion.pipeline.delivering import Delivering
 from clarion.pipeline.digesting import Digesting
 from clarion.pipeline.expanding import Expanding
 from clarion.pipeline.explaining import Explaining
-from clarion.pipeline.gathering import Gathering
+from clarion.pipeline.gathering import Caps, Gathering
 from clarion.pipeline.handover import LEASE_MS, Handover
 from clarion.pipeline.recording import Recording
 from clarion.pipeline.releasing import Releasing
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clarion.model import Channel
     from clarion.ports import Clock, Courier, Deliveries, Events, Facts, Ledger, Queue, Users
 
+NO_CAPS = Caps()
 # While one batch is committed, the next is decided.
 WORKERS = 2
 
@@ -58,10 +59,13 @@ class Pipeline:
         on_inbox_changed: Callable[[str, str], None],
         queue_age_limit_s: int,
         has_workers: bool = True,
+        caps: Caps = NO_CAPS,
     ) -> None:
         self.metrics = PipelineMetrics()
         recording = Recording(ports.ledger, ports.clock, self.metrics, on_inbox_changed)
-        gathering = Gathering(users=ports.users, facts=ports.facts, couriers=ports.couriers)
+        gathering = Gathering(
+            users=ports.users, facts=ports.facts, couriers=ports.couriers, caps=caps
+        )
         room = WaitingRoom(
             facts=ports.facts,
             deliveries=ports.deliveries,

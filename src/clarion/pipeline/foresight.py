@@ -33,10 +33,9 @@ class Foresight:
         if count is not None and brief.earlier is not None:
             earlier = replace(brief.earlier, count=count)
             brief = replace(brief, earlier=earlier, case=replace(brief.case, earlier=earlier))
-        used = self._used[ask.limit_id or ""]
-        if used:
-            total = brief.case.used_this_hour + used
-            brief = replace(brief, case=replace(brief.case, used_this_hour=total))
+        if self._used and brief.case.limits:
+            limits = tuple(replace(x, used=x.used + self._used[x.id]) for x in brief.case.limits)
+            brief = replace(brief, case=replace(brief.case, limits=limits))
         return brief
 
     def note(self, ask: Ask, entry: Entry) -> None:
@@ -45,5 +44,4 @@ class Foresight:
             self._counts[ask.dedupe_id] = entry.telling.count
         elif ask.dedupe_id is not None and entry.dedupe is not None:
             self._new.add(ask.dedupe_id)
-        if ask.limit_id is not None and entry.limit is not None:
-            self._used[ask.limit_id] += 1
+        self._used.update(use.id for use in entry.limits)

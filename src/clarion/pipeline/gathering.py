@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from clarion.decide.case import Case, Person
-from clarion.model import Channel, UserStatus
+from clarion.decide.case import Case, Limit, Person
+from clarion.model import Channel, Overflow, UserStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,16 +40,33 @@ class Ask:
             return None
         return f"{self.user_id}\n{self.kind.type.type}\n{self.dedupe_key}"
 
-    @property
-    def limit_id(self) -> str | None:
-        """What is counted, this hour; None: no limit."""
-        if self.kind.type.rate_limit is None or not self.counts:
-            return None
-        return f"{self.user_id}\n{self.kind.type.type}\n{self.now // HOUR_MS}"
-
     def digest_id(self, channel: Channel) -> str:
         """Return the id of the job that tells what is collected."""
         return f"digest/{self.app_id}/{self.user_id}/{channel}/{self.kind.type.type}"
+
+
+class Caps(NamedTuple):
+    """How many of a category, and in all, a person gets in an hour; 0: as many as there are."""
+
+    per_category: int = 0
+    per_user: int = 0
+
+    def limits_of(self, ask: Ask) -> tuple[Limit, ...]:
+        """Return the limits that count for a person and a type at this hour, none used yet."""
+        of_type = ask.kind.type.rate_limit
+        if not ask.counts or (of_type is None and not any(self)):
+            return ()
+        kind, hour = ask.kind.type, ask.now // HOUR_MS
+        limits = []
+        if of_type is not None:
+            per_hour, overflow = of_type.per_user_per_hour, of_type.overflow
+            limits.append(Limit(f"{ask.user_id}\n{kind.type}\n{hour}", per_hour, overflow, 0))
+        if self.per_category:
+            key = f"{ask.user_id}\n\n{kind.category}\n{hour}"
+            limits.append(Limit(key, self.per_category, Overflow.WAIT, 0))
+        if self.per_user:
+            limits.append(Limit(f"{ask.user_id}\n\n{hour}", self.per_user, Overflow.WAIT, 0))
+        return tuple(limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +82,10 @@ class Brief:
 class Gathering:
     """Reads what the rules need to know, for many at once."""
 
-    def __init__(self, *, users: Users, facts: Facts, couriers: Mapping[Channel, Courier]) -> None:
+    def __init__(
+        self, *, users: Users, facts: Facts, couriers: Mapping[Channel, Courier], caps: Caps
+    ) -> None:
+        self._caps = caps
         self._users = users
         self._facts = facts
         self._couriers = couriers
@@ -84,7 +104,7 @@ class Gathering:
                 ask,
                 users.get(ask.user_id),
                 earlier.get(ask.dedupe_id or ""),
-                used.get(ask.limit_id or "", 0),
+                used,
             )
             for ask in asks
         ]
@@ -96,15 +116,15 @@ class Gathering:
         return await self._facts.earlier(app_id, ids, now) if ids else {}  # type: ignore[arg-type]
 
     async def _read_used(self, app_id: str, asks: Iterable[Ask]) -> Mapping[str, int]:
-        ids = {ask.limit_id for ask in asks} - {None}
-        return await self._facts.used(app_id, ids) if ids else {}  # type: ignore[arg-type]
+        ids = {limit.id for ask in asks for limit in self._caps.limits_of(ask)}
+        return await self._facts.used(app_id, ids) if ids else {}
 
     def _brief(
         self,
         ask: Ask,
         user: User | None,
         earlier: Earlier | None,
-        used: int,
+        used: Mapping[str, int],
     ) -> Brief:
         case = Case(
             now=ask.now,
@@ -116,7 +136,10 @@ class Gathering:
             expires_at=ask.expires_at,
             person=self._person(user) if user else None,
             earlier=earlier,
-            used_this_hour=used,
+            limits=tuple(
+                Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
+                for each in self._caps.limits_of(ask)
+            ),
             next_hour_at=(ask.now // HOUR_MS + 1) * HOUR_MS,
         )
         return Brief(ask, user, case, earlier)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from clarion.decide.rules import decide
 from clarion.decide.verdicts import Decision, Drop
 from clarion.model import DeliveryStatus, Entry, Later, ReasonCode
-from clarion.pipeline.ruling import NEVER, claim_use, follow_up, shows, tell, turn
+from clarion.pipeline.ruling import NEVER, claim_uses, follow_up, shows, tell, turn
 from clarion.pipeline.waiting import by_channel
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def release(waiting: Waiting, brief: Brief) -> Entry:
     return Entry(
         job=waiting.job,
         next=Later(due_at=min(again)) if again else None,
-        limit=claim_use(brief, decisions),
+        limits=claim_uses(brief, decisions),
         telling=_appear(brief, waiting) if shows(decisions) else None,
         deliveries=deliveries,
         jobs=jobs,

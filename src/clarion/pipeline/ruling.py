@@ -57,7 +57,7 @@ def rule(
         job=job,
         settles=_final_status(event, decisions),
         dedupe=None if folded else _claim_key(brief, decisions, notification_id),
-        limit=claim_use(brief, decisions),
+        limits=claim_uses(brief, decisions),
         added=_notification(event, brief, decisions, notification_id),
         telling=_tell_more(brief, brief.earlier) if folded and brief.earlier else None,
         deliveries=deliveries,
@@ -260,16 +260,17 @@ def _claim_key(
     )
 
 
-def claim_use(brief: Brief, decisions: Iterable[Decision]) -> LimitClaim | None:
-    """Return the use of the limit that a notification takes; none if it is heard whatever it is."""
-    ask, limit = brief.ask, brief.ask.kind.type.rate_limit
-    key = ask.limit_id
-    if limit is None or key is None or passes_quiet_hours(brief.case):
-        return None
+def claim_uses(brief: Brief, decisions: Iterable[Decision]) -> tuple[LimitClaim, ...]:
+    """Return the use of limits that a notification takes; none if it is heard whatever it is."""
+    case = brief.case
+    if not case.limits or passes_quiet_hours(case):
+        return ()
     if not any(_takes_use(each.verdict) for each in decisions):
-        return None
-    end = (ask.now // HOUR_MS + 1) * HOUR_MS
-    return LimitClaim(id=key, limit=limit.per_user_per_hour, expires_at=end)
+        return ()
+    end = (brief.ask.now // HOUR_MS + 1) * HOUR_MS
+    return tuple(
+        LimitClaim(id=each.id, limit=each.per_hour, expires_at=end) for each in case.limits
+    )
 
 
 def _takes_use(verdict: Verdict) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clarion.decide.case import Case, Person
+from clarion.decide.case import Case, Limit, Person
 from clarion.decide.rules import LAST_WORD, ORDER, decide
 from clarion.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.model import (
@@ -19,7 +19,6 @@ from clarion.model import (
     Overflow,
     Preferences,
     Priority,
-    RateLimit,
     ReasonCode,
 )
 from tests.factories import make_type
@@ -113,23 +112,17 @@ SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
     ),
     (
         "limit",
-        {"of": {"rate_limit": RateLimit(per_user_per_hour=2)}, "used_this_hour": 2},
+        {"limits": (Limit("l", 2, Overflow.DROP, 2),)},
         Drop(ReasonCode.LIMIT_REACHED),
     ),
     (
         "limit",
-        {
-            "of": {"rate_limit": RateLimit(per_user_per_hour=2, overflow=Overflow.WAIT)},
-            "used_this_hour": 3,
-        },
+        {"limits": (Limit("l", 2, Overflow.WAIT, 3),)},
         Hold(ReasonCode.LIMIT_WAITS, NEXT_HOUR),
     ),
     (
         "limit",
-        {
-            "of": {"rate_limit": RateLimit(per_user_per_hour=2, overflow=Overflow.DIGEST)},
-            "used_this_hour": 2,
-        },
+        {"limits": (Limit("l", 2, Overflow.DIGEST, 2),)},
         Fold(ReasonCode.LIMIT_JOINS_DIGEST, until=NEXT_HOUR),
     ),
     ("quiet_hours", {"now": NIGHT}, Hold(ReasonCode.QUIET_HOURS, MORNING)),
@@ -168,8 +161,8 @@ def test_of_two_rules_the_first_in_the_order_counts(first: int) -> None:
         {"of": {"dedupe": Dedupe(window_s=9)}},
         {"earlier": UNREAD},
         {"of": {"dedupe": Dedupe(window_s=9, mode=DedupeMode.AGGREGATE)}, "earlier": READ},
-        {"of": {"rate_limit": RateLimit(per_user_per_hour=2)}, "used_this_hour": 1},
-        {"used_this_hour": 99},
+        {"limits": (Limit("l", 2, Overflow.DROP, 1),)},
+        {"limits": (Limit("l", 2, Overflow.DROP, 1), Limit("m", 9, Overflow.WAIT, 8))},
         {"now": MORNING},
         {"person": preferring(types={"OTHER": {Channel.STUB: False}})},
         {"person": preferring(types={"ORDER_SHIPPED": {Channel.PUSH: False}})},
@@ -213,10 +206,11 @@ TOGGLED_OFF = preferring(
 def test_safety_and_security_are_always_heard(category: Category) -> None:
     of = {
         "category": category,
-        "rate_limit": RateLimit(per_user_per_hour=1),
         "digest": Digest(window_s=60),
     }
-    case = make_case(of=of, now=NIGHT, person=TOGGLED_OFF, used_this_hour=9)
+    case = make_case(
+        of=of, now=NIGHT, person=TOGGLED_OFF, limits=(Limit("l", 1, Overflow.DROP, 9),)
+    )
     assert ask(case).verdict == Send(ReasonCode.ALWAYS_HEARD)
     assert isinstance(ask(replace(case, channels=(Channel.SMS,))).verdict, Send)
 

@@ -1,10 +1,8 @@
 """What those before it in a batch will have changed."""
 
-from dataclasses import replace
-
 from clarion.catalog import ready_made
 from clarion.catalog.kinds import build_kind
-from clarion.decide.case import Case
+from clarion.decide.case import Case, Limit
 from clarion.model import (
     Content,
     DedupeClaim,
@@ -13,17 +11,15 @@ from clarion.model import (
     Job,
     JobKind,
     LimitClaim,
+    Overflow,
     Priority,
-    RateLimit,
     Telling,
 )
 from clarion.pipeline.foresight import Foresight
 from clarion.pipeline.gathering import Ask, Brief
 from tests.factories import NOW
 
-KIND = build_kind(
-    replace(ready_made.TYPES["POST_LIKE"], rate_limit=RateLimit(per_user_per_hour=5)), ()
-)
+KIND = build_kind(ready_made.TYPES["POST_LIKE"], ())
 JOB = Job("j", Priority.LOW, NOW, JobKind.DECIDE, "a", "e", "ana")
 EARLIER = Earlier(notification_id="n", count=3, is_unread=True)
 
@@ -50,7 +46,7 @@ def brief(earlier: Earlier | None = None, key: str | None = "p1", used: int = 0)
         expires_at=None,
         person=None,
         earlier=earlier,
-        used_this_hour=used,
+        limits=(Limit("l", 5, Overflow.DROP, used),),
     )
     return Brief(ask, None, case, earlier)
 
@@ -90,12 +86,12 @@ def test_what_depends_on_something_that_is_yet_to_be_made_waits() -> None:
 def test_uses_of_a_limit_add_up() -> None:
     foresight = Foresight()
     ask = brief(key=None).ask
-    use = LimitClaim(id=ask.limit_id or "", limit=5, expires_at=NOW)
+    use = LimitClaim(id="l", limit=5, expires_at=NOW)
     for _ in range(2):
-        foresight.note(ask, Entry(job=JOB, limit=use))
+        foresight.note(ask, Entry(job=JOB, limits=(use,)))
     seen = foresight.see(brief(key=None, used=1))
     assert seen is not None
-    assert seen.case.used_this_hour == 3
+    assert [limit.used for limit in seen.case.limits] == [3]
 
 
 def test_what_was_dropped_changes_nothing() -> None:

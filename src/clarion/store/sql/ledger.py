@@ -136,8 +136,7 @@ def _claims(entry: Entry, now: int) -> Iterator[Step]:
             expires_at=claim.expires_at,
             now=now,
         )
-    if entry.limit is not None:
-        use = entry.limit
+    for use in entry.limits:
         yield CLAIM_USE.guard(
             app_id=job.app_id, id=use.id, limit=use.limit, expires_at=use.expires_at
         )
