@@ -322,6 +322,12 @@ class Model:
     def inbox(self, person: Person) -> list[Item]:
         return [i for i in self.items if i.person is person and i.is_shown and not i.is_dismissed]
 
+    def next_moment(self) -> int | None:
+        """Return when the next thing is due, or None."""
+        held = [until for item in self.items for until in item.until.values()]
+        moments = [*held, *self.digests.values(), *(item.due_at for item in self.pending)]
+        return min((each for each in moments if self.now < each < NEVER), default=None)
+
     def count_waiting(self) -> int:
         """Return how much work waits: what is held of a notification counts once."""
         held = [i for i in self.items if i.in_state("held") or i.in_state("limited")]

@@ -1,7 +1,7 @@
 """The real pipeline on a real store, driven by hand: its clock stands still until it is moved."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -26,6 +26,8 @@ from clarion.model import (
     RateLimit,
     User,
 )
+from clarion.pipeline.assembly import Pipeline
+from clarion.ports import Courier
 from clarion.store.engine import Engine
 from clarion.store.sql.inboxes import SqlInboxes
 from clarion.store.sql.templates import SqlTemplates
@@ -132,7 +134,7 @@ class World:
 
     def restart(self) -> None:
         """Begin with a new pipeline; what the old one had in hand is gone with it."""
-        couriers = {Channel.STUB: self.courier}
+        couriers: dict[Channel, Courier] = {Channel.STUB: self.courier}
         self.pipeline = self._runner.run(_build(self._engine, self.clock, couriers))
 
     def take_over(self) -> None:
@@ -155,7 +157,8 @@ class World:
         return event.id
 
     def cancel(self, event_id: str) -> bool:
-        return self._runner.run(self.desk.events.cancel(self.app_id, event_id, self.clock.now()))
+        cancelling = self.desk.events.cancel(self.app_id, event_id, self.clock.now())
+        return self._runner.run(cancelling)
 
     def change(self, person: Person) -> None:
         """Store what a person has set, as the API does, and plan anew."""
@@ -208,7 +211,9 @@ class World:
         self._runner.run(self._engine.write(Unit("", (FORGET_JOBS.step(),))))
 
 
-async def _build(engine: Engine, clock: FixedClock, couriers: Any) -> Any:
+async def _build(
+    engine: Engine, clock: FixedClock, couriers: Mapping[Channel, Courier]
+) -> Pipeline:
     return build_pipeline(engine, clock, couriers)
 
 
@@ -228,7 +233,7 @@ def _edit(person: Person) -> Any:
             categories=dict.fromkeys(person.categories_off, False),
             types=types,
         )
-        attributes = {"stub": person.stub}
+        attributes: dict[str, object] = {"stub": person.stub}
         return replace(user, timezone=person.zone, preferences=preferences, attributes=attributes)
 
     return edit

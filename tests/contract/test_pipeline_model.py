@@ -159,6 +159,15 @@ class PipelineMachine(RuleBasedStateMachine):
         self.advance(minutes * MINUTE)
         self.drain()
 
+    @precondition(lambda self: self.model.next_moment() is not None)
+    @rule(early=st.sampled_from([0, 0, MINUTE]))
+    def wait_for_the_next(self, early: int) -> None:
+        """Look at the very moment at which something is due, or just before."""
+        moment = self.model.next_moment()
+        assert moment is not None
+        self.advance(max(moment - early - self.model.now, MINUTE))
+        self.drain()
+
     @rule(body=bodies(), is_alone=st.booleans())
     def die_with_an_event(self, body: dict[str, Any], is_alone: bool) -> None:  # noqa: FBT001
         """The server dies between the answer and the first look at the event."""
@@ -293,7 +302,7 @@ def test_the_pipeline_does_what_the_model_says(database_url: str) -> None:
     store = Store(database_url)
     try:
         run_state_machine_as_test(
-            lambda: PipelineMachine(store),
+            lambda: PipelineMachine(store),  # type: ignore[arg-type]
             settings=settings(
                 max_examples=SIZES.pipeline_sequences,
                 stateful_step_count=SIZES.pipeline_steps,

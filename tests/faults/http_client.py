@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 ANSWER_LIMIT_S = 20.0
+NO_CONTENT = 204
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
@@ -83,7 +84,7 @@ def _encode(method: str, path: str, headers: Mapping[str, str], body: bytes) -> 
 
 async def _read(reader: asyncio.StreamReader) -> Answer:
     head = await reader.readuntil(b"\r\n\r\n")
-    length = _LENGTH.search(head)
-    assert length, head
-    body = await reader.readexactly(int(length[1]))
-    return Answer(status=int(head[9:12]), body=body, is_last=bool(_CLOSE.search(head)))
+    status, length = int(head[9:12]), _LENGTH.search(head)
+    assert length or status == NO_CONTENT, head
+    body = await reader.readexactly(int(length[1])) if length else b""
+    return Answer(status=status, body=body, is_last=bool(_CLOSE.search(head)))

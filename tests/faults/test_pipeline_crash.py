@@ -1,0 +1,94 @@
+"""T01, T43: the server is killed while it tells people; nothing is lost, nothing doubled."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.clarion_server import ClarionServer
+from tests.faults.pipeline_books import count_jobs, find_faults, read_books, reading
+from tests.faults.pipeline_load import Senders, furnish, plan
+from tests.faults.sizes import SIZES
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+SEED = 20_260_104
+CLIENTS = 30
+READY_LIMIT_S = 5.0
+# What a killed server had in hand is done by then.
+REDELIVERY_LIMIT_S = 60.0
+LOOK_EVERY_S = 0.1
+
+
+async def kill_at_random(
+    server: ClarionServer, senders: Senders, marks: list[int], chance: random.Random | None
+) -> float:
+    """Kill the server whenever so much is accepted; return the slowest start."""
+    slowest_s = 0.0
+    for mark in marks:
+        await senders.reach(mark)
+        senders.server_is_up.clear()
+        await server.kill(with_writer=chance is not None and chance.random() < 0.5)
+        slowest_s = max(slowest_s, await server.start())
+        senders.server_is_up.set()
+    return slowest_s
+
+
+async def drain(url: str) -> float:
+    """Wait until nothing is left to do, and return the seconds that took."""
+    began = time.monotonic()
+    async with reading(url) as fetch:
+        # Nobody tells us: what is waited for goes on in another process.
+        while await count_jobs(fetch) and time.monotonic() - began < REDELIVERY_LIMIT_S:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_EVERY_S)
+    return time.monotonic() - began
+
+
+async def torment(
+    server: ClarionServer, url: str, kills: int, figures: Callable[[str], None]
+) -> list[str]:
+    """Send everything in spite of kills; return what is wrong with the books at the end."""
+    chance = random.Random(SEED)
+    demands = list(plan(SIZES.pipeline_events, chance))
+    marks = sorted(chance.sample(range(len(demands) // 20, len(demands)), kills))
+    with_writers = chance if url.startswith("sqlite") else None
+    async with server:
+        await furnish(server)
+        senders = Senders(server, demands)
+        began = time.monotonic()
+        async with senders.running(CLIENTS):
+            slowest_s = await kill_at_random(server, senders, marks, with_writers)
+        sent_s = time.monotonic() - began
+        drained_s = await drain(url)
+        async with reading(url) as fetch:
+            books = await read_books(fetch)
+    faults = list(find_faults(books, demands, senders.accepted))
+    figures(
+        f"T01 pipeline on {url.partition(':')[0]}: {len(books.events):,} events, "
+        f"{sum(books.told.values()):,} notifications, {kills} kills, "
+        f"{len(senders.unknown):,} requests unknown and retried, sent in {sent_s:.1f} s, "
+        f"drained in {drained_s:.1f} s, slowest ready {slowest_s:.2f} s, "
+        f"{sum(each.startswith('lost') for each in faults)} lost, "
+        f"{sum(each.startswith('doubled') for each in faults)} doubled, seed {SEED}"
+    )
+    assert slowest_s <= READY_LIMIT_S
+    return faults
+
+
+async def test_a_killed_server_tells_everybody_once(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    server = ClarionServer(tmp_path)
+    url = f"sqlite:///{server.data / 'clarion.db'}"
+    assert await torment(server, url, SIZES.pipeline_kills, figures) == []
+
+
+async def test_on_postgres_the_leases_of_a_killed_server_run_out(
+    tmp_path: Path, postgres_database: str, figures: Callable[[str], None]
+) -> None:
+    """Others may be at work there, so nobody may take over before the lease is over."""
+    server = ClarionServer(tmp_path, environment={"CLARION_DATABASE": postgres_database})
+    assert await torment(server, postgres_database, SIZES.pipeline_kills, figures) == []
