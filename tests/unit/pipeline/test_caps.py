@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog import ready_made
-from clarion.catalog.kinds import build_kind
+from clarion.catalog.kinds import Kind, build_kind
 from clarion.model import Content, Overflow, Priority, RateLimit
 from clarion.pipeline.gathering import HOUR_MS, Ask, Caps
 from tests.factories import NOW
@@ -37,7 +37,7 @@ ASK = Ask(
     ],
 )
 def test_a_type_s_own_limit_is_asked_first(
-    caps: Caps, of: object, expected: list[tuple[int, Overflow]]
+    caps: Caps, of: Kind, expected: list[tuple[int, Overflow]]
 ) -> None:
     limits = caps.limits_of(replace(ASK, kind=of))
     assert [(limit.per_hour, limit.overflow) for limit in limits] == expected
