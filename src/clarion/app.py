@@ -83,7 +83,6 @@ def _parts(
         "templates": house.templates,
         "catalog": house.catalog,
         "on_person_changed": pipeline.replan,
-        "accepting": pipeline.accepting,
         "explaining": pipeline.explaining,
         "wake": pipeline.wake,
         "events": house.events,

@@ -23,7 +23,7 @@ from clarion import __version__
 from clarion.api import inbox, problems
 from clarion.api.caller import get_caller
 from clarion.api.devices import DevicesController, list_my_devices, list_user_devices
-from clarion.api.events import EventsController, accept_batch, explain
+from clarion.api.events import EventsController, explain
 from clarion.api.feedback import get_feedback
 from clarion.api.follows import FollowsController
 from clarion.api.history import list_messages, see_message
@@ -69,7 +69,6 @@ ROUTES = (
     get_feedback,
     get_stats,
     EventsController,
-    accept_batch,
     explain,
     NotificationsController,
     list_waiting,

@@ -121,7 +121,11 @@ class Front:
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         # A HEAD is a GET whose body the listener keeps to itself.
-        endpoint = self._routes.get(("GET" if method == "HEAD" else method, path))
+        kind = "GET" if method == "HEAD" else method
+        endpoint = self._routes.get((kind, path))
+        if endpoint is None and path.endswith("/"):
+            # As the framework has it: a slash more at the end is the same path.
+            endpoint = self._routes.get((kind, path[:-1]))
         # What is fast is answered here, the other methods of its path by the framework.
         if endpoint is None and path in self._paths and not path.startswith("/v1/"):
             raise MethodNotAllowed

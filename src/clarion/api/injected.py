@@ -13,10 +13,9 @@ from clarion.api import idempotency
 from clarion.catalog import kinds
 from clarion.gateway import connections, dispatch, registry
 from clarion.inbox import acts
-from clarion.pipeline import accepting, explaining
+from clarion.pipeline import explaining
 
 Acts = NamedDependency[SkipValidation[acts.Acts]]
-Accepting = NamedDependency[SkipValidation[accepting.Accepting]]
 Callers = NamedDependency[SkipValidation[callers.Callers]]
 Catalog = NamedDependency[SkipValidation[kinds.Catalog]]
 Clock = NamedDependency[SkipValidation[ports.Clock]]

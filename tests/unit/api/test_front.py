@@ -181,6 +181,12 @@ async def test_a_route_asked_by_another_method_says_so(house: House) -> None:
     assert answer.problem["code"] == "method_not_allowed"
 
 
+async def test_a_slash_more_at_the_end_is_the_same_route(house: House) -> None:
+    answer = await house.ask("/plain/", method="POST", body=[b"a"])
+    assert (answer.status, answer.body) == (200, b"a")
+    assert house.framework.seen == []
+
+
 async def test_a_request_id_is_taken_over(house: House) -> None:
     answer = await house.ask("/plain", headers={"X-Request-Id": "abc:1-2_3.4"[:7]})
     assert answer.headers[b"x-request-id"] == b"abc:1-2"
