@@ -170,6 +170,12 @@ def test_a_dead_letter_is_listed_and_replayed(server: Server) -> None:
     assert len(inbox(app, ana)) == 1
 
 
+def test_the_stub_asks_for_the_data_of_the_words_it_borrows(app: Asker, order: str) -> None:
+    ana = make_reader(app, "delivered")
+    answer = app.post("/v1/events", draft(order, user_id=ana) | {"channels": ["stub"], "data": {}})
+    assert (answer.status, answer.fields) == (422, ["data.order"])
+
+
 def test_who_has_no_address_is_told_elsewhere(app: Asker, order: str) -> None:
     made = tell_one(app, order, make_person(app))
     found = deliveries(app, made)["stub"]
@@ -274,6 +280,40 @@ def test_repeats_are_counted_in_the_unread_one(app: Asker) -> None:
     # What was read is over.
     assert like("Di")["status"] == "completed"
     assert [each["body"] for each in inbox(app, ana)] == ["Di liked your post", item["body"]]
+
+
+def tell_together(app: Asker, event: dict[str, Any], count: int) -> list[str]:
+    """Send the same event many times at once, and return what became of each."""
+    answer = app.post("/v1/events/batch", {"events": [event] * count})
+    ids = [each["event_id"] for each in answer.json["results"]]
+    return [settled(app, each)["status"] for each in ids]
+
+
+def test_of_repeats_that_come_together_one_is_told(app: Asker) -> None:
+    order = make_type(app, dedupe={"window_s": 3600, "mode": "drop"})
+    ana = make_person(app)
+    statuses = tell_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
+    assert (statuses.count("completed"), statuses.count("deduplicated")) == (1, 29)
+    assert len(inbox(app, ana)) == 1
+
+
+def test_repeats_that_come_together_are_all_counted(app: Asker) -> None:
+    words = "{{ count }} of {{ order }}"
+    order = make_type(app, words, dedupe={"window_s": 3600, "mode": "aggregate"})
+    ana = make_person(app)
+    statuses = tell_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
+    assert (statuses.count("completed"), statuses.count("deduplicated")) == (1, 29)
+    (item,) = inbox(app, ana)
+    assert (item["count"], item["body"]) == (30, "30 of A-7")
+
+
+def test_a_limit_is_kept_by_those_that_come_together(app: Asker) -> None:
+    order = make_type(app, rate_limit={"per_user_per_hour": 7})
+    ana = make_person(app)
+    statuses = tell_together(app, draft(order, user_id=ana), 30)
+    # Twice as many if an hour ends just now.
+    assert statuses.count("completed") in {7, 14}
+    assert len(inbox(app, ana)) == statuses.count("completed")
 
 
 def test_what_is_over_the_limit_is_dropped(app: Asker) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -183,6 +184,18 @@ def test_the_same_key_with_another_body_is_refused(app: Asker, ana: str, order: 
     app.post("/v1/events", draft(order, user_id=ana), headers=headers)
     other = app.post("/v1/events", draft(order, user_ids=[ana]), headers=headers)
     assert (other.status, other.problem["code"]) == (422, "idempotency_key_reused")
+
+
+def test_a_key_counts_for_those_who_ask_at_the_same_time(app: Asker, ana: str, order: str) -> None:
+    event, headers = draft(order, user_id=ana), {"Idempotency-Key": uuid.uuid4().hex}
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(app.post, "/v1/events", event, headers=headers) for _ in range(8)]
+        answers = [each.result() for each in asked]
+    assert {each.status for each in answers} == {202}
+    (body,) = {each.body for each in answers}
+    assert sum("idempotent-replayed" in each.headers for each in answers) == 7
+    settled(app, json.loads(body)["event_id"])
+    assert len(inbox(app, ana)) == 1
 
 
 def test_a_repeat_is_one_also_when_its_time_has_come(app: Asker, ana: str, order: str) -> None:

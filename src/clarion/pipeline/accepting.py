@@ -8,14 +8,14 @@ from clarion.errors import FieldFault, InvalidFields, Overloaded
 from clarion.intake.drafts import find_faults, make_event
 from clarion.model import AudienceKind, Job, JobKind
 from clarion.pipeline.handover import claim
-from clarion.pipeline.wording import try_words
+from clarion.pipeline.wording import try_words, voice_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from clarion.catalog.kinds import Catalog, Kind
     from clarion.intake.drafts import EventDraft
-    from clarion.model import Event, Once, Replay
+    from clarion.model import Channel, Event, Once, Replay
     from clarion.pipeline.handover import Handover
     from clarion.ports import Clock, Events, Users
 
@@ -57,7 +57,7 @@ class Accepting:
             raise InvalidFields(*faults)
         event_id = self._clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=kind.type.priority)
-        try_words(kind, draft.channels or kind.type.default_channels, event.content)
+        try_words(kind, find_voices(draft, kind), event.content)
         await self._check_people(event, draft)
         return event
 
@@ -110,7 +110,12 @@ def find_kind_faults(draft: EventDraft, kind: Kind) -> tuple[FieldFault, ...]:
     """Return what is wrong with a draft for its type: it sleeps, or data is missing."""
     if not kind.type.is_active:
         return (FieldFault("type", f"{draft.type} is not active"),)
-    return kind.find_faults(draft.data, draft.channels or kind.type.default_channels)
+    return kind.find_faults(draft.data, find_voices(draft, kind))
+
+
+def find_voices(draft: EventDraft, kind: Kind) -> set[Channel]:
+    """Return the channels whose words an event needs."""
+    return set(map(voice_of, draft.channels or kind.type.default_channels))
 
 
 def _name_missing(draft: EventDraft, missing: Sequence[str]) -> list[FieldFault]:

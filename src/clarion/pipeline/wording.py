@@ -20,14 +20,17 @@ _ANYBODY: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language
 
 def word(kind: Kind, channel: Channel, user: User, content: Content, count: int) -> Words:
     """Render the type's template; `InvalidFields` if it cannot be."""
-    # The stub says what the inbox says.
-    spoken = Channel.IN_APP if channel is Channel.STUB else channel
-    template = kind.pick(spoken, user.language)
+    template = kind.pick(voice_of(channel), user.language)
     if template is None:
         msg = f"{kind.type.type} has no words for {channel}."
         raise NotFound(msg)
     values = _values(content, {"id": user.id, "name": user.name, "language": user.language}, count)
     return render(template, values, is_html=channel is Channel.EMAIL)
+
+
+def voice_of(channel: Channel) -> Channel:
+    """Return the channel whose words are said: the stub says what the inbox says."""
+    return Channel.IN_APP if channel is Channel.STUB else channel
 
 
 def try_words(kind: Kind, channels: Collection[Channel], content: Content) -> None:
