@@ -124,6 +124,10 @@ class Desk:
         await self.events.accept([event], [make_job(event)])
         return event
 
+    async def accept_job(self, job: Job) -> None:
+        """Store a job; the event it comes with is of no further interest."""
+        await self.events.accept([make_event(self.app_id)], [job])
+
     async def claim(self, now: int = NOW) -> list[Job]:
         """Claim what is due of this app; others may use the same database."""
         jobs = await self.queue.claim(EACH_LANE, now=now, until=now + LEASE)

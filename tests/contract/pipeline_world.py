@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -117,7 +118,9 @@ class World:
         self._engine = engine
         self._inboxes = SqlInboxes(engine)
         self._users = SqlUsers(engine)
-        self.restart()
+        couriers: dict[Channel, Courier] = {Channel.STUB: self.courier}
+        self._make = partial(_build, engine, self.clock, couriers)
+        self.zombie = self.pipeline = runner.run(self._make())
         runner.run(self._furnish(people))
 
     async def _furnish(self, people: list[Person]) -> None:
@@ -132,10 +135,14 @@ class World:
             *(self._users.patch(self.app_id, p.id, _edit(p)) for p in people),
         )
 
+    def wake_zombie(self) -> None:
+        """Let the pipeline before this one go on with what it had in hand."""
+        self._runner.run(drain(self.zombie))
+
     def restart(self) -> None:
         """Begin with a new pipeline; what the old one had in hand is gone with it."""
-        couriers: dict[Channel, Courier] = {Channel.STUB: self.courier}
-        self.pipeline = self._runner.run(_build(self._engine, self.clock, couriers))
+        self.zombie = self.pipeline
+        self.pipeline = self._runner.run(self._make())
 
     def take_over(self) -> None:
         self._runner.run(self.pipeline.take_over())

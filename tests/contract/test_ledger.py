@@ -326,6 +326,29 @@ async def test_shared_work_is_due_when_the_first_of_it_is(
     assert await desk.queue.due_times([f"{desk.app_id}/held"]) == {f"{desk.app_id}/held": NOW + 5}
 
 
+async def test_what_comes_to_wait_while_another_channel_is_let_go_is_not_forgotten(
+    desk: Desk,
+) -> None:
+    event, job = await desk.claimed()
+    added = make_notification(event)
+    email = make_delivery(added, channel=Channel.EMAIL, status=DeliveryStatus.HELD)
+    stub = make_delivery(added, status=DeliveryStatus.HELD)
+    held = make_job(event, id=f"{added.id}/held", kind=JobKind.HELD, subject=added.id)
+    await desk.write(Entry(job=job, added=added, deliveries=(email,), shared_jobs=(held,)))
+    (releasing,) = await desk.claim()
+    await desk.accept_job(make_job(event, id=f"{added.id}/stub", kind=JobKind.DELIVER))
+    (delivering,) = await desk.claim()
+    later = replace(held, due_at=NOW + DAY)
+    await desk.write(Entry(job=delivering, deliveries=(stub,), shared_jobs=(later,)))
+    sent = replace(email, status=DeliveryStatus.QUEUED)
+    assert await desk.write(Entry(job=releasing, deliveries=(sent,)), now=NOW + 1) == [True]
+    assert await desk.queue.due_times([held.id]) == {held.id: NOW + 1}
+    (again,) = await desk.claim(NOW + 1)
+    queued = replace(stub, status=DeliveryStatus.QUEUED)
+    assert await desk.write(Entry(job=again, deliveries=(queued,))) == [True]
+    assert await desk.queue.due_times([held.id]) == {}
+
+
 async def test_a_digest_begins_anew_if_more_was_collected(desk: Desk) -> None:
     """What joins at the moment at which the digest is told must not be left behind."""
     digest = f"digest/{desk.app_id}"

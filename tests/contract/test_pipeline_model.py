@@ -179,6 +179,15 @@ class PipelineMachine(RuleBasedStateMachine):
             self.advance(LEASE)
         self.drain()
 
+    @rule(body=bodies())
+    def come_back_from_the_dead(self, body: dict[str, Any]) -> None:
+        """T17: a server sleeps over its leases, and goes on when another has done its work."""
+        self.accept(body, due_at=self.model.now)
+        self.world.restart()
+        self.advance(LEASE)
+        self.drain()
+        self.world.wake_zombie()
+
     @rule(minutes=st.sampled_from([1, 60, 600]))
     def die_at_work(self, minutes: int) -> None:
         """The server dies with everything that is due in its hands, and nothing done."""

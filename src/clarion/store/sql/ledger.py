@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.model import Dead, Later
+from clarion.model import Dead, JobKind, Later
 from clarion.store.sql import jobs as queue
 from clarion.store.sql.deliveries import ADD_ATTEMPT, PUT_DELIVERY, bind_attempt, bind_delivery
 from clarion.store.sql.inbox_numbers import NEXT, REMEMBER, TAKE
@@ -74,6 +74,15 @@ REOPEN = statement(
     AND digest = :id)
     ON CONFLICT (id) DO NOTHING""",
 )
+# Likewise what is held: a channel may come to wait while another is let go.
+REOPEN_HELD = statement(
+    "reopen_held",
+    """INSERT INTO jobs (id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries)
+    SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), 'held', :app_id, :event_id,
+    :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries
+    WHERE notification_id = :subject AND status = 'held') ON CONFLICT (id) DO NOTHING""",
+)
+_REOPEN = {JobKind.DIGEST: REOPEN, JobKind.HELD: REOPEN_HELD}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -177,9 +186,10 @@ def _follow_up(entry: Entry, now: int) -> Iterator[Step]:
         yield queue.ADD_JOB.many([queue.bind_job(each) for each in entry.jobs])
     if entry.shared_jobs:
         yield queue.ADD_OR_HASTEN_JOB.many([queue.bind_job(each) for each in entry.shared_jobs])
-    if entry.job.kind == "digest" and entry.next is None:
+    reopen = _REOPEN.get(entry.job.kind)
+    if reopen is not None and entry.next is None:
         job = entry.job
-        yield REOPEN.step(
+        yield reopen.step(
             id=job.id,
             lane=job.lane.value,
             due_at=now,
