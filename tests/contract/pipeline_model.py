@@ -209,7 +209,7 @@ class Model:
             item.states[channel] = "held"
             item.until[channel] = item.person.wakes_at(self.now)
         elif item.type.digest is not None and not item.is_loud and not item.was_collected:
-            self.collect(item, channel, self.now + item.type.digest.window_s * 1000)
+            self.collect(item, channel, self.now + (item.type.digest.window_s or 0) * 1000)
         else:
             item.states[channel], item.tries = "queued", 0
 

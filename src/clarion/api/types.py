@@ -57,9 +57,13 @@ class DedupeBody(Body):
 
 
 class DigestBody(Body):
-    """For how long to collect before telling."""
+    """Until when to collect before telling: so long after the first, or daily at a time.
 
-    window_s: Seconds
+    The time is by each person's own clock.
+    """
+
+    window_s: Seconds | None = None
+    daily_at: Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None
 
 
 class TypeBody(Body):
@@ -68,13 +72,20 @@ class TypeBody(Body):
     display_name: Label | UnsetType = UNSET
     category: Category | UnsetType = UNSET
     default_channels: list[Channel] | UnsetType = UNSET
-    priority: str | UnsetType = UNSET
+    priority: str | int | UnsetType = UNSET
     user_can_disable: bool | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
     rate_limit: RateLimitBody | UnsetType | None = UNSET
     dedupe: DedupeBody | UnsetType | None = UNSET
     digest: DigestBody | UnsetType | None = UNSET
     data_schema: dict[str, Any] | UnsetType | None = UNSET
+
+
+class DigestView(msgspec.Struct, omit_defaults=True):
+    """Until when a digest is collected; the one of the two that was given."""
+
+    window_s: int | None = None
+    daily_at: str | None = None
 
 
 class TypeView(msgspec.Struct):
@@ -89,7 +100,7 @@ class TypeView(msgspec.Struct):
     is_active: bool
     rate_limit: RateLimit | None
     dedupe: Dedupe | None
-    digest: Digest | None
+    digest: DigestView | None
     data_schema: dict[str, Any] | None
     origin: str
 
@@ -221,10 +232,20 @@ def _parse_channels(channels: list[Channel]) -> tuple[Channel, ...]:
     return tuple(channels)
 
 
-def _parse_priority(text: str) -> Priority:
-    if text not in _PRIORITIES:
-        raise InvalidFields(FieldFault("priority", f"must be one of {', '.join(_PRIORITIES)}"))
-    return _PRIORITIES[text]
+def _parse_priority(given: str | int) -> Priority:
+    """Return a priority by its name or its number, 0 to 3."""
+    if isinstance(given, int) and given in set(Priority):
+        return Priority(given)
+    if given not in _PRIORITIES:
+        reason = f"must be one of {', '.join(_PRIORITIES)}, or 0 to 3"
+        raise InvalidFields(FieldFault("priority", reason))
+    return _PRIORITIES[str(given)]
+
+
+def _parse_digest(body: DigestBody) -> Digest:
+    if (body.window_s is None) == (body.daily_at is None):
+        raise InvalidFields(FieldFault("digest", "give one of window_s and daily_at"))
+    return Digest(window_s=body.window_s, daily_at=body.daily_at)
 
 
 def _parse_schema(document: dict[str, Any]) -> dict[str, Any]:
@@ -241,9 +262,13 @@ _PARSE: dict[str, Any] = {
     "priority": _parse_priority,
     "rate_limit": lambda body: RateLimit(**msgspec.structs.asdict(body)),
     "dedupe": lambda body: Dedupe(**msgspec.structs.asdict(body)),
-    "digest": lambda body: Digest(**msgspec.structs.asdict(body)),
+    "digest": _parse_digest,
     "data_schema": _parse_schema,
 }
+
+
+def _view_digest(digest: Digest | None) -> DigestView | None:
+    return DigestView(digest.window_s, digest.daily_at) if digest else None
 
 
 def _view(definition: NotificationType) -> TypeView:
@@ -257,7 +282,7 @@ def _view(definition: NotificationType) -> TypeView:
         is_active=definition.is_active,
         rate_limit=definition.rate_limit,
         dedupe=definition.dedupe,
-        digest=definition.digest,
+        digest=_view_digest(definition.digest),
         data_schema=definition.data_schema,
         origin=_origin(definition),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.decide.digests import find_due
 from clarion.decide.quiet_hours import find_end
 from clarion.decide.verdicts import Decision, Drop, Fold, Hold, Send
 from clarion.model.notification import (
@@ -117,7 +118,8 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
     if case.type.digest is None or channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
     # At the latest: the digest that it joins is due when its first part is.
-    return Fold(ReasonCode.JOINS_DIGEST, until=case.now + case.type.digest.window_s * 1000)
+    due_at = find_due(case.type.digest, case.now, _person(case).timezone)
+    return Fold(ReasonCode.JOINS_DIGEST, until=due_at)
 
 
 ORDER: tuple[tuple[str, Rule], ...] = (

@@ -108,9 +108,10 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """Collect for so long, then deliver once."""
+    """Collect, then deliver once: so long after the first, or daily by the person's own clock."""
 
-    window_s: int
+    window_s: int | None = None
+    daily_at: str | None = None  # HH:MM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
