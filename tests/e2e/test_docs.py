@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,9 @@ from tests.e2e.conftest import Server
 from tests.e2e.installation import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-# Every command must succeed: curl too, when the server says no. Between two commands people take
-# their time, and the server does its work.
-PRELUDE = """set -eu
-curl() { command curl --silent --show-error --fail-with-body "$@"; echo; sleep 0.5; }
+# Every command must succeed. Between two of them people take their time, and the server works.
+PRELUDE = f"""set -eu
+curl() {{ {sys.executable} -m tests.e2e.curl "$@"; echo; sleep 0.3; }}
 """
 # A page, the heading its commands stand under, and what they must print.
 PAGES = {
@@ -55,10 +55,12 @@ def test_what_a_page_says_works(server: Server, page: str) -> None:
     heading, expected = PAGES[page]
     script = PRELUDE + commands(page, heading)
     script = script.replace("127.0.0.1:8080", f"127.0.0.1:{server.installation.port}")
+    script = script.replace("data/first-run.json", str(server.installation.data / "first-run.json"))
     done = subprocess.run(
         ["/bin/bash", "-c", script],
-        cwd=server.installation.data.parent,
-        env=environment(),
+        cwd=ROOT,
+        # The words of the inbox are not ASCII.
+        env=environment(PYTHONUTF8="1"),
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,41 @@
+"""As much of `curl` as the pages for people use, so that machines without it can run them too."""
+
+import argparse
+import sys
+from urllib.parse import urlsplit
+
+from tests.e2e.asking import Asker
+
+HTTP_ERROR = 22
+
+
+def main(words: list[str]) -> int:
+    """Ask, print the answer, and fail if the server says no."""
+    options = read(words)
+    url = urlsplit(options.url)
+    method = options.request or ("GET" if options.data is None else "POST")
+    path = f"{url.path}?{url.query}" if url.query else url.path
+    body = options.data.encode() if options.data is not None else None
+    headers = {name: value.strip() for name, _, value in (h.partition(":") for h in options.header)}
+    answer = Asker(url.port or 80).ask(method, path, body, headers=headers)
+    if options.include:
+        lines = [f"{name}: {value}" for name, value in answer.headers.items()]
+        sys.stdout.write("\n".join([f"HTTP/1.1 {answer.status}", *lines, "", ""]))
+    sys.stdout.write(answer.body.decode())
+    return HTTP_ERROR if answer.status >= 400 else 0
+
+
+def read(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-s", action="store_true")
+    parser.add_argument("-S", action="store_true")
+    parser.add_argument("-i", dest="include", action="store_true")
+    parser.add_argument("-H", dest="header", action="append", default=[])
+    parser.add_argument("-X", dest="request")
+    parser.add_argument("-d", dest="data")
+    parser.add_argument("url")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
