@@ -44,6 +44,7 @@ class Sizes:
     # T30: the pipeline and its model.
     pipeline_sequences: int
     pipeline_steps: int
+    pipeline_walks: int
 
     # T01, T43: the pipeline under kills.
     pipeline_events: int
@@ -69,8 +70,9 @@ TABLE = {
         chaos_kills=4,
         chaos_rate=500,
         chaos_vanishing_a_second=10,
-        pipeline_sequences=60,
-        pipeline_steps=25,
+        pipeline_sequences=30,
+        pipeline_steps=20,
+        pipeline_walks=20,
         pipeline_events=2_000,
         pipeline_kills=4,
     ),
@@ -94,6 +96,7 @@ TABLE = {
         chaos_vanishing_a_second=50,
         pipeline_sequences=2_000,
         pipeline_steps=50,
+        pipeline_walks=1_000,
         pipeline_events=20_000,
         pipeline_kills=12,
     ),
