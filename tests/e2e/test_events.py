@@ -13,6 +13,7 @@ from tests.e2e.conftest import Server
 from tests.e2e.screens import Person
 from tests.e2e.telling import (
     draft,
+    explain,
     inbox,
     make_person,
     make_type,
@@ -244,6 +245,15 @@ def test_what_is_over_cannot_be_cancelled_or_replayed(app: Asker, ana: str, orde
     ):
         assert (answer.status, answer.problem["code"]) == (409, "conflict")
         assert "completed" in answer.problem["detail"]
+
+
+def test_who_is_inactive_by_then_is_told_nothing(app: Asker, ana: str, order: str) -> None:
+    event_id = say(app, draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=0.5)})
+    assert app.ask("PATCH", f"/v1/users/{ana}", {"status": "inactive"}).status == 200
+    # There is a person, and they get nothing: that is no failure of the event.
+    assert settled(app, event_id)["status"] == "completed"
+    assert inbox(app, ana) == []
+    assert explain(app, draft(order, user_id=ana))["in_app"]["reason"] == "user_inactive"
 
 
 @pytest.mark.parametrize("life", ["ttl_s", "expires_at"])

@@ -71,11 +71,15 @@ class Recording:
         """Count what was written, and tell the open streams."""
         if entry.changes_inbox:
             self._on_inbox_changed(entry.job.app_id, entry.job.user_id)
+        is_dead = isinstance(entry.next, Dead)
+        is_tried_again = isinstance(entry.next, Later) and entry.next.error is not None
+        if is_dead or is_tried_again:
+            self._metrics.failures[entry.job.kind, is_dead] += 1
+        if is_tried_again:
+            # Its deliveries are what they were.
+            return
         for each in entry.deliveries:
             self._metrics.deliveries[each.channel, each.status, each.reason] += 1
-        is_dead = isinstance(entry.next, Dead)
-        if is_dead or (isinstance(entry.next, Later) and entry.next.error is not None):
-            self._metrics.failures[entry.job.kind, is_dead] += 1
 
 
 def back_off(tries: int) -> float:
