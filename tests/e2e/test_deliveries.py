@@ -355,6 +355,14 @@ def test_a_digest_says_once_what_was_collected(app: Asker) -> None:
         assert (found["status"], found["attempt_count"]) == ("folded", 0)
 
 
+def test_a_digest_can_be_told_daily(app: Asker) -> None:
+    order = make_type(app, default_channels=["stub"], digest={"daily_at": "09:00"})
+    ana = make_reader(app, "delivered", timezone="Asia/Kathmandu")
+    verdict = explain(app, draft(order, user_id=ana) | {"at": "2026-01-10T20:00:00Z"})["stub"]
+    assert (verdict["verdict"], verdict["reason"]) == ("fold", "joins_digest")
+    assert verdict["until"] == "2026-01-11T03:15:00.000Z"
+
+
 def test_what_is_too_late_is_not_told(app: Asker, order: str) -> None:
     """Held until somebody wakes up, and by then it does not matter any more."""
     ana = make_reader(app, "delivered", quiet_hours=ALWAYS)
