@@ -15,6 +15,7 @@ from clarion.model import Category, Channel, DedupeMode, NotificationType, Overf
 HOUR = 3_600_000
 MINUTE = 60_000
 NEVER = 1 << 62
+LEASE = 45_000
 TRIES = 5
 NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
 
@@ -246,7 +247,9 @@ class Model:
         assert len(chosen) == min(max(free, 0), len(able)), "not as many as the limit allows"
         for item in group:
             if free and item in able and item not in chosen:
-                continue  # it was refused, and is asked again
+                # It was refused, and is asked again when its lease is over.
+                item.until |= dict.fromkeys(item.in_state("limited"), self.now + LEASE)
+                continue
             self.leave_limit(item, is_chosen=item in chosen)
 
     def leave_limit(self, item: Item, *, is_chosen: bool) -> None:

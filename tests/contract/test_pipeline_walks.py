@@ -10,11 +10,11 @@ from typing import Any
 
 from clarion.model import Category, Channel
 from clarion.store.opening import migrate
+from tests.contract.pipeline_model import NIGHT
 from tests.contract.pipeline_world import TYPES, Store
 from tests.contract.test_pipeline_model import (
     ALWAYS,
     MINUTE,
-    NIGHT,
     NOBODY,
     NOON,
     ODDS,
@@ -125,8 +125,12 @@ def test_on_long_walks_the_pipeline_does_what_the_model_says(database_url: str) 
         for seed in range(SIZES.pipeline_walks):
             machine = PipelineMachine(store)
             walk = Walk(machine, random.Random(seed))
-            for _ in range(STEPS):
-                walk.step()
+            for step in range(STEPS):
+                try:
+                    walk.step()
+                except AssertionError as error:
+                    error.add_note(f"walk {seed}, step {step}")
+                    raise
             machine.teardown()
     finally:
         store.close()
