@@ -24,6 +24,7 @@ from clarion.model import (
     Overflow,
     Parcel,
     Preferences,
+    Priority,
     RateLimit,
     User,
 )
@@ -166,6 +167,11 @@ class World:
     def cancel(self, event_id: str) -> bool:
         cancelling = self.desk.events.cancel(self.app_id, event_id, self.clock.now())
         return self._runner.run(cancelling)
+
+    def replay(self, event_id: str, lane: Priority) -> bool:
+        now = self.clock.now()
+        replaying = self.desk.events.replay(self.app_id, event_id, lane, now)
+        return self._runner.run(replaying)
 
     def change(self, person: Person) -> None:
         """Store what a person has set, as the API does, and plan anew."""
