@@ -63,6 +63,7 @@ class Item:
     is_dismissed: bool = False
     stub_count: int = 1
     was_collected: bool = False
+    is_cancelled: bool = False
     attempts: int = 0
     tries: int = 0
     tried_at: int = -1
@@ -83,6 +84,8 @@ class Item:
         return self.is_critical or self.type.category is Category.SAFETY
 
     def is_unwanted(self, channel: Channel, now: int) -> bool:
+        if self.is_cancelled:
+            return True
         if self.expires_at is not None and self.expires_at <= now:
             return True
         if self.type.category is Category.SAFETY:
@@ -147,6 +150,22 @@ class Model:
         for digest in self.digests:
             if digest[0] == person.id:
                 self.digests[digest] = self.now
+
+    def can_cancel(self, event_id: str) -> bool:
+        """Whether some of an event is still to be decided or waits, and nothing of it is dead."""
+        mine = [item for item in (*self.pending, *self.items) if item.event_id == event_id]
+        if any(item.in_state("dead") for item in mine):
+            return False
+        waits = ("held", "limited", "collected")
+        return any(i in self.pending or any(i.in_state(state) for state in waits) for i in mine)
+
+    def cancel(self, event_id: str) -> None:
+        """Call an event back: what is held is due at once, and unwanted."""
+        self.pending = [item for item in self.pending if item.event_id != event_id]
+        for item in self.items:
+            if item.event_id == event_id:
+                item.is_cancelled = True
+                item.until = dict.fromkeys(item.until, self.now)
 
     # A new event.
 

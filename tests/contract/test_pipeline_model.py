@@ -103,11 +103,12 @@ class PipelineMachine(RuleBasedStateMachine):
     def cancel(self, place: int) -> None:
         events = dict.fromkeys(i.event_id for i in (*self.model.items, *self.model.pending))
         event_id = list(events)[-1 - place % len(events)]
-        waits = [item for item in self.model.pending if item.event_id == event_id]
-        assert self.world.cancel(event_id) is bool(waits)
-        if waits:
+        is_possible = self.model.can_cancel(event_id) and event_id not in self.cancelled
+        assert self.world.cancel(event_id) is is_possible
+        if is_possible:
             self.cancelled.add(event_id)
-            self.model.pending = [i for i in self.model.pending if i not in waits]
+            self.model.cancel(event_id)
+            self.drain()
 
     # What people do.
 
@@ -300,7 +301,7 @@ class PipelineMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         """Accepted = settled + cancelled + waiting, and every piece of work is one of ours."""
-        done = dict(settled(self.model))
+        done = {k: v for k, v in settled(self.model) if k not in self.cancelled}
         waiting = {item.event_id for item in self.model.pending}
         for event_id, status, remaining, count in self.world.events():
             places = [event_id in done, event_id in waiting, event_id in self.cancelled]

@@ -57,6 +57,7 @@ VALUES: dict[str, Value] = {
     "answer": b"answer",
     "app_id": "app-7",
     "before": NOW * 1000,
+    "updated_before": NOW,
     "before_id": "m1",
     "bundle_id": "com.example.new",
     "collapse_id": "c7",

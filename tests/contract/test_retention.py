@@ -97,7 +97,7 @@ async def tell(desk: Desk, moment: int, user_id: str = "ana", **changes: Any) ->
         deliveries=(inbox, make_delivery(made)),
         attempts=(attempt,),
     )
-    assert await desk.write(entry) == [True]
+    assert await desk.write(entry, now=moment) == [True]
     return made
 
 
@@ -161,8 +161,12 @@ async def test_nobody_elses_inbox_is_touched(desk: Desk, inboxes: SqlInboxes) ->
 
 
 async def test_events_that_are_over_go_and_others_stay(desk: Desk, retention: SqlRetention) -> None:
-    made = {status: make_event(desk.app_id, id=id_at(OLD), status=status) for status in EventStatus}
-    young = make_event(desk.app_id, id=id_at(YOUNG), status=EventStatus.COMPLETED)
+    made = {
+        status: make_event(desk.app_id, id=id_at(OLD), created_at=OLD, status=status)
+        for status in EventStatus
+    }
+    over = EventStatus.COMPLETED
+    young = make_event(desk.app_id, id=id_at(YOUNG), created_at=YOUNG, status=over)
     await desk.events.accept([*made.values(), young], [])
     assert await retention.prune_events("another", BEFORE, 100) == 0
     assert await retention.prune_events(desk.app_id, BEFORE, 2) == 2
@@ -178,14 +182,26 @@ async def test_events_that_are_over_go_and_others_stay(desk: Desk, retention: Sq
     assert young.id in {each.id for each in page.items}
 
 
+async def test_an_event_that_was_scheduled_for_long_is_not_old_when_it_is_told(
+    desk: Desk, retention: SqlRetention
+) -> None:
+    event = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
+    await desk.events.accept([event], [make_job(event)])
+    (job,) = await desk.claim()
+    entry = Entry(job=job, settles=EventStatus.COMPLETED, added=make_notification(event))
+    assert await desk.write(entry, now=YOUNG) == [True]
+    assert await retention.prune_events(desk.app_id, BEFORE, 100) == 0
+    assert await retention.prune_events(desk.app_id, YOUNG + 1, 100) == 1
+
+
 async def test_a_dead_letter_goes_with_its_event(
     desk: Desk, engine: Engine, retention: SqlRetention
 ) -> None:
-    event = make_event(desk.app_id, id=id_at(OLD))
-    waiting = make_event(desk.app_id, id=id_at(OLD))
+    event = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
+    waiting = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
     await desk.events.accept([event, waiting], [make_job(event), make_job(waiting)])
     job = next(each for each in await desk.claim() if each.event_id == event.id)
-    await desk.write(Entry(job=job, next=Dead(error="no")))
+    await desk.write(Entry(job=job, next=Dead(error="no")), now=OLD)
     assert await retention.prune_events(desk.app_id, BEFORE, 100) == 1
     (row,) = await engine.fetch(COUNT_JOBS, app_id=desk.app_id)
     assert row[0] == 1
@@ -237,7 +253,7 @@ async def test_the_keeper_keeps_what_is_young(
 
 async def test_the_keeper_goes_on_until_nothing_is_left(desk: Desk, keeper: Keeper) -> None:
     over = [
-        make_event(desk.app_id, id=id_at(OLD), status=EventStatus.COMPLETED)
+        make_event(desk.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
         for _ in range(CHUNK + 1)
     ]
     await desk.events.accept(over, [])

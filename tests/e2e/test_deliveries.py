@@ -376,3 +376,37 @@ def test_what_is_too_late_is_not_told(app: Asker, order: str) -> None:
 
 def see_event_of(app: Asker, notification_id: str) -> dict[str, Any]:
     return see(app, app.get(f"/v1/notifications/{notification_id}").json["event_id"])
+
+
+def test_what_waits_can_be_called_back(app: Asker, order: str) -> None:
+    ana = make_reader(app, "delivered", quiet_hours=ALWAYS)
+    event = tell(app, draft(order, user_id=ana))
+    (item,) = inbox(app, ana)
+    assert (event["status"], deliveries(app, item["id"])["stub"]["status"]) == ("completed", "held")
+
+    answer = app.delete(f"/v1/events/{event['event_id']}")
+
+    assert (answer.status, answer.json["status"]) == (200, "cancelled")
+    found = delivery(app, item["id"], "cancelled")
+    assert (found["reason"], found["attempt_count"]) == ("cancelled", 0)
+    # What is in the inbox was told, and stays.
+    assert inbox(app, ana) == [item]
+
+
+def test_an_event_leads_to_what_it_came_to(app: Asker, order: str) -> None:
+    heard, off = make_reader(app, "delivered"), make_reader(app, "delivered")
+    set_preferences(app, off, types={order: {"in_app": False, "stub": False}})
+    event = tell(app, draft(order, user_ids=[heard, off]))
+    path = f"/v1/events/{event['event_id']}/notifications"
+
+    first = app.get(f"{path}?limit=1").json
+    second = app.get(f"{path}?limit=1&after={first['next']}").json
+
+    items = [*first["items"], *second["items"]]
+    assert second["next"] is None
+    shown = {item["user_id"]: item["is_shown"] for item in items}
+    assert shown == {heard: True, off: False}
+    dropped = next(item for item in items if item["user_id"] == off)
+    assert dropped["status"] == "dropped"
+    reasons = {each["reason"] for each in deliveries(app, dropped["id"]).values()}
+    assert reasons == {"channel_off"}

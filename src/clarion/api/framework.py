@@ -28,7 +28,7 @@ from clarion.api.feedback import get_feedback
 from clarion.api.follows import FollowsController
 from clarion.api.history import list_messages, see_message
 from clarion.api.keys import KeysController
-from clarion.api.notifications import NotificationsController
+from clarion.api.notifications import NotificationsController, list_of_event
 from clarion.api.people import PeopleController
 from clarion.api.preferences import PreferencesController
 from clarion.api.stats import get_stats
@@ -71,6 +71,7 @@ ROUTES = (
     EventsController,
     explain,
     NotificationsController,
+    list_of_event,
     list_waiting,
     PeopleController,
     PreferencesController,

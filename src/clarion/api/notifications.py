@@ -9,7 +9,7 @@ from litestar import Controller, Request, get
 
 from clarion.access.callers import require_app
 from clarion.api.injected import Deliveries, Events, Facts
-from clarion.api.shapes import caller_of, to_wire
+from clarion.api.shapes import PAGE_DEFAULT, After, Items, Limit, caller_of, check_limit, to_wire
 from clarion.errors import NotFound
 from clarion.inbox.items import Item, to_item
 from clarion.ledger.status import sum_up
@@ -98,16 +98,7 @@ class NotificationsController(Controller):
     ) -> NotificationView:
         """Return a notification and its state."""
         found = await _find(request, notification_id, facts)
-        mine = await _deliveries(found, deliveries)
-        item = msgspec.structs.asdict(to_item(found))
-        return NotificationView(
-            **item,
-            user_id=found.user_id,
-            event_id=found.event_id,
-            status=sum_up(mine).value,
-            is_shown=found.is_shown,
-            folded_into=found.folded_into,
-        )
+        return _view_whole(found, await _deliveries(found, deliveries))
 
     @get("/deliveries", summary="See how it went on each channel")
     async def list_deliveries(
@@ -143,6 +134,27 @@ class NotificationsController(Controller):
         return TimelineView([_happening(each) for each in story])
 
 
+@get(
+    "/v1/events/{event_id:str}/notifications",
+    summary="See what an event came to",
+    tags=["Events"],
+)
+async def list_of_event(
+    request: Request[Any, Any, Any],
+    event_id: str,
+    facts: Facts,
+    deliveries: Deliveries,
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[NotificationView]:
+    """Return a notification for each person the event was for, also if nothing was sent."""
+    caller = require_app(caller_of(request), Scope.NOTIFICATIONS_READ)
+    page = await facts.of_event(caller.app_id, event_id, after=after, limit=check_limit(limit))
+    known = await deliveries.find_many(caller.app_id, [each.id for each in page.items])
+    views = [_view_whole(each, known.get(each.id, ())) for each in page.items]
+    return Items(views, page.next)
+
+
 async def _find(
     request: Request[Any, Any, Any], notification_id: str, facts: Facts
 ) -> Notification:
@@ -155,6 +167,17 @@ async def _find(
 
 async def _deliveries(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
     return (await deliveries.find_many(found.app_id, [found.id])).get(found.id, ())
+
+
+def _view_whole(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
+    return NotificationView(
+        **msgspec.structs.asdict(to_item(notification)),
+        user_id=notification.user_id,
+        event_id=notification.event_id,
+        status=sum_up(deliveries).value,
+        is_shown=notification.is_shown,
+        folded_into=notification.folded_into,
+    )
 
 
 def _view(

@@ -55,7 +55,10 @@ class Events(Protocol):
         ...
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
-        """Call an event back: what is not decided never will be. False if it is over."""
+        """Call an event back: what is not decided never will be, what waits is due at once.
+
+        False if all of it is over.
+        """
         ...
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
@@ -127,6 +130,12 @@ class Facts(Protocol):
 
     async def find(self, app_id: str, notification_id: str) -> Notification | None:
         """Return one notification, whosever it is, or None."""
+        ...
+
+    async def of_event(
+        self, app_id: str, event_id: str, *, after: str | None, limit: int
+    ) -> Page[Notification]:
+        """Return what an event came to, person by person, in the order of the ids."""
         ...
 
 

@@ -66,6 +66,7 @@ CREATE TABLE notifications (
   created_at BIGINT NOT NULL,
   PRIMARY KEY (app_id, user_id, id)
 );
+CREATE INDEX notifications_by_event ON notifications (app_id, event_id, id);
 CREATE INDEX notifications_shown ON notifications (app_id, user_id, id)
   WHERE is_shown = 1 AND dismissed_at IS NULL;
 CREATE INDEX notifications_unread ON notifications (app_id, user_id, id)
@@ -144,4 +145,5 @@ CREATE TABLE limit_counts (
 CREATE INDEX limit_counts_expiring ON limit_counts (expires_at);
 
 -- Devices that ended are kept for a while, so that a provider is told so, and then deleted.
-CREATE INDEX devices_ended ON devices (invalidated_at) WHERE invalidated_at IS NOT NULL;
+-- The condition is one that only the statement for it has, so that no other takes this index.
+CREATE INDEX devices_ended ON devices (invalidated_at) WHERE invalidated_at > 0;

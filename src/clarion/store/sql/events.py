@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = """app_id, id, type, audience, content, priority, dedupe_key, status, retry_count,
 last_error, remaining, notification_count, scheduled_at, expires_at, created_at, updated_at"""
+# Of a large audience no more are looked at at once; the others see it when their time comes.
+_LOOKED_AT = 1_000
 _NEWEST = "\uffff"
 
 ADD = statement(
@@ -47,10 +49,22 @@ LIST_BY_STATUS = statement(
     AND status IN ('scheduled', 'failed', 'cancelled', 'expired', 'rate_limited', 'deduplicated')
     ORDER BY id DESC LIMIT :limit""",
 )
+# What is decided can be called back as long as some of it waits.
 CANCEL = statement(
     "cancel_event",
-    """UPDATE events SET status = 'cancelled', updated_at = :now WHERE app_id = :app_id
-    AND id = :id AND status IN ('scheduled', 'pending', 'processing') RETURNING id""",
+    f"""UPDATE events SET status = 'cancelled', updated_at = :now WHERE app_id = :app_id
+    AND id = :id AND (status IN ('scheduled', 'pending', 'processing')
+    OR (status = 'completed' AND EXISTS (SELECT 1 FROM (
+      SELECT id FROM notifications WHERE app_id = :app_id AND event_id = :id
+      ORDER BY id LIMIT {_LOOKED_AT}) AS n
+    JOIN deliveries d ON d.notification_id = n.id AND d.status IN ('held', 'collected'))))
+    RETURNING id""",
+)
+WAKE_HELD = statement(
+    "wake_held_of_event",
+    f"""UPDATE jobs SET due_at = :now WHERE due_at > :now AND lane > {DEAD_LANE} AND id IN (
+      SELECT id || '/held' FROM notifications WHERE app_id = :app_id AND event_id = :id
+      ORDER BY id LIMIT {_LOOKED_AT})""",
 )
 # What was decided is delivered again; what was not is decided.
 REVIVE = statement(
@@ -116,8 +130,9 @@ class SqlEvents:
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
         """Call an event back; False if it is over or there is none."""
-        step = CANCEL.guard(app_id=app_id, id=event_id, now=now)
-        return await self._engine.write(Unit(event_id, (step,))) is not None
+        values = {"app_id": app_id, "id": event_id}
+        steps = (CANCEL.guard(**values, now=now), WAKE_HELD.step(**values, now=now))
+        return await self._engine.write(Unit(event_id, steps)) is not None
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
         """Try what failed once more; False if nothing of it has."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.model import Category, Content, Earlier, Notification, Priority
+from clarion.model import Category, Content, Earlier, Notification, Page, Priority
 from clarion.store.sql.keyed import keys_of
 from clarion.store.statement import Row, statement
 
@@ -45,6 +45,11 @@ FIND_NOTIFICATION = statement(
     f"""SELECT {NOTIFICATION} FROM notifications n WHERE n.app_id = :app_id AND n.id = :id
     AND n.user_id = (SELECT user_id FROM deliveries WHERE notification_id = :id LIMIT 1)""",
 )
+OF_EVENT = statement(
+    "select_notifications_of_event",
+    f"""SELECT {NOTIFICATION} FROM notifications n WHERE n.app_id = :app_id
+    AND n.event_id = :event_id AND n.id > :after ORDER BY n.id LIMIT :limit""",
+)
 _decode_content = msgspec.json.Decoder(Content).decode
 
 
@@ -80,6 +85,16 @@ class SqlFacts:
         """Return one notification, whosever it is."""
         rows = await self._engine.fetch(FIND_NOTIFICATION, app_id=app_id, id=notification_id)
         return read_notification(rows[0]) if rows else None
+
+    async def of_event(
+        self, app_id: str, event_id: str, *, after: str | None, limit: int
+    ) -> Page[Notification]:
+        """Return what an event came to."""
+        rows = await self._engine.fetch(
+            OF_EVENT, app_id=app_id, event_id=event_id, after=after or "", limit=limit + 1
+        )
+        items = tuple(read_notification(row) for row in rows[:limit])
+        return Page(items, items[-1].id if len(rows) > limit else None)
 
 
 def read_notification(row: Row) -> Notification:

@@ -23,7 +23,8 @@ SELECT_OLD_NOTIFICATIONS = statement(
 SELECT_OLD_EVENTS = statement(
     "select_old_events",
     """SELECT app_id, id FROM events WHERE app_id = :app_id AND id < :before
-    AND status NOT IN ('scheduled', 'pending', 'processing') ORDER BY id LIMIT :limit""",
+    AND updated_at < :updated_before AND status NOT IN ('scheduled', 'pending', 'processing')
+    ORDER BY id LIMIT :limit""",
 )
 DELETE_EVENT = statement(
     "delete_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
@@ -36,7 +37,7 @@ DELETE_DEAD_JOBS = statement(
 
 SELECT_OLD_DEVICES = statement(
     "select_old_devices",
-    """SELECT app_id, id FROM devices WHERE invalidated_at < :before
+    """SELECT app_id, id FROM devices WHERE invalidated_at > 0 AND invalidated_at < :before
     ORDER BY invalidated_at LIMIT :limit""",
 )
 
@@ -88,7 +89,12 @@ class SqlRetention:
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
         """Delete events that are over."""
         found = await self._engine.fetch_slowly(
-            SELECT_OLD_EVENTS, app_id=app_id, before=first_id_of(before), limit=limit
+            SELECT_OLD_EVENTS,
+            app_id=app_id,
+            before=first_id_of(before),
+            # One that was scheduled for long is not old when it is told.
+            updated_before=before,
+            limit=limit,
         )
         rows = [DELETE_EVENT.bind(app_id=a, id=i) for a, i in found]
         if not rows:
