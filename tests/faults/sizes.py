@@ -72,7 +72,7 @@ TABLE = {
         chaos_vanishing_a_second=10,
         pipeline_sequences=30,
         pipeline_steps=20,
-        pipeline_walks=20,
+        pipeline_walks=30,
         pipeline_events=2_000,
         pipeline_kills=4,
     ),
