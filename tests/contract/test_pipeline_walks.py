@@ -70,7 +70,7 @@ class Walk:
         self.machine.schedule(body=self.body(), minutes=self.pick([1, 30, 600]))
 
     def cancel(self) -> None:
-        if self.machine.due:
+        if self.machine.model.items or self.machine.model.pending:
             self.machine.cancel(place=self.pick(range(5)))
 
     def act(self) -> None:
