@@ -15,7 +15,6 @@ from clarion.model import Category, Channel, DedupeMode, NotificationType, Overf
 HOUR = 3_600_000
 MINUTE = 60_000
 NEVER = 1 << 62
-LEASE = 45_000
 TRIES = 5
 NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
 
@@ -265,10 +264,6 @@ class Model:
         chosen = able if len(able) <= free else [item for item in able if item.place not in limited]
         assert len(chosen) == min(max(free, 0), len(able)), "not as many as the limit allows"
         for item in group:
-            if free and item in able and item not in chosen:
-                # It was refused, and is asked again when its lease is over.
-                item.until |= dict.fromkeys(item.in_state("limited"), self.now + LEASE)
-                continue
             self.leave_limit(item, is_chosen=item in chosen)
 
     def leave_limit(self, item: Item, *, is_chosen: bool) -> None:

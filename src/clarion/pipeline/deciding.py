@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.decide.rules import decide
-from clarion.model import Dead, Entry, EventStatus, Later
+from clarion.model import Entry, EventStatus, Later
 from clarion.pipeline.foresight import Foresight
 from clarion.pipeline.gathering import Ask
 from clarion.pipeline.ruling import rule
+from clarion.pipeline.waiting import bury_for_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ class Deciding:
                 continue
             kind = await self._catalog.find(event.app_id, event.type)
             if kind is None:
-                entries.append(Entry(job=job, next=Dead(error=f"There is no type {event.type}.")))
+                entries.append(bury_for_type(job, event.type))
             else:
                 asked.append((_Open(job, event), self._ask(job, event, kind)))
         briefs = await self._gathering.gather([ask for _, ask in asked])

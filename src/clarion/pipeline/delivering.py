@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from clarion.decide.rules import decide
 from clarion.decide.verdicts import Send
+from clarion.errors import ClarionError
 from clarion.model import (
     Attempt,
     Channel,
@@ -79,24 +80,16 @@ class Delivering:
         """Start a task for each that may be sent; return the entries of those that may not."""
         if not jobs:
             return []
-        found = await self._room.call([(job, job.subject.partition("/")[2]) for job in jobs])
-        entries = [Entry(job=job) for job, w in zip(jobs, found, strict=True) if not _queued(w)]
-        open_ = [(w, w.kind) for w in found if w is not None and _queued(w)]
-        asks = [
-            self._room.ask(w, kind, _queued(w), was_collected=True)
-            for w, kind in open_
-            if kind is not None
-        ]
-        briefs = await self._gathering.gather(asks)
-        known = [w for w, kind in open_ if kind is not None]
-        for waiting, brief in zip(known, briefs, strict=True):
+        pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
+        found, entries = await self._room.call(pairs)
+        entries += [Entry(job=w.job) for w in found if not _queued(w)]
+        open_ = [w for w in found if _queued(w)]
+        briefs = await self._gathering.gather(
+            [self._room.ask(w, _queued(w), was_collected=True) for w in open_]
+        )
+        for waiting, brief in zip(open_, briefs, strict=True):
             if (entry := self._decide(waiting, brief)) is not None:
                 entries.append(entry)
-        entries += [
-            self._recording.fail(w.job, LookupError(w.notification.type))
-            for w, kind in open_
-            if kind is None
-        ]
         return entries
 
     def _decide(self, waiting: Waiting, brief: Brief) -> Entry | None:
@@ -117,6 +110,13 @@ class Delivering:
         return Entry(job=waiting.job, deliveries=(turned,), jobs=jobs, shared_jobs=shared)
 
     async def _send(self, waiting: Waiting, brief: Brief, delivery: Delivery) -> None:
+        try:
+            await self._hand_over(waiting, brief, delivery)
+        except ClarionError as error:
+            # What could not be written down is tried again when the lease is over.
+            get_logger().warning("delivery_not_recorded", code=error.code)
+
+    async def _hand_over(self, waiting: Waiting, brief: Brief, delivery: Delivery) -> None:
         job, courier = waiting.job, self._couriers[delivery.channel]
         try:
             parcel = pack(waiting, brief, delivery)
@@ -160,13 +160,11 @@ class Delivering:
         return next_, failed
 
 
-def _queued(waiting: Waiting | None) -> tuple[Delivery, ...]:
+def _queued(waiting: Waiting) -> tuple[Delivery, ...]:
     """Return the delivery that a job is for, if it is still to be sent.
 
     A dead letter that is replayed has failed before.
     """
-    if waiting is None:
-        return ()
     channel = Channel(waiting.job.subject.partition("/")[0])
     delivery = by_channel(waiting.deliveries).get(channel)
     if delivery is None:

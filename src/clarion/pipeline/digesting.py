@@ -50,18 +50,15 @@ class Digesting:
     async def _tell(self, job: Job, collected: tuple[Delivery, ...]) -> Entry:
         if not collected:
             return Entry(job=job)
-        found = await self._room.call([(job, each.notification_id) for each in collected])
-        known = [
-            (delivery, w, w.kind)
-            for delivery, w in zip(collected, found, strict=True)
-            if w is not None and w.kind is not None
-        ]
+        found, _ = await self._room.call([(job, each.notification_id) for each in collected])
+        by_id = {w.notification.id: w for w in found}
+        known = [(each, by_id[i]) for each in collected if (i := each.notification_id) in by_id]
         if not known:
             return _give_up(job, collected)
         briefs = await self._gathering.gather(
-            [self._room.ask(w, kind, (each,), was_collected=True) for each, w, kind in known]
+            [self._room.ask(w, (each,), was_collected=True) for each, w in known]
         )
-        parts = [_Part(d, w, brief) for (d, w, _), brief in zip(known, briefs, strict=True)]
+        parts = [_Part(d, w, brief) for (d, w), brief in zip(known, briefs, strict=True)]
         return self._recording.attempt(job, tell_all, job, parts)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clarion.decide.rules import decide
 from clarion.decide.verdicts import Decision, Drop
 from clarion.model import DeliveryStatus, Entry, Later, ReasonCode
+from clarion.pipeline.foresight import Foresight
 from clarion.pipeline.ruling import NEVER, claim_uses, follow_up, shows, tell, turn
 from clarion.pipeline.waiting import by_channel
 
@@ -29,29 +30,22 @@ class Releasing:
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide anew for jobs of one app. Those that are refused come back by their lease."""
-        found = await self._room.call([(job, job.subject) for job in jobs])
-        entries = [Entry(job=job) for job, w in zip(jobs, found, strict=True) if not _held(w)]
-        open_ = [w for w in found if w is not None and _held(w)]
+        found, entries = await self._room.call([(job, job.subject) for job in jobs])
+        entries += [Entry(job=w.job) for w in found if not _held(w)]
+        open_ = [w for w in found if _held(w)]
         briefs = await self._gathering.gather(
-            [
-                self._room.ask(w, w.kind, _held(w), was_collected=_was_collected(w))
-                for w in open_
-                if w.kind is not None
-            ]
+            [self._room.ask(w, _held(w), was_collected=_was_collected(w)) for w in open_]
         )
-        told = zip([w for w in open_ if w.kind is not None], briefs, strict=True)
-        entries += [self._recording.attempt(w.job, release, w, brief) for w, brief in told]
-        entries += [
-            self._recording.fail(w.job, LookupError(w.notification.type))
-            for w in open_
-            if w.kind is None
-        ]
+        foresight = Foresight()
+        for waiting, brief in zip(open_, briefs, strict=True):
+            foreseen = foresight.see(brief) or brief
+            entry = self._recording.attempt(waiting.job, release, waiting, foreseen)
+            foresight.note(brief.ask, entry)
+            entries.append(entry)
         await self._recording.write(entries)
 
 
-def _held(waiting: Waiting | None) -> tuple[Delivery, ...]:
-    if waiting is None:
-        return ()
+def _held(waiting: Waiting) -> tuple[Delivery, ...]:
     return tuple(d for d in waiting.deliveries if d.status is DeliveryStatus.HELD)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clarion.model import EventStatus, ReasonCode
+from clarion.model import Dead, Entry, EventStatus, ReasonCode
 from clarion.pipeline.gathering import Ask
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Waiting:
     notification: Notification
     deliveries: tuple[Delivery, ...]
     event: Event | None
-    kind: Kind | None
+    kind: Kind
 
     @property
     def is_cancelled(self) -> bool:
@@ -50,29 +50,35 @@ class WaitingRoom:
         self._catalog = catalog
         self._clock = clock
 
-    async def call(self, pairs: Sequence[tuple[Job, str]]) -> list[Waiting | None]:
-        """Return what waits for each job and notification id; None if it is gone."""
+    async def call(self, pairs: Sequence[tuple[Job, str]]) -> tuple[list[Waiting], list[Entry]]:
+        """Return what waits, for each job and notification id, and the end of jobs in vain.
+
+        Those are in vain whose notification is no more; one whose type is gone is a dead letter.
+        """
         app_id = pairs[0][0].app_id
         ids = [notification_id for _, notification_id in pairs]
         found = await self._facts.notifications(app_id, {job.user_id for job, _ in pairs}, ids)
         deliveries = await self._deliveries.find_many(app_id, ids)
         events = await self._events.find_many(app_id, {n.event_id for n in found.values()})
-        waiting: list[Waiting | None] = []
+        waiting: list[Waiting] = []
+        ends: list[Entry] = []
         for job, notification_id in pairs:
             notification = found.get(notification_id)
             if notification is None:
-                waiting.append(None)
+                ends.append(Entry(job=job))
                 continue
             kind = await self._catalog.find(app_id, notification.type)
+            if kind is None:
+                ends.append(bury_for_type(job, notification.type))
+                continue
             event = events.get(notification.event_id)
             mine = deliveries.get(notification_id, ())
             waiting.append(Waiting(job, notification, mine, event, kind))
-        return waiting
+        return waiting, ends
 
     def ask(
         self,
         waiting: Waiting,
-        kind: Kind,
         deliveries: Iterable[Delivery],
         *,
         was_collected: bool = False,
@@ -87,7 +93,7 @@ class WaitingRoom:
         return Ask(
             app_id=notification.app_id,
             user_id=notification.user_id,
-            kind=_without_past(kind, was_collected=was_collected),
+            kind=_without_past(waiting.kind, was_collected=was_collected),
             priority=notification.priority,
             content=notification.content,
             channels=tuple(each.channel for each in chosen),
@@ -103,6 +109,11 @@ def _without_past(kind: Kind, *, was_collected: bool) -> Kind:
     if of.dedupe is None and digest is of.digest:
         return kind
     return replace(kind, type=replace(of, dedupe=None, digest=digest))
+
+
+def bury_for_type(job: Job, type_name: str) -> Entry:
+    """Return the end of a job whose type was deleted: it can be replayed when the type is back."""
+    return Entry(job=job, next=Dead(error=f"There is no type {type_name}."))
 
 
 def by_channel(deliveries: Iterable[Delivery]) -> dict[Channel, Delivery]:
