@@ -21,8 +21,8 @@ from clarion.model import Device, DeviceDetails, Platform, User
 from clarion.settings import Settings, load
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
-from clarion.store.sql.devices import SqlDevices
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.gateway.devices import SqlDevices
+from clarion.store.sql.people.users import SqlUsers
 
 AT_A_TIME = 2_000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from clarion.model import Actor, Category, Content, Notification, Priority, Target
 from clarion.store.engine import Engine
-from clarion.store.sql.inbox_numbers import NEXT, REMEMBER, TAKE
+from clarion.store.sql.notifications.inbox_numbers import NEXT, REMEMBER, TAKE
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW
 

@@ -26,14 +26,14 @@ from clarion.model import (
 from clarion.pipeline.assembly import Pipeline, PipelinePorts
 from clarion.ports import Clock, Courier
 from clarion.store.engine import Engine
-from clarion.store.sql.deliveries import SqlDeliveries
-from clarion.store.sql.events import SqlEvents
-from clarion.store.sql.facts import SqlFacts
-from clarion.store.sql.jobs import SqlQueue
-from clarion.store.sql.ledger import SqlLedger
-from clarion.store.sql.templates import SqlTemplates
-from clarion.store.sql.types import SqlTypes
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.notifications.deliveries import SqlDeliveries
+from clarion.store.sql.notifications.events import SqlEvents
+from clarion.store.sql.notifications.facts import SqlFacts
+from clarion.store.sql.notifications.jobs import SqlQueue
+from clarion.store.sql.notifications.ledger import SqlLedger
+from clarion.store.sql.people.templates import SqlTemplates
+from clarion.store.sql.people.types import SqlTypes
+from clarion.store.sql.people.users import SqlUsers
 from tests.factories import NOW
 
 LEASE = 45_000

@@ -10,7 +10,7 @@ from bench.installation import Installation
 from bench.site import HOST, Site, on_sqlite
 from bench.table import Row
 from clarion.store.engine import Engine
-from clarion.store.sql import topics
+from clarion.store.sql.gateway import topics
 from clarion.store.statement import Unit, statement
 
 SUBSCRIBERS = 100_000

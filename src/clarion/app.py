@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
-from clarion.api import apns, event_door, framework, pages, streams
-from clarion.api.apns import ApnsDoor
-from clarion.api.event_door import EventDoor
+from clarion.api import framework
 from clarion.api.front import Front
+from clarion.api.gateway import apns
+from clarion.api.gateway.apns import ApnsDoor
 from clarion.api.idempotency import Idempotency
-from clarion.api.operation import Operation
-from clarion.api.streams import Streams
+from clarion.api.notifications import event_door, streams
+from clarion.api.notifications.event_door import EventDoor
+from clarion.api.notifications.streams import Streams
+from clarion.api.operating import pages
+from clarion.api.operating.operation import Operation
 from clarion.hot.memory import MemoryLimits
 from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.house import open_house

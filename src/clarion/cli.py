@@ -216,8 +216,8 @@ def _create_admin(username: str, /, **settings: SettingFlags) -> int:
 
 
 def _listen(*, options: ListenOptions | None = None, **settings: SettingFlags) -> int:
+    from clarion.commands.devices.listening import listen
     from clarion.commands.installation import find_installation
-    from clarion.commands.listening import listen
 
     chosen, loaded = options or ListenOptions(), _load(settings)
     installation = find_installation(

@@ -11,23 +11,23 @@ from clarion.catalog.kinds import Catalog
 from clarion.clock import SystemClock
 from clarion.serving.files import DataFolder
 from clarion.store.opening import migrate, open_engine
-from clarion.store.sql.administrators import SqlAdministrators
-from clarion.store.sql.apps import SqlApps
-from clarion.store.sql.deliveries import SqlDeliveries
-from clarion.store.sql.devices import SqlDevices, SqlFeedback
-from clarion.store.sql.events import SqlEvents
-from clarion.store.sql.facts import SqlFacts
-from clarion.store.sql.inboxes import SqlInboxes
-from clarion.store.sql.jobs import SqlQueue
-from clarion.store.sql.keys import SqlKeys
-from clarion.store.sql.ledger import SqlLedger
-from clarion.store.sql.messages import SqlHistory, SqlMessages
-from clarion.store.sql.retention import SqlRetention
-from clarion.store.sql.statistics import SqlStatistics
-from clarion.store.sql.templates import SqlTemplates
-from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
-from clarion.store.sql.types import SqlTypes
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.access.administrators import SqlAdministrators
+from clarion.store.sql.access.apps import SqlApps
+from clarion.store.sql.access.keys import SqlKeys
+from clarion.store.sql.gateway.devices import SqlDevices, SqlFeedback
+from clarion.store.sql.gateway.messages import SqlHistory, SqlMessages
+from clarion.store.sql.gateway.statistics import SqlStatistics
+from clarion.store.sql.gateway.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.sql.notifications.deliveries import SqlDeliveries
+from clarion.store.sql.notifications.events import SqlEvents
+from clarion.store.sql.notifications.facts import SqlFacts
+from clarion.store.sql.notifications.inboxes import SqlInboxes
+from clarion.store.sql.notifications.jobs import SqlQueue
+from clarion.store.sql.notifications.ledger import SqlLedger
+from clarion.store.sql.notifications.retention import SqlRetention
+from clarion.store.sql.people.templates import SqlTemplates
+from clarion.store.sql.people.types import SqlTypes
+from clarion.store.sql.people.users import SqlUsers
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.channels.stub import StubCourier
-from clarion.gateway.channels import ChannelDoor
 from clarion.gateway.connections import Connections
 from clarion.gateway.dispatch import Dispatch
-from clarion.gateway.provider import PushIntake
-from clarion.gateway.provider_tokens import ProviderTokens
+from clarion.gateway.providers.channels import ChannelDoor
+from clarion.gateway.providers.provider import PushIntake
+from clarion.gateway.providers.provider_tokens import ProviderTokens
 from clarion.gateway.registry import Registry
 from clarion.gateway.sockets import Sockets
 from clarion.gateway.sweeper import Sweeper
@@ -19,7 +19,7 @@ from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
 from clarion.ledger.retention import Keeper
 from clarion.model import Channel
 from clarion.pipeline.assembly import Pipeline, PipelinePorts
-from clarion.pipeline.gathering import Caps
+from clarion.pipeline.facts.gathering import Caps
 from clarion.telemetry.metrics import GatewayMetrics
 
 if TYPE_CHECKING:

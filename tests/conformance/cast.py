@@ -14,8 +14,8 @@ from clarion.model import App, ProviderKey
 from clarion.serving.files import DataFolder
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
-from clarion.store.sql.apps import INSERT_PROVIDER_KEY, SqlApps
-from clarion.store.sql.keys import SqlKeys
+from clarion.store.sql.access.apps import INSERT_PROVIDER_KEY, SqlApps
+from clarion.store.sql.access.keys import SqlKeys
 from clarion.store.statement import Unit
 from tests.conformance.provider import Provider
 

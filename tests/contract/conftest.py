@@ -34,16 +34,16 @@ from clarion.ports import (
 )
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
-from clarion.store.sql.administrators import SqlAdministrators
-from clarion.store.sql.apps import SqlApps
-from clarion.store.sql.devices import SqlDevices, SqlFeedback
-from clarion.store.sql.keys import SqlKeys
-from clarion.store.sql.messages import SqlHistory, SqlMessages
-from clarion.store.sql.statistics import SqlStatistics
-from clarion.store.sql.templates import SqlTemplates
-from clarion.store.sql.topics import SqlBroadcasts, SqlDeviceTopics
-from clarion.store.sql.types import SqlTypes
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.access.administrators import SqlAdministrators
+from clarion.store.sql.access.apps import SqlApps
+from clarion.store.sql.access.keys import SqlKeys
+from clarion.store.sql.gateway.devices import SqlDevices, SqlFeedback
+from clarion.store.sql.gateway.messages import SqlHistory, SqlMessages
+from clarion.store.sql.gateway.statistics import SqlStatistics
+from clarion.store.sql.gateway.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.sql.people.templates import SqlTemplates
+from clarion.store.sql.people.types import SqlTypes
+from clarion.store.sql.people.users import SqlUsers
 from tests.conftest import run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.

@@ -31,10 +31,10 @@ from clarion.model import (
 from clarion.pipeline.assembly import Pipeline
 from clarion.ports import Courier
 from clarion.store.engine import Engine
-from clarion.store.sql.inboxes import SqlInboxes
-from clarion.store.sql.templates import SqlTemplates
-from clarion.store.sql.types import SqlTypes
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.notifications.inboxes import SqlInboxes
+from clarion.store.sql.people.templates import SqlTemplates
+from clarion.store.sql.people.types import SqlTypes
+from clarion.store.sql.people.users import SqlUsers
 from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
 from tests.contract.pipeline_model import Person

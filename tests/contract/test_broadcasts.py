@@ -10,7 +10,7 @@ from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.model import Keeps, Message, Once, PushPriority, Replay, Subscription
 from clarion.ports import Broadcasts, DeviceTopics
 from clarion.store.engine import Engine
-from clarion.store.sql.topics import SqlBroadcasts
+from clarion.store.sql.gateway.topics import SqlBroadcasts
 from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new_app_id
 
 

@@ -18,7 +18,7 @@ from clarion.model import (
     ReasonCode,
 )
 from clarion.store.engine import Engine
-from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import DAY, NOW, new_app_id
 from tests.pipeline import Desk, make_delivery, make_notification
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clarion.model import DeviceTopic, Keeps
 from clarion.ports import Broadcasts, DeviceTopics
 from clarion.store.engine import Engine
-from clarion.store.sql.topics import SqlDeviceTopics
+from clarion.store.sql.gateway.topics import SqlDeviceTopics
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
 
 

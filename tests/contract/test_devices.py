@@ -19,8 +19,8 @@ from clarion.model import (
 )
 from clarion.ports import Broadcasts, Devices, FeedbackList, History, Messages
 from clarion.store.engine import Engine
-from clarion.store.sql.devices import SqlDevices
-from clarion.store.sql.messages import SqlMessages
+from clarion.store.sql.gateway.devices import SqlDevices
+from clarion.store.sql.gateway.messages import SqlMessages
 from tests.factories import DAY, NOW, make_device, make_message, make_once, new_app_id
 
 DETAILS = DeviceDetails(

@@ -9,8 +9,8 @@ from clarion.errors import InvalidFields
 from clarion.model import Category, InboxState, Notification
 from clarion.ports import Inboxes
 from clarion.store.engine import Engine
-from clarion.store.sql import inboxes as sql
-from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.notifications import inboxes as sql
+from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import NOW, new_app_id
 from tests.inbox import put
 

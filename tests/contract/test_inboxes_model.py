@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from clarion.model import Category, InboxState, Notification
 from clarion.ports import Inboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import NOW, new_app_id
 from tests.inbox import put
 

@@ -24,7 +24,7 @@ from clarion.model import (
     Telling,
 )
 from clarion.store.engine import Engine
-from clarion.store.sql.inboxes import SqlInboxes
+from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import LEASE, Desk, make_delivery, make_event, make_job, make_notification
 

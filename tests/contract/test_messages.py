@@ -8,7 +8,7 @@ import pytest
 from clarion.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.ports import History, Messages
 from clarion.store.engine import Engine
-from clarion.store.sql.messages import SqlMessages
+from clarion.store.sql.gateway.messages import SqlMessages
 from tests.factories import DAY, NOW, make_message
 
 State = tuple[MessageStatus, MessageReason | None]

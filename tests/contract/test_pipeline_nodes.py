@@ -7,10 +7,10 @@ from clarion.channels.stub import StubCourier
 from clarion.model import Audience, AudienceKind, Channel, Dedupe, DedupeMode, Event, RateLimit
 from clarion.pipeline.assembly import Pipeline
 from clarion.store.engine import Engine
-from clarion.store.sql.inboxes import SqlInboxes
-from clarion.store.sql.templates import SqlTemplates
-from clarion.store.sql.types import SqlTypes
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.notifications.inboxes import SqlInboxes
+from clarion.store.sql.people.templates import SqlTemplates
+from clarion.store.sql.people.types import SqlTypes
+from clarion.store.sql.people.users import SqlUsers
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
 from tests.pipeline import LEASE, Desk, build_pipeline, drain, make_event, make_job
 

@@ -17,7 +17,7 @@ from clarion.model import (
     Priority,
 )
 from clarion.store.engine import Engine
-from clarion.store.sql.jobs import NEVER
+from clarion.store.sql.notifications.jobs import NEVER
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import LEASE, Desk, make_event, make_job
 

@@ -21,9 +21,9 @@ from clarion.model import (
 )
 from clarion.ports import Apps
 from clarion.store.engine import Engine
-from clarion.store.sql.devices import SqlDevices
-from clarion.store.sql.inboxes import SqlInboxes
-from clarion.store.sql.retention import SqlRetention
+from clarion.store.sql.gateway.devices import SqlDevices
+from clarion.store.sql.notifications.inboxes import SqlInboxes
+from clarion.store.sql.notifications.retention import SqlRetention
 from clarion.store.statement import statement
 from tests.factories import DAY, NOW, FixedClock, make_app, make_once, make_provider_key
 from tests.pipeline import Desk, make_delivery, make_event, make_job, make_notification

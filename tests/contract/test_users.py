@@ -10,7 +10,7 @@ from clarion.errors import ClarionError
 from clarion.model import Category, Channel, Page, Preferences, User, UserStatus
 from clarion.ports import Users
 from clarion.store.engine import Engine
-from clarion.store.sql.users import SqlUsers
+from clarion.store.sql.people.users import SqlUsers
 from tests.factories import NOW, make_user
 
 PREFERENCES = Preferences(

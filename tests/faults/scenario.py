@@ -20,8 +20,8 @@ from clarion.model import Once
 from clarion.store.batch import Done, Outcome, arrange
 from clarion.store.group_commit import GroupCommit
 from clarion.store.migrations.plan import apply_to_sqlite
-from clarion.store.sql import idempotency
-from clarion.store.sql.keys import INSERT_KEY
+from clarion.store.sql.access import idempotency
+from clarion.store.sql.access.keys import INSERT_KEY
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from clarion.store.statement import Unit
 from tests.faults.power_loss import Operation, RecordingVfs

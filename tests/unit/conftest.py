@@ -11,9 +11,9 @@ from clarion.ports import Administrators, Apps, Keys, Vault
 from clarion.store.batch import Done, arrange
 from clarion.store.group_commit import Rows
 from clarion.store.migrations.plan import apply_to_sqlite
-from clarion.store.sql.administrators import SqlAdministrators
-from clarion.store.sql.apps import SqlApps
-from clarion.store.sql.keys import SqlKeys
+from clarion.store.sql.access.administrators import SqlAdministrators
+from clarion.store.sql.access.apps import SqlApps
+from clarion.store.sql.access.keys import SqlKeys
 from clarion.store.sqlite.runner import SqliteRunner
 from clarion.store.statement import Row, Statement, Unit, Value
 from tests.factories import FixedClock

@@ -11,7 +11,7 @@ import pytest
 from cyclopts import App
 
 import clarion
-from clarion.api.pages import error_kinds
+from clarion.api.operating.pages import error_kinds
 from clarion.cli import app
 from clarion.decide.rules import ORDER
 from clarion.model import ReasonCode, Scope
@@ -21,7 +21,7 @@ from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-STATIC = ROOT / "src" / "clarion" / "api" / "static"
+STATIC = ROOT / "src" / "clarion" / "api" / "operating" / "static"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NO_PART_OF_IT = {
     ".git",

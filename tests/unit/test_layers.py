@@ -56,6 +56,8 @@ EXCEPTIONS = {"commands/doctor.py": ADAPTERS, "cli.py": {"store"}}
 ONLY_STANDARD_LIBRARY = {"model", "errors", "ports"}
 
 FILE_LINES = 400
+FOLDER_FILES = 10
+FOLDER_DEPTH = 3
 FUNCTION_LINES = 60
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base", "misc"}
 
@@ -108,7 +110,7 @@ def test_a_module_imports_only_what_its_layer_may(path: str) -> None:
         ("ports.py", "from clarion.settings import Settings"),
         ("ports.py", "import asyncpg"),
         ("access/callers.py", "from clarion.gateway.session import Session"),
-        ("access/callers.py", "from clarion.store.sql.keys import SqlKeys"),
+        ("access/callers.py", "from clarion.store.sql.access.keys import SqlKeys"),
         ("gateway/sockets.py", "import clarion.store.engine"),
         ("gateway/sockets.py", "from clarion import store"),
         ("gateway/sockets.py", "def f():\n    from clarion.hot.redis import connect"),
@@ -116,9 +118,9 @@ def test_a_module_imports_only_what_its_layer_may(path: str) -> None:
         ("gateway/sockets.py", "from ..store import engine"),
         ("decide/rules.py", "from clarion.render.templates import render"),
         ("store/engine.py", "from clarion.ports import Keys"),
-        ("store/sql/keys.py", "from clarion.access.secrets import ApiSecret"),
+        ("store/sql/access/keys.py", "from clarion.access.secrets import ApiSecret"),
         ("hot/redis.py", "from clarion.store.engine import Engine"),
-        ("api/keys.py", "from clarion.store.sql.keys import SqlKeys"),
+        ("api/access/keys.py", "from clarion.store.sql.access.keys import SqlKeys"),
         ("api/front.py", "from clarion.hot.memory import MemoryLimits"),
         ("commands/first_run.py", "from clarion.store.opening import migrate"),
         ("cli.py", "from clarion.hot.redis import connect"),
@@ -135,8 +137,8 @@ def test_the_check_finds_what_is_forbidden(path: str, source: str) -> None:
     [
         ("model.py", "from dataclasses import dataclass\nimport enum"),
         ("access/callers.py", "from clarion.access.secrets import ApiSecret\nimport jwt"),
-        ("store/sql/keys.py", "from clarion.store.statement import Unit"),
-        ("api/keys.py", "from clarion.access.callers import Callers"),
+        ("store/sql/access/keys.py", "from clarion.store.statement import Unit"),
+        ("api/access/keys.py", "from clarion.access.callers import Callers"),
         ("commands/doctor.py", "from clarion.store.opening import sqlite_path"),
         ("app.py", "from clarion.store.opening import open_engine"),
         ("api/framework.py", "from clarion import __version__"),
@@ -172,6 +174,16 @@ def long_functions(source: str) -> list[str]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES
     ]
+
+
+def folders() -> list[Path]:
+    return sorted({path.parent for path in ROOT.rglob("*.py")})
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda each: str(each.relative_to(ROOT)))
+def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= FOLDER_FILES
+    assert len(folder.relative_to(ROOT).parts) <= FOLDER_DEPTH
 
 
 @pytest.mark.parametrize("path", module_paths())

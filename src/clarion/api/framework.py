@@ -20,22 +20,23 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
-from clarion.api import inbox, problems
-from clarion.api.caller import get_caller
-from clarion.api.devices import DevicesController, list_my_devices, list_user_devices
-from clarion.api.events import EventsController, explain
-from clarion.api.feedback import get_feedback
-from clarion.api.follows import FollowsController
-from clarion.api.history import list_messages, see_message
-from clarion.api.keys import KeysController
-from clarion.api.notifications import NotificationsController, list_of_event
-from clarion.api.people import PeopleController
-from clarion.api.preferences import PreferencesController
-from clarion.api.stats import get_stats
-from clarion.api.templates import TemplatesController
-from clarion.api.topics import TopicsController, subscribe, unsubscribe
-from clarion.api.types import TypesController
-from clarion.api.waiting import list_waiting
+from clarion.api import problems
+from clarion.api.access.caller import get_caller
+from clarion.api.access.keys import KeysController
+from clarion.api.gateway.devices import DevicesController, list_my_devices, list_user_devices
+from clarion.api.gateway.feedback import get_feedback
+from clarion.api.gateway.history import list_messages, see_message
+from clarion.api.gateway.stats import get_stats
+from clarion.api.gateway.topics import TopicsController, subscribe, unsubscribe
+from clarion.api.notifications import inbox
+from clarion.api.notifications.events import EventsController, explain
+from clarion.api.notifications.notifications import NotificationsController, list_of_event
+from clarion.api.notifications.waiting import list_waiting
+from clarion.api.people.follows import FollowsController
+from clarion.api.people.people import PeopleController
+from clarion.api.people.preferences import PreferencesController
+from clarion.api.people.templates import TemplatesController
+from clarion.api.people.types import TypesController
 from clarion.errors import (
     ClarionError,
     FieldFault,

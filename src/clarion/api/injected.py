@@ -13,7 +13,7 @@ from clarion.api import idempotency
 from clarion.catalog import kinds
 from clarion.gateway import connections, dispatch, registry
 from clarion.inbox import acts
-from clarion.pipeline import explaining
+from clarion.pipeline.stages import explaining
 
 Acts = NamedDependency[SkipValidation[acts.Acts]]
 Callers = NamedDependency[SkipValidation[callers.Callers]]

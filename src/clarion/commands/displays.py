@@ -12,11 +12,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from clarion.commands.device_link import Notification
+from clarion.commands.devices.device_link import Notification
 
 if TYPE_CHECKING:
-    from clarion.commands.device_link import Ready
-    from clarion.commands.known_devices import KnownDevice
+    from clarion.commands.devices.device_link import Ready
+    from clarion.commands.devices.known_devices import KnownDevice
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clarion.commands.calls import Answer
-from clarion.gateway.reasons import Reason
+from clarion.gateway.providers.reasons import Reason
 
 _WORDS: dict[str, str] = {
     Reason.BAD_COLLAPSE_ID: "--collapse-id must have 1 to 64 bytes.",

@@ -12,7 +12,7 @@ import msgspec
 
 from clarion.clock import SystemClock
 from clarion.commands.calls import Calls, path_part
-from clarion.commands.known_devices import read_devices
+from clarion.commands.devices.known_devices import read_devices
 from clarion.commands.refusals import explain_push_refusal
 from clarion.errors import CommandFailed, StartError
 

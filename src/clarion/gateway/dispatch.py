@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from clarion.gateway.connections import Connections
-    from clarion.gateway.push import Push
+    from clarion.gateway.providers.push import Push
     from clarion.model import Device, Once
     from clarion.ports import Broadcasts, Clock, Messages
     from clarion.telemetry.metrics import GatewayMetrics

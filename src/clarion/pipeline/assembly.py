@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.model import JobKind
-from clarion.pipeline.accepting import Accepting
 from clarion.pipeline.backlog import Backlog
-from clarion.pipeline.deciding import Deciding
-from clarion.pipeline.delivering import Delivering
-from clarion.pipeline.digesting import Digesting
-from clarion.pipeline.expanding import Expanding
-from clarion.pipeline.explaining import Explaining
-from clarion.pipeline.gathering import Caps, Gathering
+from clarion.pipeline.facts.gathering import Caps, Gathering
+from clarion.pipeline.facts.waiting import WaitingRoom
 from clarion.pipeline.handover import LEASE_MS, Handover
-from clarion.pipeline.recording import Recording
-from clarion.pipeline.releasing import Releasing
-from clarion.pipeline.waiting import WaitingRoom
+from clarion.pipeline.results.recording import Recording
+from clarion.pipeline.stages.accepting import Accepting
+from clarion.pipeline.stages.deciding import Deciding
+from clarion.pipeline.stages.delivering import Delivering
+from clarion.pipeline.stages.digesting import Digesting
+from clarion.pipeline.stages.expanding import Expanding
+from clarion.pipeline.stages.explaining import Explaining
+from clarion.pipeline.stages.releasing import Releasing
 from clarion.pipeline.worker import Stage, Worker
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
 

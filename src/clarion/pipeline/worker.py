@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from clarion.model import Event, Job
     from clarion.pipeline.handover import Handover
-    from clarion.pipeline.recording import Recording
+    from clarion.pipeline.results.recording import Recording
     from clarion.ports import Clock, Queue
 
 # How often a job may be claimed in vain: one that kills its worker must not do so for ever.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clarion.api import problems
-from clarion.api.pages import error_kinds
+from clarion.api.operating.pages import error_kinds
 from clarion.errors import (
     ClarionError,
     FieldFault,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clarion.commands.device_link import Notification
+from clarion.commands.devices.device_link import Notification
 from clarion.commands.displays import count, describe_alert, printable, span
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from clarion.commands.calls import Answer
 from clarion.commands.refusals import explain_push_refusal
-from clarion.gateway.reasons import Reason, status_of
+from clarion.gateway.providers.reasons import Reason, status_of
 
 
 def explain(reason: str, status: int = 400, **headers: str) -> str:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from clarion.gateway.connections import Connections, TopicCursor
 from clarion.gateway.dispatch import Dispatch
-from clarion.gateway.push import Push
+from clarion.gateway.providers.push import Push
 from clarion.gateway.session import (
     Acknowledged,
     Authorise,

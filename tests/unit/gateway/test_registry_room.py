@@ -7,7 +7,7 @@ import pytest
 from clarion.gateway.registry import Registry
 from clarion.model import DeviceDetails, DeviceEnd
 from clarion.store.opening import migrate, open_engine
-from clarion.store.sql.devices import SqlDevices
+from clarion.store.sql.gateway.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
 
 

@@ -1,0 +1,1 @@
+"""The push gateway over HTTP: the APNs door, devices, their topics and their history."""

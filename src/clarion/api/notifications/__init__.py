@@ -1,0 +1,1 @@
+"""Events, what became of them, and the inbox over HTTP."""

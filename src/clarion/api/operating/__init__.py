@@ -1,0 +1,1 @@
+"""Health, metrics and the pages of the API."""

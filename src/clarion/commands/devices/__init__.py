@@ -1,0 +1,1 @@
+"""`clarion device listen`: registers, connects, shows what arrives."""

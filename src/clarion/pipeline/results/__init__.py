@@ -1,0 +1,1 @@
+"""What a verdict comes to: words, deliveries, work, and the entry that is written."""

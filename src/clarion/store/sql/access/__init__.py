@@ -1,0 +1,1 @@
+"""Apps, keys, administrators, and what happens once."""

@@ -1,0 +1,1 @@
+"""Devices, what is sent to them, and the topics they hear."""

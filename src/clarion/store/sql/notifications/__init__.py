@@ -1,0 +1,1 @@
+"""Events, the work that waits, what people were told, and how it went."""

@@ -1,0 +1,1 @@
+"""People, and the types and words of what they hear."""
