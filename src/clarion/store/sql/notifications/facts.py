@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from clarion.store.engine import Engine
 
-NOTIFICATION = """n.app_id, n.user_id, n.id, n.event_id, n.type, n.category, n.priority, n.title,
-n.body, n.content, n.count, n.is_shown, n.folded_into, n.sequence, n.read_at, n.dismissed_at,
-n.expires_at, n.created_at"""
+# The columns that `read_notification` reads, in its order.
+NOTIFICATION = """app_id, user_id, id, event_id, type, category, priority, title, body, content,
+count, is_shown, folded_into, sequence, read_at, dismissed_at, expires_at, created_at"""
 
 SELECT_EARLIER = statement(
     "select_earlier_notifications",
@@ -35,20 +35,20 @@ SELECT_USED = statement(
 )
 SELECT_NOTIFICATIONS = statement(
     "select_notifications",
-    f"""SELECT {NOTIFICATION} FROM notifications n WHERE n.app_id = :app_id
-    AND n.user_id IN (SELECT key FROM json_each(:user_ids))
-    AND n.id IN (SELECT key FROM json_each(:ids))""",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id
+    AND user_id IN (SELECT key FROM json_each(:user_ids))
+    AND id IN (SELECT key FROM json_each(:ids))""",
 )
 # By its id alone: the deliveries know whose it is.
 FIND_NOTIFICATION = statement(
     "find_notification",
-    f"""SELECT {NOTIFICATION} FROM notifications n WHERE n.app_id = :app_id AND n.id = :id
-    AND n.user_id = (SELECT user_id FROM deliveries WHERE notification_id = :id LIMIT 1)""",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND id = :id
+    AND user_id = (SELECT d.user_id FROM deliveries d WHERE d.notification_id = :id LIMIT 1)""",
 )
 OF_EVENT = statement(
     "select_notifications_of_event",
-    f"""SELECT {NOTIFICATION} FROM notifications n WHERE n.app_id = :app_id
-    AND n.event_id = :event_id AND n.id > :after ORDER BY n.id LIMIT :limit""",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id
+    AND event_id = :event_id AND id > :after ORDER BY id LIMIT :limit""",
 )
 _decode_content = msgspec.json.Decoder(Content).decode
 

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from clarion.model import Category, Content, InboxState, Notification, Page, Priority
+from clarion.model import Category, InboxState, Notification, Page
 from clarion.store.sql.cursors import refuse_cursor
 from clarion.store.sql.keyed import keys_of
+from clarion.store.sql.notifications.facts import NOTIFICATION, read_notification
 from clarion.store.sql.notifications.inbox_numbers import NEXT, REMEMBER, TAKE
-from clarion.store.statement import Row, Unit, statement
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -26,25 +25,25 @@ READ_ALL_CHUNK = 1000
 _ID = re.compile(r"[0-9a-f-]{36}")
 # Behind every id: they are written in hexadecimal digits.
 _NEWEST = "g"
-_COLUMNS = """app_id, user_id, id, event_id, type, category, priority, title, body, content, count,
-is_shown, folded_into, sequence, read_at, dismissed_at, expires_at, created_at"""
 _OF_PERSON = "app_id = :app_id AND user_id = :user_id"
 _LISTED = f"{_OF_PERSON} AND is_shown = 1 AND dismissed_at IS NULL"
 _UNREAD = f"{_LISTED} AND read_at IS NULL"
 _OF_PAGE = """AND id < :before_id AND (:category = '' OR category = :category)
 ORDER BY id DESC LIMIT :limit"""
 
-LIST = statement("list_inbox", f"SELECT {_COLUMNS} FROM notifications WHERE {_LISTED} {_OF_PAGE}")
+LIST = statement(
+    "list_inbox", f"SELECT {NOTIFICATION} FROM notifications WHERE {_LISTED} {_OF_PAGE}"
+)
 LIST_UNREAD = statement(
-    "list_unread", f"SELECT {_COLUMNS} FROM notifications WHERE {_UNREAD} {_OF_PAGE}"
+    "list_unread", f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_PAGE}"
 )
 SELECT = statement(
     "select_shown_notification",
-    f"SELECT {_COLUMNS} FROM notifications WHERE {_OF_PERSON} AND id = :id AND is_shown = 1",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND id = :id AND is_shown = 1",
 )
 SELECT_CHANGES = statement(
     "select_inbox_changes",
-    f"""SELECT {_COLUMNS} FROM notifications WHERE {_OF_PERSON} AND sequence > 0
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND sequence > 0
     AND sequence > :since ORDER BY sequence LIMIT :limit""",
 )
 SELECT_UNREAD_IDS = statement(
@@ -76,7 +75,7 @@ def _change(name: str, change: str, condition: str) -> Statement:
     return statement(
         name,
         f"""UPDATE notifications SET {change}, sequence = {NEXT}
-        WHERE {condition} AND id = :id RETURNING {_COLUMNS}""",
+        WHERE {condition} AND id = :id RETURNING {NOTIFICATION}""",
     )
 
 
@@ -93,8 +92,6 @@ DELETE_DELIVERIES = statement(
     "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
 )
 DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notification_id = :id")
-
-_decode_content = msgspec.json.Decoder(Content).decode
 
 
 class SqlInboxes:
@@ -125,7 +122,7 @@ class SqlInboxes:
             category=category.value if category else "",
             limit=limit + 1,
         )
-        items = tuple(to_notification(row) for row in rows[:limit])
+        items = tuple(read_notification(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
@@ -141,7 +138,7 @@ class SqlInboxes:
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
         """Return one notification, or None."""
         rows = await self._engine.fetch(SELECT, app_id=app_id, user_id=user_id, id=notification_id)
-        return to_notification(rows[0]) if rows else None
+        return read_notification(rows[0]) if rows else None
 
     async def read(
         self, app_id: str, user_id: str, notification_id: str, now: int
@@ -175,7 +172,7 @@ class SqlInboxes:
             done = await self._engine.write(Unit(user_id, (*steps, remember)))
         if done is None:
             return await self.get(app_id, user_id, one["id"])
-        return to_notification(done[len(steps) - 1][0])
+        return read_notification(done[len(steps) - 1][0])
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
         """Mark read what is unread now."""
@@ -214,7 +211,7 @@ class SqlInboxes:
         rows = await self._engine.fetch(
             SELECT_CHANGES, app_id=app_id, user_id=user_id, since=after, limit=limit
         )
-        return tuple(to_notification(row) for row in rows)
+        return tuple(read_notification(row) for row in rows)
 
     async def _unread_ids(self, app_id: str, user_id: str, last: str) -> list[str]:
         rows = await self._engine.fetch(
@@ -250,27 +247,3 @@ class _Turns:
 class _Turn:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     takers: int = 0
-
-
-def to_notification(row: Row) -> Notification:
-    """Read a row with the columns of the table in their order."""
-    return Notification(
-        app_id=row[0],
-        user_id=row[1],
-        id=row[2],
-        event_id=row[3],
-        type=row[4],
-        category=Category(row[5]),
-        priority=Priority(row[6]),
-        title=row[7],
-        body=row[8],
-        content=_decode_content(row[9]),
-        count=row[10],
-        is_shown=bool(row[11]),
-        folded_into=row[12],
-        sequence=row[13],
-        read_at=row[14],
-        dismissed_at=row[15],
-        expires_at=row[16],
-        created_at=row[17],
-    )
