@@ -1,7 +1,7 @@
 """Makes events, jobs and entries, and puts the real pipeline together on an open store."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -26,6 +26,7 @@ from clarion.model import (
 from clarion.pipeline.assembly import Pipeline, PipelinePorts
 from clarion.ports import Clock, Courier
 from clarion.store.engine import Engine
+from clarion.store.sql.keyed import keys_of
 from clarion.store.sql.notifications.deliveries import SqlDeliveries
 from clarion.store.sql.notifications.events import SqlEvents
 from clarion.store.sql.notifications.facts import SqlFacts
@@ -34,6 +35,7 @@ from clarion.store.sql.notifications.ledger import SqlLedger
 from clarion.store.sql.people.templates import SqlTemplates
 from clarion.store.sql.people.types import SqlTypes
 from clarion.store.sql.people.users import SqlUsers
+from clarion.store.statement import statement
 from tests.factories import NOW
 
 LEASE = 45_000
@@ -107,11 +109,18 @@ def make_delivery(notification: Notification, **changes: Any) -> Delivery:
     return Delivery(**values | changes)
 
 
+SELECT_DUE = statement(
+    "select_due_times_of_jobs",
+    "SELECT id, due_at FROM jobs WHERE id IN (SELECT key FROM json_each(:ids))",
+)
+
+
 class Desk:
     """The ports of the pipeline on one open store, for one app."""
 
     def __init__(self, engine: Engine, app_id: str) -> None:
         self.app_id = app_id
+        self._engine = engine
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
         self.facts = SqlFacts(engine)
@@ -141,6 +150,11 @@ class Desk:
 
     async def write(self, *entries: Entry, now: int = NOW) -> list[bool]:
         return await self.ledger.write(entries, now)
+
+    async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return when jobs are due, of those that there are."""
+        rows = await self._engine.fetch(SELECT_DUE, ids=keys_of(ids))
+        return {row[0]: row[1] for row in rows}
 
 
 def build_pipeline(

@@ -9,7 +9,6 @@ from clarion.errors import InvalidFields
 from clarion.model import Category, InboxState, Notification
 from clarion.ports import Inboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications import inboxes as sql
 from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import NOW, new_app_id
 from tests.inbox import put
@@ -159,9 +158,9 @@ async def test_changes_are_in_the_order_of_their_numbers(
 
 
 async def test_reading_all_goes_in_chunks_and_each_has_its_number(
-    engine: Engine, inboxes: Inboxes, app_id: str, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, app_id: str
 ) -> None:
-    monkeypatch.setattr(sql, "READ_ALL_CHUNK", 3)
+    inboxes = SqlInboxes(engine, chunk=3)
     made = [await put(engine, app_id) for _ in range(8)]
     await inboxes.dismiss(app_id, "ana", made[7].id, NOW)
     await inboxes.read(app_id, "ana", made[0].id, NOW)

@@ -83,7 +83,7 @@ async def is_stored(desk: Desk, inboxes: SqlInboxes, entry: Entry) -> set[bool]:
     assert added is not None
     event = await desk.events.get(desk.app_id, entry.job.event_id)
     assert event is not None
-    jobs = await desk.queue.due_times([each.id for each in (*entry.jobs, *entry.shared_jobs)])
+    jobs = await desk.due_times([each.id for each in (*entry.jobs, *entry.shared_jobs)])
     return {
         await inboxes.get(desk.app_id, "ana", added.id) is not None,
         (await inboxes.state(desk.app_id, "ana")).unread_count > 0,
@@ -118,7 +118,7 @@ async def refuse(desk: Desk, inboxes: SqlInboxes, entry: Entry, now: int = NOW) 
     assert await desk.deliveries.find_many(desk.app_id, [entry.added.id]) == {}
     assert await desk.deliveries.attempts(entry.added.id) == ()
     ids = [each.id for each in (*entry.jobs, *entry.shared_jobs)]
-    assert await desk.queue.due_times([*ids, entry.job.id]) == {entry.job.id: NOW + LEASE}
+    assert await desk.due_times([*ids, entry.job.id]) == {entry.job.id: NOW + LEASE}
     assert await inboxes.state(desk.app_id, "ana") == state
 
 
@@ -323,7 +323,7 @@ async def test_shared_work_is_due_when_the_first_of_it_is(
         event, job = await desk.claimed()
         held = make_job(event, id=f"{desk.app_id}/held", kind=JobKind.HELD, due_at=NOW + due)
         assert await desk.write(Entry(job=job, shared_jobs=(held,))) == [True]
-    assert await desk.queue.due_times([f"{desk.app_id}/held"]) == {f"{desk.app_id}/held": NOW + 5}
+    assert await desk.due_times([f"{desk.app_id}/held"]) == {f"{desk.app_id}/held": NOW + 5}
 
 
 async def test_what_comes_to_wait_while_another_channel_is_let_go_is_not_forgotten(
@@ -342,11 +342,11 @@ async def test_what_comes_to_wait_while_another_channel_is_let_go_is_not_forgott
     await desk.write(Entry(job=delivering, deliveries=(stub,), shared_jobs=(later,)))
     sent = replace(email, status=DeliveryStatus.QUEUED)
     assert await desk.write(Entry(job=releasing, deliveries=(sent,)), now=NOW + 1) == [True]
-    assert await desk.queue.due_times([held.id]) == {held.id: NOW + 1}
+    assert await desk.due_times([held.id]) == {held.id: NOW + 1}
     (again,) = await desk.claim(NOW + 1)
     queued = replace(stub, status=DeliveryStatus.QUEUED)
     assert await desk.write(Entry(job=again, deliveries=(queued,))) == [True]
-    assert await desk.queue.due_times([held.id]) == {}
+    assert await desk.due_times([held.id]) == {}
 
 
 async def test_a_digest_begins_anew_if_more_was_collected(desk: Desk) -> None:
@@ -361,7 +361,7 @@ async def test_a_digest_begins_anew_if_more_was_collected(desk: Desk) -> None:
     shared = make_job(joining, id=digest, kind=JobKind.DIGEST, due_at=NOW + LEASE)
     await desk.write(Entry(job=job, added=added, deliveries=(late,), shared_jobs=(shared,)))
     assert await desk.write(Entry(job=telling), now=NOW + 1) == [True]
-    assert await desk.queue.due_times([digest]) == {digest: NOW + 1}
+    assert await desk.due_times([digest]) == {digest: NOW + 1}
     (again,) = await desk.claim(NOW + 1)
     await desk.write(Entry(job=again, deliveries=(replace(late, status=DeliveryStatus.FOLDED),)))
-    assert await desk.queue.due_times([digest]) == {}
+    assert await desk.due_times([digest]) == {}

@@ -160,7 +160,7 @@ async def test_how_old_and_how_much_a_lane_is(desk: Desk) -> None:
     assert await desk.queue.count_due(lane, NOW + 1, 9) == 2
     assert await desk.queue.count_due(lane, NOW + 1, 1) == 1
     due = {job.id: job.due_at, other.id: other.due_at}
-    assert await desk.queue.due_times([job.id, other.id, "x"]) == due
+    assert await desk.due_times([job.id, other.id, "x"]) == due
 
 
 async def claim_audience(desk: Desk) -> tuple[Event, Job]:

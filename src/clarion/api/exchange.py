@@ -38,6 +38,7 @@ class Streamed(NamedTuple):
     parts: AsyncGenerator[bytes, None]
     close: Callable[[], None]
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    stalled_s: float = STALLED_S  # who takes nothing for so long is broken off
 
 
 class Request:
@@ -136,7 +137,7 @@ async def stream(send: Send, request: Request, answer: Streamed) -> None:
     try:
         await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers]})
         async with asyncio.TaskGroup() as tasks:
-            pumping = tasks.create_task(_pump(send, answer.parts))
+            pumping = tasks.create_task(_pump(send, answer))
             leaving = tasks.create_task(request.wait_left())
             pumping.add_done_callback(lambda _: leaving.cancel())
             leaving.add_done_callback(lambda _: pumping.cancel())
@@ -144,11 +145,11 @@ async def stream(send: Send, request: Request, answer: Streamed) -> None:
         answer.close()
 
 
-async def _pump(send: Send, parts: AsyncGenerator[bytes, None]) -> None:
-    # Who takes nothing for so long is broken off; it can come back and resume.
+async def _pump(send: Send, answer: Streamed) -> None:
+    # Who is broken off can come back and resume.
     with contextlib.suppress(TimeoutError):
-        async with contextlib.aclosing(parts):
+        async with contextlib.aclosing(answer.parts) as parts:
             async for part in parts:
-                async with asyncio.timeout(STALLED_S):
+                async with asyncio.timeout(answer.stalled_s):
                     await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

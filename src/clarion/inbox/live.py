@@ -42,7 +42,10 @@ class _Person:
 class Live:
     """The open screens of this node, person by person."""
 
-    def __init__(self, inboxes: Inboxes, *, per_user: int, total: int) -> None:
+    def __init__(
+        self, inboxes: Inboxes, *, per_user: int, total: int, poll_s: float = POLL_S
+    ) -> None:
+        self._poll_s = poll_s
         self._inboxes = inboxes
         self._per_user = per_user
         self._total = total
@@ -105,7 +108,7 @@ class Live:
     async def run(self) -> None:
         """Look every few seconds for what other nodes changed, until cancelled."""
         while True:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self._poll_s)
             try:
                 await self.look()
             except ServiceError as error:

@@ -98,10 +98,6 @@ class Queue(Protocol):
         """
         ...
 
-    async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return when jobs are due, of those that there are."""
-        ...
-
     async def oldest(self, lane: Priority) -> int | None:
         """Return when the first job of a lane is or was due; None if it is empty."""
         ...

@@ -37,7 +37,15 @@ class WriterCounts:
 class GroupCommit:
     """Gathers units into batches and resolves each caller with the outcome of its own."""
 
-    def __init__(self, runner: BatchRunner, *, waiting_limit: int, batch_limit: int) -> None:
+    def __init__(
+        self,
+        runner: BatchRunner,
+        *,
+        waiting_limit: int,
+        batch_limit: int,
+        commit_limit_s: float = COMMIT_LIMIT_S,
+    ) -> None:
+        self._commit_limit_s = commit_limit_s
         self.counts = WriterCounts()
         self._runner = runner
         self._waiting_limit = waiting_limit
@@ -87,7 +95,7 @@ class GroupCommit:
 
     async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
         # A timer for each batch: every unit asks, and would have to ask for the time as well.
-        alarm = self._loop.call_later(COMMIT_LIMIT_S, self._get_stuck)
+        alarm = self._loop.call_later(self._commit_limit_s, self._get_stuck)
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
             self.counts.batches += 1

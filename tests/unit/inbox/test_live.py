@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
-from clarion.inbox import live as module
 from clarion.inbox.acts import Acts, Verb
 from clarion.inbox.live import Live, Screen
 from tests.factories import NOW, FixedClock
@@ -110,9 +109,9 @@ async def test_a_look_wakes_those_whose_inbox_has_changed(
 
 
 async def test_a_store_that_does_not_answer_does_not_end_the_looking(
-    inboxes: MemoryInboxes, live: Live, monkeypatch: pytest.MonkeyPatch
+    inboxes: MemoryInboxes,
 ) -> None:
-    monkeypatch.setattr(module, "POLL_S", 0)
+    live = Live(inboxes, per_user=2, total=3, poll_s=0)
     looker = Looker()
     looker.open(live)
     inboxes.is_broken = True

@@ -13,7 +13,6 @@ from clarion.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from clarion.store import group_commit
 from clarion.store.batch import Done, Failed, Outcome, Refused
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.statement import Unit
@@ -197,9 +196,9 @@ async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
 
 
 async def test_behind_a_commit_that_takes_too_long_nothing_waits(
-    commit: GroupCommit, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger,
 ) -> None:
-    monkeypatch.setattr(group_commit, "COMMIT_LIMIT_S", 0.0)
+    commit = GroupCommit(ledger, waiting_limit=4, batch_limit=3, commit_limit_s=0.0)
     held = await hold(commit, ledger)
     while not commit.is_stuck:  # noqa: ASYNC110 - a timer sets it; nobody tells
         await asyncio.sleep(0)
@@ -209,6 +208,7 @@ async def test_behind_a_commit_that_takes_too_long_nothing_waits(
     await held
     assert not commit.is_stuck
     assert await commit.write(unit("later")) == done("later").rows
+    await commit.close()
 
 
 async def test_closing_commits_what_waits(commit: GroupCommit, ledger: Ledger) -> None:

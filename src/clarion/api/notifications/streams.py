@@ -38,7 +38,17 @@ RETRY = b"retry: 2000\n\n"
 class Streams:
     """Opens streams."""
 
-    def __init__(self, inboxes: Inboxes, live: Live, clock: Clock) -> None:
+    def __init__(
+        self,
+        inboxes: Inboxes,
+        live: Live,
+        clock: Clock,
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        farewell_s: float = FAREWELL_S,
+    ) -> None:
+        self._heartbeat_s = heartbeat_s
+        self._farewell_s = farewell_s
         self._inboxes = inboxes
         self._live = live
         self._clock = clock
@@ -50,7 +60,7 @@ class Streams:
         caller = require_user(request.caller)
         after = _resume_behind(request)
         feed = Feed(self._inboxes, caller.app_id, caller.user_id)
-        bell = _Bell()
+        bell = _Bell(self._farewell_s)
         screen = self._live.open(caller.app_id, caller.user_id, wake=bell.ring, end=bell.end)
         try:
             first = await feed.begin(after)
@@ -78,20 +88,21 @@ class Streams:
             if left_s <= 0:
                 yield encode_end("token_expired")
                 return
-            if is_all and not await bell.wait(min(HEARTBEAT_S, left_s)):
+            if is_all and not await bell.wait(min(self._heartbeat_s, left_s)):
                 yield HEARTBEAT
         yield encode_end("restarting")
 
     def _left_s(self, ends_at: int | None) -> float:
-        return HEARTBEAT_S if ends_at is None else (ends_at - self._clock.now()) / 1000
+        return self._heartbeat_s if ends_at is None else (ends_at - self._clock.now()) / 1000
 
 
 class _Bell:
     """Rung when there is news, and when the server stops."""
 
-    __slots__ = ("_rung", "is_ended", "task")
+    __slots__ = ("_farewell_s", "_rung", "is_ended", "task")
 
-    def __init__(self) -> None:
+    def __init__(self, farewell_s: float) -> None:
+        self._farewell_s = farewell_s
         self.is_ended = False
         self.task: asyncio.Task[object] | None = None
         self._rung = asyncio.Event()
@@ -108,7 +119,7 @@ class _Bell:
         self.is_ended = True
         self._rung.set()
         if self.task is not None:
-            asyncio.get_running_loop().call_later(FAREWELL_S, self.task.cancel)
+            asyncio.get_running_loop().call_later(self._farewell_s, self.task.cancel)
 
     async def wait(self, seconds: float) -> bool:
         try:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from clarion.api import exchange
 from clarion.api.exchange import Request, Streamed, stream
-from clarion.api.notifications import streams
 from clarion.api.notifications.streams import HEARTBEAT, RETRY, Streams, encode_end, encode_event
 from clarion.errors import Forbidden, InvalidFields, MethodNotAllowed, StoreUnavailable
 from clarion.inbox.items import Kind, Update
@@ -28,10 +26,18 @@ class House:
 
     inboxes: MemoryInboxes = field(default_factory=MemoryInboxes)
     clock: FixedClock = field(default_factory=FixedClock)
+    heartbeat_s: float = 20.0
+    farewell_s: float = 1.0
 
     def __post_init__(self) -> None:
         self.live = Live(self.inboxes, per_user=2, total=3)
-        self.streams = Streams(self.inboxes, self.live, self.clock)
+        self.streams = Streams(
+            self.inboxes,
+            self.live,
+            self.clock,
+            heartbeat_s=self.heartbeat_s,
+            farewell_s=self.farewell_s,
+        )
 
     async def open(self, caller: Any = ANA, method: str = "GET", **more: Any) -> Streamed:
         headers = [(b"last-event-id", more["last"])] if "last" in more else []
@@ -87,11 +93,8 @@ async def test_a_change_wakes_it(house: House) -> None:
     assert (await waiting).startswith(b"id: 1\nevent: notification\n")
 
 
-async def test_a_quiet_stream_says_that_it_is_there(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
-    opened = await house.open()
+async def test_a_quiet_stream_says_that_it_is_there() -> None:
+    opened = await House(heartbeat_s=0.01).open()
     await anext(opened.parts)
     assert await anext(opened.parts) == HEARTBEAT
 
@@ -210,24 +213,21 @@ async def test_who_leaves_ends_the_stream() -> None:
     assert closed.is_set()
 
 
-async def test_who_takes_nothing_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "STALLED_S", 0.01)
+async def test_who_takes_nothing_is_broken_off() -> None:
     closed = asyncio.Event()
 
     async def parts() -> Any:
         while True:
             yield b"a"
 
-    wire = Wire(room=3)
-    await stream(wire.send, make_request(asyncio.Event()), Streamed(parts(), closed.set))
+    wire, endless = Wire(room=3), Streamed(parts(), closed.set, stalled_s=0.01)
+    await stream(wire.send, make_request(asyncio.Event()), endless)
     assert len(wire.sent) == 3
     assert closed.is_set()
 
 
-async def test_a_stop_does_not_wait_for_who_takes_nothing(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "FAREWELL_S", 0.01)
+async def test_a_stop_does_not_wait_for_who_takes_nothing() -> None:
+    house = House(farewell_s=0.01)
     opened, wire = await house.open(), Wire(room=1)
     streaming = asyncio.ensure_future(stream(wire.send, make_request(asyncio.Event()), opened))
     for _ in range(9):

@@ -97,8 +97,9 @@ DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notif
 class SqlInboxes:
     """The `Inboxes` port. The cursor of a page is the id of its last notification."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, chunk: int = READ_ALL_CHUNK) -> None:
         self._engine = engine
+        self._chunk = chunk
         self._turns = _Turns()
 
     async def page(
@@ -215,7 +216,7 @@ class SqlInboxes:
 
     async def _unread_ids(self, app_id: str, user_id: str, last: str) -> list[str]:
         rows = await self._engine.fetch(
-            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=READ_ALL_CHUNK
+            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=self._chunk
         )
         return [row[0] for row in rows]
 

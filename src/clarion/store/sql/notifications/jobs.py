@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clarion.model import Dead, Job, JobKind, Priority
-from clarion.store.sql.keyed import keys_of
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from clarion.model import Later
     from clarion.store.engine import Engine
@@ -74,10 +73,6 @@ RELEASE_CLAIMED = statement(
     "release_claimed_jobs",
     f"""UPDATE jobs SET due_at = :now WHERE lane IN (0, 1, 2, 3) AND due_at > :now
     AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
-)
-SELECT_DUE = statement(
-    "select_due_times",
-    "SELECT id, due_at FROM jobs WHERE id IN (SELECT key FROM json_each(:ids))",
 )
 OLDEST = statement(
     "select_oldest_job",
@@ -144,11 +139,6 @@ class SqlQueue:
     async def release_all(self, *, now: int, until: int) -> None:
         """Give back every claim that ends by a time: whoever held them is no more."""
         await self._engine.write(Unit("", (RELEASE_CLAIMED.step(now=now, until=until),)))
-
-    async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return when jobs are due, of those that there are."""
-        rows = await self._engine.fetch(SELECT_DUE, ids=keys_of(ids))
-        return {row[0]: row[1] for row in rows}
 
     async def oldest(self, lane: Priority) -> int | None:
         """Return when the first job of a lane is or was due."""
