@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +18,7 @@ from clarion.api.shapes import PAGE_DEFAULT, After, Limit, caller_of, check_limi
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.inbox.acts import Verb
 from clarion.inbox.items import Item, to_item
-from clarion.model import Category, Scope
+from clarion.model import Category, InboxState, Notification, Page, Scope
 
 OnlyUnread = Annotated[bool, Parameter(description="Only what is not read.")]
 InCategory = Annotated[str | None, Parameter(description="Only what is of this category.")]
@@ -28,6 +30,8 @@ Behind = Annotated[int | None, Parameter(description="The same, for who cannot s
 # A user's own token needs no id: the inbox is that of its `sub`.
 _USERS, _ME = "/v1/users/{user_id:str}", "/v1/me"
 _TAGS = ("Inbox",)
+# How often a page is read before it is given with numbers that may be a moment older.
+LOOKS = 3
 
 
 class InboxPage(msgspec.Struct):
@@ -68,17 +72,38 @@ async def list_inbox(
 ) -> InboxPage:
     """Return what is not dismissed, newest first."""
     whose = _whose(request, user_id, Scope.NOTIFICATIONS_READ)
-    # Before the page: who resumes a stream behind this number misses nothing.
-    state = await inboxes.state(*whose)
-    page = await inboxes.page(
+    read_page = partial(
+        inboxes.page,
         *whose,
         unread=unread,
         category=_check_category(category),
         after=after,
         limit=check_limit(limit),
     )
+    page, state = await _read_together(read_page, partial(inboxes.state, *whose))
     items = [to_item(each) for each in page.items]
     return InboxPage(items, page.next, state.unread_count, state.sequence)
+
+
+async def _read_together(
+    read_page: Callable[[], Awaitable[Page[Notification]]],
+    read_state: Callable[[], Awaitable[InboxState]],
+) -> tuple[Page[Notification], InboxState]:
+    """Return a page and the numbers that go with it: nothing has changed between the two.
+
+    In an inbox that never rests the numbers are those before the page: who resumes a stream behind
+    them misses nothing.
+    """
+    state = await read_state()
+    for _ in range(LOOKS):
+        page = await read_page()
+        now = await read_state()
+        if now == state:
+            break
+        before, state = state, now
+    else:
+        state = before
+    return page, state
 
 
 @get(
