@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from clarion.model import Category, Channel
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import NIGHT
@@ -25,6 +27,7 @@ from tests.contract.test_pipeline_model import (
 )
 from tests.faults.sizes import SIZES
 
+pytestmark = pytest.mark.timeout(SIZES.timeout_s)
 STEPS = 40
 
 
