@@ -16,8 +16,8 @@ from clarion.model import (
     Later,
     Priority,
 )
+from clarion.pipeline.results.ruling import NEVER
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.jobs import NEVER
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import LEASE, Desk, make_event, make_job
 

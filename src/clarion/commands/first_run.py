@@ -188,14 +188,18 @@ Be a device in a second terminal, and push to it from a third:
   .venv/bin/clarion device listen{data}
   .venv/bin/clarion send{data} "Hello"
 
-If something is amiss, this says what:
+If something is amiss, these say what:
 
   .venv/bin/clarion doctor{data}
-
-The API with curl:
-
   curl {first.urls.api}/health
-  curl -H 'Authorization: Bearer {first.app.api_key}' {first.urls.api}/v1/stats
+
+Your first notification, with curl: put a person, say what happened, read their inbox.
+
+  KEY='Authorization: Bearer {first.app.api_key}'
+  curl -H "$KEY" -X PUT {first.urls.api}/v1/users/ana -d '{{"name":"Ana"}}'
+  curl -H "$KEY" {first.urls.api}/v1/events \\
+       -d '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
+  curl -H "$KEY" {first.urls.api}/v1/users/ana/notifications
 
 Stop with Ctrl-C. The data stays in place; `make run` goes on with it.
 """

@@ -28,11 +28,11 @@ def find_end(now: int, flags: Sequence[bool], timezone: str) -> int | None:
     A moment that clocks skip does not exist, so quiet hours that would end in it end with the
     change; an hour that clocks repeat is quiet both times.
     """
-    zone = ZoneInfo(timezone)
-    if not flags[_local_hour(now, zone)]:
+    if not is_quiet(now, flags, timezone):
         return now
     if all(flags):
         return None
+    zone = ZoneInfo(timezone)
     moment = now - now % _QUARTER_MS
     for _ in range(_QUARTERS):
         moment += _QUARTER_MS

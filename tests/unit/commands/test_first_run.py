@@ -126,6 +126,7 @@ async def test_the_greeting_says_what_to_try(house: House) -> None:
     text = greet(await initialise(house, SETTINGS), "data/first-run.json")
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
+    assert "http://127.0.0.1:8080/v1/events \\\n" in text
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from clarion.store.statement import Step
 
 DEAD_LANE = -1
-# Later than any clock shows: a job that waits for a change, not for a time.
-NEVER = 1 << 62
 ERROR_LENGTH = 500
 _COLUMNS = "id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries"
 _INSERT = f"""INSERT INTO jobs ({_COLUMNS})
