@@ -16,13 +16,14 @@ from pathlib import Path
 import jwt
 
 from clarion.clock import SystemClock
-from clarion.gateway.registry import hash_secret
-from clarion.model import Device, DeviceDetails, Platform, User
+from clarion.people.model import User
+from clarion.people.sql import SqlUsers
+from clarion.push.model import Device, DeviceDetails, Platform
+from clarion.push.registry import hash_secret
+from clarion.push.sql.devices import SqlDevices
 from clarion.settings import Settings, load
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
-from clarion.store.sql.gateway.devices import SqlDevices
-from clarion.store.sql.people.users import SqlUsers
 
 AT_A_TIME = 2_000
 

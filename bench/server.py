@@ -9,9 +9,9 @@ import sys
 import msgspec
 import uvloop
 
-from clarion.api.exchange import Endpoint, Request, Response
 from clarion.app import Server
 from clarion.house import House, open_house
+from clarion.http.asgi import Endpoint, Request, Response
 from clarion.settings import Settings, load
 from clarion.store.statement import Unit, statement
 from clarion.telemetry import logs

@@ -6,27 +6,26 @@ from itertools import count
 from typing import Any
 
 from clarion.access.issuing import IssuedKey, issue_key
-from clarion.model import (
+from clarion.access.model import (
     Administrator,
     ApiKey,
     App,
-    Category,
-    Channel,
+    ProviderKey,
+    Role,
+    Scope,
+    UserTokenAlgorithm,
+)
+from clarion.catalog.model import Category, Channel, NotificationType, Template
+from clarion.idempotency.model import Once
+from clarion.people.model import User
+from clarion.push.model import (
     Device,
     DeviceDetails,
     DeviceTopic,
     Keeps,
     Message,
-    NotificationType,
-    Once,
     Platform,
-    ProviderKey,
     PushPriority,
-    Role,
-    Scope,
-    Template,
-    User,
-    UserTokenAlgorithm,
 )
 
 # 2026-01-01T00:00:00Z, the beginning of a minute.

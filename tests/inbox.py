@@ -3,9 +3,10 @@
 from itertools import count
 from typing import Any
 
-from clarion.model import Actor, Category, Content, Notification, Priority, Target
+from clarion.catalog.model import Category, Priority
+from clarion.events.model import Actor, Content, Notification, Target
+from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inbox_numbers import NEXT, REMEMBER, TAKE
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW
 

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from clarion.catalog.kinds import Catalog
-from clarion.model import (
+from clarion.catalog.catalog import Catalog
+from clarion.catalog.model import Category, Channel, Priority
+from clarion.catalog.sql.templates import SqlTemplates
+from clarion.catalog.sql.types import SqlTypes
+from clarion.channels.port import Courier
+from clarion.clock import Clock
+from clarion.events.model import (
     Audience,
     AudienceKind,
-    Category,
-    Channel,
     Content,
     Delivery,
     DeliveryStatus,
@@ -20,21 +23,17 @@ from clarion.model import (
     Job,
     JobKind,
     Notification,
-    Priority,
     ReasonCode,
 )
-from clarion.pipeline.assembly import Pipeline, PipelinePorts
-from clarion.ports import Clock, Courier
+from clarion.events.pipeline import Pipeline, PipelinePorts
+from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.events import SqlEvents
+from clarion.events.sql.jobs import SqlQueue
+from clarion.events.sql.notifications import SqlFacts
+from clarion.events.sql.outcomes import SqlLedger
+from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
-from clarion.store.sql.keyed import keys_of
-from clarion.store.sql.notifications.deliveries import SqlDeliveries
-from clarion.store.sql.notifications.events import SqlEvents
-from clarion.store.sql.notifications.facts import SqlFacts
-from clarion.store.sql.notifications.jobs import SqlQueue
-from clarion.store.sql.notifications.ledger import SqlLedger
-from clarion.store.sql.people.templates import SqlTemplates
-from clarion.store.sql.people.types import SqlTypes
-from clarion.store.sql.people.users import SqlUsers
+from clarion.store.keyed import keys_of
 from clarion.store.statement import statement
 from tests.factories import NOW
 

@@ -7,7 +7,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
-from clarion.api.operating.pages import error_kinds
+from clarion.http.docs import error_kinds
 from clarion.settings import describe
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"

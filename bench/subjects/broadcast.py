@@ -9,8 +9,8 @@ from time import perf_counter
 from bench.installation import Installation
 from bench.site import HOST, Site, on_sqlite
 from bench.table import Row
+from clarion.push.sql import topics
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway import topics
 from clarion.store.statement import Unit, statement
 
 SUBSCRIBERS = 100_000

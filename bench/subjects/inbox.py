@@ -7,7 +7,7 @@ from bench.installation import Installation, user_of
 from bench.load import Request
 from bench.site import Site, on_postgres, on_sqlite
 from bench.table import Row
-from clarion.store.sql.notifications.retention import first_id_of
+from clarion.events.sql.retention import first_id_of
 from clarion.store.statement import Unit, statement
 
 SMALL = 10_000

@@ -2,7 +2,7 @@
 
 import sys
 
-from clarion.cli import main
+from clarion.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

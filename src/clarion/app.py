@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING
 
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
-from clarion.api import framework
-from clarion.api.front import Front
-from clarion.api.gateway import apns
-from clarion.api.gateway.apns import ApnsDoor
-from clarion.api.idempotency import Idempotency
-from clarion.api.notifications import event_door, streams
-from clarion.api.notifications.event_door import EventDoor
-from clarion.api.notifications.streams import Streams
-from clarion.api.operating import pages
-from clarion.api.operating.operation import Operation
-from clarion.hot.memory import MemoryLimits
-from clarion.hot.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.data_directory import DataFolder
+from clarion.events.api import intake as event_door
+from clarion.events.api.intake import EventDoor
 from clarion.house import open_house
+from clarion.http import docs as pages
+from clarion.http import router as framework
+from clarion.http.certificates import DevelopmentTls, load_context
+from clarion.http.front import Front
+from clarion.http.health import Operation
+from clarion.http.listeners import HttpListener, check_free
+from clarion.idempotency.requests import Idempotency
+from clarion.inbox import streams
 from clarion.inbox.screens import build_screens
-from clarion.serving.certificates import DevelopmentTls, load_context
-from clarion.serving.files import DataFolder
-from clarion.serving.listeners import HttpListener, check_free
+from clarion.inbox.streams import Streams
+from clarion.nodes.memory import MemoryLimits
+from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.push.apns import endpoint as apns
+from clarion.push.apns.endpoint import ApnsDoor
 from clarion.settings import flag_of
 from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
@@ -40,15 +41,15 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from clarion.api.exchange import Endpoint
-    from clarion.gateway.sockets import Sockets
-    from clarion.gateway.sweeper import Sweeper
+    from clarion.events.pipeline import Pipeline
+    from clarion.events.retention import Keeper
     from clarion.house import House
+    from clarion.http.asgi import Endpoint
     from clarion.inbox.screens import Screens
-    from clarion.ledger.retention import Keeper
-    from clarion.pipeline.assembly import Pipeline
-    from clarion.ports import Dependency, Limits
-    from clarion.setting_kinds import Address
+    from clarion.nodes.port import Dependency, Limits
+    from clarion.push.sockets import Sockets
+    from clarion.push.sweeper import Sweeper
+    from clarion.setting_types import Address
     from clarion.settings import Settings
     from clarion.wings import Gateway
 

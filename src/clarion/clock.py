@@ -5,11 +5,24 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Protocol
 
 import uuid_utils
 
 # Added to and taken from, never by way of a float, which would lose milliseconds.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock(Protocol):
+    """The one source of time and of ids."""
+
+    def now(self) -> int:
+        """Return the milliseconds since 1970, UTC."""
+        ...
+
+    def new_id(self) -> str:
+        """Return a new UUIDv7; ids made later sort later."""
+        ...
 
 
 class SystemClock:

@@ -6,56 +6,47 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clarion.access.sql.administrators import SqlAdministrators
+from clarion.access.sql.apps import SqlApps
+from clarion.access.sql.keys import SqlKeys
 from clarion.access.vault import AesVault
-from clarion.catalog.kinds import Catalog
+from clarion.catalog.catalog import Catalog
+from clarion.catalog.sql.templates import SqlTemplates
+from clarion.catalog.sql.types import SqlTypes
 from clarion.clock import SystemClock
-from clarion.serving.files import DataFolder
+from clarion.data_directory import DataFolder
+from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.events import SqlEvents
+from clarion.events.sql.jobs import SqlQueue
+from clarion.events.sql.notifications import SqlFacts
+from clarion.events.sql.outcomes import SqlLedger
+from clarion.events.sql.retention import SqlRetention
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.people.sql import SqlUsers
+from clarion.push.sql.devices import SqlDevices, SqlFeedback
+from clarion.push.sql.messages import SqlHistory, SqlMessages
+from clarion.push.sql.statistics import SqlStatistics
+from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.store.opening import migrate, open_engine
-from clarion.store.sql.access.administrators import SqlAdministrators
-from clarion.store.sql.access.apps import SqlApps
-from clarion.store.sql.access.keys import SqlKeys
-from clarion.store.sql.gateway.devices import SqlDevices, SqlFeedback
-from clarion.store.sql.gateway.messages import SqlHistory, SqlMessages
-from clarion.store.sql.gateway.statistics import SqlStatistics
-from clarion.store.sql.gateway.topics import SqlBroadcasts, SqlDeviceTopics
-from clarion.store.sql.notifications.deliveries import SqlDeliveries
-from clarion.store.sql.notifications.events import SqlEvents
-from clarion.store.sql.notifications.facts import SqlFacts
-from clarion.store.sql.notifications.inboxes import SqlInboxes
-from clarion.store.sql.notifications.jobs import SqlQueue
-from clarion.store.sql.notifications.ledger import SqlLedger
-from clarion.store.sql.notifications.retention import SqlRetention
-from clarion.store.sql.people.templates import SqlTemplates
-from clarion.store.sql.people.types import SqlTypes
-from clarion.store.sql.people.users import SqlUsers
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from clarion.ports import (
-        Administrators,
-        Apps,
+    from clarion.access.port import Administrators, Apps, Keys, Vault
+    from clarion.catalog.port import Templates, Types
+    from clarion.clock import Clock
+    from clarion.events.port import Deliveries, Events, Facts, Ledger, Queue, Retention
+    from clarion.inbox.port import Inboxes
+    from clarion.people.port import Users
+    from clarion.push.port import (
         Broadcasts,
-        Clock,
-        Deliveries,
         Devices,
         DeviceTopics,
-        Events,
-        Facts,
         FeedbackList,
         History,
-        Inboxes,
-        Keys,
-        Ledger,
         Messages,
-        Queue,
-        Retention,
         Statistics,
-        Templates,
-        Types,
-        Users,
-        Vault,
     )
     from clarion.settings import Settings
     from clarion.store.engine import Engine

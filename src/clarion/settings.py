@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clarion import setting_kinds as kinds
+from clarion import setting_types as kinds
 from clarion.errors import SettingsError
-from clarion.setting_kinds import Address
+from clarion.setting_types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clarion.catalog.model import Channel
 from clarion.channels.stub import StubCourier
-from clarion.gateway.connections import Connections
-from clarion.gateway.dispatch import Dispatch
-from clarion.gateway.providers.channels import ChannelDoor
-from clarion.gateway.providers.provider import PushIntake
-from clarion.gateway.providers.provider_tokens import ProviderTokens
-from clarion.gateway.registry import Registry
-from clarion.gateway.sockets import Sockets
-from clarion.gateway.sweeper import Sweeper
-from clarion.hot.memory import MemoryLimits
+from clarion.events.cases import Caps
+from clarion.events.pipeline import Pipeline, PipelinePorts
+from clarion.events.retention import Keeper
 from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
-from clarion.ledger.retention import Keeper
-from clarion.model import Channel
-from clarion.pipeline.assembly import Pipeline, PipelinePorts
-from clarion.pipeline.facts.gathering import Caps
+from clarion.nodes.memory import MemoryLimits
+from clarion.push.apns.channels import ChannelDoor
+from clarion.push.apns.intake import PushIntake
+from clarion.push.apns.provider_tokens import ProviderTokens
+from clarion.push.connections import Connections
+from clarion.push.dispatch import Dispatch
+from clarion.push.registry import Registry
+from clarion.push.sockets import Sockets
+from clarion.push.sweeper import Sweeper
 from clarion.telemetry.metrics import GatewayMetrics
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
+from clarion.access.sql.apps import INSERT_PROVIDER_KEY, SqlApps
+from clarion.access.sql.keys import SqlKeys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.model import App, ProviderKey
-from clarion.serving.files import DataFolder
+from clarion.data_directory import DataFolder
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
-from clarion.store.sql.access.apps import INSERT_PROVIDER_KEY, SqlApps
-from clarion.store.sql.access.keys import SqlKeys
 from clarion.store.statement import Unit
 from tests.conformance.provider import Provider
 

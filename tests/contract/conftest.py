@@ -12,38 +12,34 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from clarion.hot.memory import MemoryLimits
-from clarion.hot.redis import RedisDependency, RedisLimits, connect
-from clarion.model import Allowance
-from clarion.ports import (
-    Administrators,
-    Apps,
+from clarion.access.port import Administrators, Apps, Keys
+from clarion.access.sql.administrators import SqlAdministrators
+from clarion.access.sql.apps import SqlApps
+from clarion.access.sql.keys import SqlKeys
+from clarion.catalog.port import Templates, Types
+from clarion.catalog.sql.templates import SqlTemplates
+from clarion.catalog.sql.types import SqlTypes
+from clarion.nodes.memory import MemoryLimits
+from clarion.nodes.model import Allowance
+from clarion.nodes.port import Dependency, Limits
+from clarion.nodes.redis import RedisDependency, RedisLimits, connect
+from clarion.people.port import Users
+from clarion.people.sql import SqlUsers
+from clarion.push.port import (
     Broadcasts,
-    Dependency,
     Devices,
     DeviceTopics,
     FeedbackList,
     History,
-    Keys,
-    Limits,
     Messages,
     Statistics,
-    Templates,
-    Types,
-    Users,
 )
+from clarion.push.sql.devices import SqlDevices, SqlFeedback
+from clarion.push.sql.messages import SqlHistory, SqlMessages
+from clarion.push.sql.statistics import SqlStatistics
+from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
-from clarion.store.sql.access.administrators import SqlAdministrators
-from clarion.store.sql.access.apps import SqlApps
-from clarion.store.sql.access.keys import SqlKeys
-from clarion.store.sql.gateway.devices import SqlDevices, SqlFeedback
-from clarion.store.sql.gateway.messages import SqlHistory, SqlMessages
-from clarion.store.sql.gateway.statistics import SqlStatistics
-from clarion.store.sql.gateway.topics import SqlBroadcasts, SqlDeviceTopics
-from clarion.store.sql.people.templates import SqlTemplates
-from clarion.store.sql.people.types import SqlTypes
-from clarion.store.sql.people.users import SqlUsers
 from tests.conftest import run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.

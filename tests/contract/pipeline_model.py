@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
-from clarion.model import Category, Channel, DedupeMode, NotificationType, Overflow
+from clarion.catalog.model import Category, Channel, DedupeMode, NotificationType, Overflow
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -10,31 +10,29 @@ from typing import Any
 
 import msgspec
 
-from clarion.channels.stub import StubCourier
-from clarion.intake.drafts import EventDraft
-from clarion.model import (
+from clarion.catalog.model import (
     Category,
     Channel,
     Dedupe,
     DedupeMode,
     Digest,
-    Notification,
     NotificationType,
-    Outcome,
     Overflow,
-    Parcel,
-    Preferences,
     Priority,
     RateLimit,
-    User,
 )
-from clarion.pipeline.assembly import Pipeline
-from clarion.ports import Courier
+from clarion.catalog.sql.templates import SqlTemplates
+from clarion.catalog.sql.types import SqlTypes
+from clarion.channels.model import Outcome, Parcel
+from clarion.channels.port import Courier
+from clarion.channels.stub import StubCourier
+from clarion.events.drafts import EventDraft
+from clarion.events.model import Notification
+from clarion.events.pipeline import Pipeline
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.people.model import Preferences, User
+from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
-from clarion.store.sql.people.templates import SqlTemplates
-from clarion.store.sql.people.types import SqlTypes
-from clarion.store.sql.people.users import SqlUsers
 from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
 from tests.contract.pipeline_model import Person

@@ -2,9 +2,9 @@
 
 import pytest
 
+from clarion.access.model import Role
+from clarion.access.port import Administrators
 from clarion.errors import Conflict
-from clarion.model import Role
-from clarion.ports import Administrators
 from tests.factories import make_administrator
 
 

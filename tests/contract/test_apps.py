@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from clarion.access.model import UserTokenAlgorithm
+from clarion.access.port import Apps
 from clarion.errors import Conflict
-from clarion.model import UserTokenAlgorithm
-from clarion.ports import Apps
 from tests.factories import make_app, make_provider_key
 
 

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.model import Keeps, Message, Once, PushPriority, Replay, Subscription
-from clarion.ports import Broadcasts, DeviceTopics
+from clarion.idempotency.model import Once, Replay
+from clarion.push.model import Keeps, Message, PushPriority, Subscription
+from clarion.push.port import Broadcasts, DeviceTopics
+from clarion.push.sql.topics import SqlBroadcasts
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway.topics import SqlBroadcasts
 from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new_app_id
 
 

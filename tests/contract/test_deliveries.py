@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from clarion.model import (
+from clarion.catalog.model import Channel
+from clarion.events.model import (
     Attempt,
-    Channel,
     Chapter,
     DedupeClaim,
     Delivery,
@@ -17,8 +17,8 @@ from clarion.model import (
     Notification,
     ReasonCode,
 )
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import DAY, NOW, new_app_id
 from tests.pipeline import Desk, make_delivery, make_notification
 

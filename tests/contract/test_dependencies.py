@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from clarion.errors import ServiceError
-from clarion.ports import Dependency
+from clarion.nodes.port import Dependency
 from tests.contract.cable import Cable
 from tests.contract.conftest import depending_on, nothing_left
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.model import DeviceTopic, Keeps
-from clarion.ports import Broadcasts, DeviceTopics
+from clarion.push.model import DeviceTopic, Keeps
+from clarion.push.port import Broadcasts, DeviceTopics
+from clarion.push.sql.topics import SqlDeviceTopics
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway.topics import SqlDeviceTopics
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
 
 

@@ -8,19 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.model import (
+from clarion.idempotency.model import Replay
+from clarion.push.model import (
     Device,
     DeviceDetails,
     DeviceEnd,
     MessageReason,
     MessageStatus,
     Platform,
-    Replay,
 )
-from clarion.ports import Broadcasts, Devices, FeedbackList, History, Messages
+from clarion.push.port import Broadcasts, Devices, FeedbackList, History, Messages
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway.devices import SqlDevices
-from clarion.store.sql.gateway.messages import SqlMessages
 from tests.factories import DAY, NOW, make_device, make_message, make_once, new_app_id
 
 DETAILS = DeviceDetails(

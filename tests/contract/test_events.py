@@ -2,17 +2,16 @@
 
 import pytest
 
+from clarion.catalog.model import Channel, Priority
 from clarion.errors import Conflict
-from clarion.model import (
+from clarion.events.model import (
     Actor,
     Audience,
     AudienceKind,
-    Channel,
     Content,
     Dead,
     Entry,
     EventStatus,
-    Priority,
     Target,
 )
 from clarion.store.engine import Engine

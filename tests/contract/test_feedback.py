@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
-from clarion.model import Device, DeviceEnd, Feedback
-from clarion.ports import Devices, FeedbackList
+from clarion.push.model import Device, DeviceEnd, Feedback
+from clarion.push.port import Devices, FeedbackList
 from tests.factories import NOW, make_device, new_app_id
 
 

@@ -5,14 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
-from clarion.model import (
-    DeviceEnd,
-    Message,
-    MessageReason,
-    MessageRecord,
-    MessageStatus,
-)
-from clarion.ports import Devices, History, Messages
+from clarion.push.model import DeviceEnd, Message, MessageReason, MessageRecord, MessageStatus
+from clarion.push.port import Devices, History, Messages
 from tests.factories import NOW, make_device, make_message, new_app_id
 
 DELIVERED = (MessageStatus.DELIVERED, MessageReason.ACKNOWLEDGED)

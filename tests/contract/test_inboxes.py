@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
-from clarion.model import Category, InboxState, Notification
-from clarion.ports import Inboxes
+from clarion.events.model import Notification
+from clarion.inbox.model import InboxState
+from clarion.inbox.port import Inboxes
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import NOW, new_app_id
 from tests.inbox import put
 

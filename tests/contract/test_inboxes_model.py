@@ -7,10 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.model import Category, InboxState, Notification
-from clarion.ports import Inboxes
+from clarion.catalog.model import Category
+from clarion.events.model import Notification
+from clarion.inbox.model import InboxState
+from clarion.inbox.port import Inboxes
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import NOW, new_app_id
 from tests.inbox import put
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.access.model import ALL_SCOPES, ApiKey
+from clarion.access.port import Keys
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.model import ALL_SCOPES, ApiKey, Replay
-from clarion.ports import Keys
+from clarion.idempotency.model import Replay
 from tests.factories import DAY, NOW, make_key, make_once, new_app_id
 
 

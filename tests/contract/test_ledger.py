@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from clarion.model import (
+from clarion.catalog.model import Channel
+from clarion.events.model import (
     Attempt,
-    Channel,
     Dead,
     DedupeClaim,
     DeliveryStatus,
     Entry,
     Event,
     EventStatus,
-    InboxState,
     Job,
     JobKind,
     Later,
@@ -23,8 +22,9 @@ from clarion.model import (
     Notification,
     Telling,
 )
+from clarion.inbox.model import InboxState
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import LEASE, Desk, make_delivery, make_event, make_job, make_notification
 

@@ -5,8 +5,8 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.model import Allowance
-from clarion.ports import Limits
+from clarion.nodes.model import Allowance
+from clarion.nodes.port import Limits
 from tests.factories import MINUTE, NOW, new_app_id
 
 

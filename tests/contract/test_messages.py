@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from clarion.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
-from clarion.ports import History, Messages
+from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
+from clarion.push.port import History, Messages
+from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway.messages import SqlMessages
 from tests.factories import DAY, NOW, make_message
 
 State = tuple[MessageStatus, MessageReason | None]

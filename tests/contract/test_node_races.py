@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from clarion.model import Message, MessageReason, MessageStatus
+from clarion.push.model import Message, MessageReason, MessageStatus
+from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
-from clarion.store.sql.gateway.messages import SqlHistory, SqlMessages
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import NOW, make_message
 

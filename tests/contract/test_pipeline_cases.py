@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clarion.model import Priority
-from clarion.pipeline.worker import CLAIMS
+from clarion.catalog.model import Priority
+from clarion.events.worker import CLAIMS
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import HOUR, MINUTE, Person
 from tests.contract.pipeline_world import Store, World

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from clarion.model import Category, Channel
+from clarion.catalog.model import Category, Channel
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import NIGHT, Item, Model, Person, settled
 from tests.contract.pipeline_world import START, TOPIC, TYPES, Store

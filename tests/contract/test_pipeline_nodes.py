@@ -3,14 +3,15 @@
 import asyncio
 from collections import Counter
 
+from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
+from clarion.catalog.sql.templates import SqlTemplates
+from clarion.catalog.sql.types import SqlTypes
 from clarion.channels.stub import StubCourier
-from clarion.model import Audience, AudienceKind, Channel, Dedupe, DedupeMode, Event, RateLimit
-from clarion.pipeline.assembly import Pipeline
+from clarion.events.model import Audience, AudienceKind, Event
+from clarion.events.pipeline import Pipeline
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
-from clarion.store.sql.notifications.inboxes import SqlInboxes
-from clarion.store.sql.people.templates import SqlTemplates
-from clarion.store.sql.people.types import SqlTypes
-from clarion.store.sql.people.users import SqlUsers
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
 from tests.pipeline import LEASE, Desk, build_pipeline, drain, make_event, make_job
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clarion.model import Category, Channel
+from clarion.catalog.model import Category, Channel
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import NIGHT
 from tests.contract.pipeline_world import TYPES, Store

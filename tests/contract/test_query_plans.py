@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 import pytest
 
-import clarion.store.sql
+import clarion
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.statement import Statement, Unit, Value, statement
@@ -140,7 +140,9 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
 
 
 def find_statements() -> Iterator[Statement]:
-    for module in pkgutil.walk_packages(clarion.store.sql.__path__, "clarion.store.sql."):
+    for module in pkgutil.walk_packages(clarion.__path__, "clarion."):
+        if not re.search(r"\.sql(\.|$)", module.name):
+            continue
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Statement):
                 yield value

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from clarion.model import (
+from clarion.catalog.model import Priority
+from clarion.events.model import (
     Audience,
     AudienceKind,
     Dead,
@@ -14,9 +15,8 @@ from clarion.model import (
     Job,
     JobKind,
     Later,
-    Priority,
 )
-from clarion.pipeline.results.ruling import NEVER
+from clarion.events.outcomes import NEVER
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import LEASE, Desk, make_event, make_job

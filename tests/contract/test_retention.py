@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from clarion.ledger.retention import CHUNK, Keeper
-from clarion.model import (
+from clarion.access.port import Apps
+from clarion.catalog.model import Channel
+from clarion.events.model import (
     Attempt,
-    Channel,
     Dead,
     DedupeClaim,
     DeliveryStatus,
     Entry,
     EventStatus,
-    InboxState,
     LimitClaim,
     Notification,
 )
-from clarion.ports import Apps
+from clarion.events.retention import CHUNK, Keeper
+from clarion.events.sql.retention import SqlRetention
+from clarion.inbox.model import InboxState
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
-from clarion.store.sql.gateway.devices import SqlDevices
-from clarion.store.sql.notifications.inboxes import SqlInboxes
-from clarion.store.sql.notifications.retention import SqlRetention
 from clarion.store.statement import statement
 from tests.factories import DAY, NOW, FixedClock, make_app, make_once, make_provider_key
 from tests.pipeline import Desk, make_delivery, make_event, make_job, make_notification

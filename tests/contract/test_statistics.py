@@ -2,8 +2,8 @@
 
 import pytest
 
-from clarion.model import DeviceEnd, MessageStatus
-from clarion.ports import Broadcasts, Devices, Messages, Statistics
+from clarion.push.model import DeviceEnd, MessageStatus
+from clarion.push.port import Broadcasts, Devices, Messages, Statistics
 from tests.factories import NOW, make_device, make_message
 
 

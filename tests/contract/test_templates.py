@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from clarion.catalog.model import Channel, Template
+from clarion.catalog.port import Templates
+from clarion.catalog.sql.templates import SqlTemplates
 from clarion.errors import Conflict, InvalidFields
-from clarion.model import Channel, Template
-from clarion.ports import Templates
 from clarion.store.engine import Engine
-from clarion.store.sql.people.templates import SqlTemplates
 from tests.factories import make_template
 
 PLACE = ("app", "ORDER_SHIPPED", Channel.EMAIL, "en")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.model import (
+from clarion.catalog.model import (
     Category,
     Channel,
     Dedupe,
@@ -13,7 +13,7 @@ from clarion.model import (
     Priority,
     RateLimit,
 )
-from clarion.ports import Templates, Types
+from clarion.catalog.port import Templates, Types
 from tests.factories import NOW, make_template, make_type
 
 FULL = make_type(

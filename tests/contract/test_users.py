@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from clarion.catalog.model import Category, Channel
 from clarion.errors import ClarionError
-from clarion.model import Category, Channel, Page, Preferences, User, UserStatus
-from clarion.ports import Users
+from clarion.pages import Page
+from clarion.people.model import Preferences, User, UserStatus
+from clarion.people.port import Users
+from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
-from clarion.store.sql.people.users import SqlUsers
 from tests.factories import NOW, make_user
 
 PREFERENCES = Preferences(

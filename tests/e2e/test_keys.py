@@ -11,7 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
-from clarion.model import Scope
+from clarion.access.model import Scope
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation

@@ -15,13 +15,13 @@ from typing import NamedTuple, TypedDict
 
 import apsw
 
+from clarion.access.sql.keys import INSERT_KEY
 from clarion.errors import Conflict
-from clarion.model import Once
+from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import Once
 from clarion.store.batch import Done, Outcome, arrange
 from clarion.store.group_commit import GroupCommit
 from clarion.store.migrations.plan import apply_to_sqlite
-from clarion.store.sql.access import idempotency
-from clarion.store.sql.access.keys import INSERT_KEY
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from clarion.store.statement import Unit
 from tests.faults.power_loss import Operation, RecordingVfs

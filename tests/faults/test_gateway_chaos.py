@@ -11,7 +11,7 @@ import pytest
 
 from bench.installation import Installation
 from clarion.clock import SystemClock
-from clarion.store.sql.gateway.messages import SqlMessages
+from clarion.push.sql.messages import SqlMessages
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.fleet import Fleet
 from tests.faults.gateway.ledger import (

@@ -22,9 +22,9 @@ from bench.device import (
     next_frame,
 )
 from bench.installation import Installation, secret_of, token_of
-from clarion.gateway.session import ACK_LIMIT_MS, HELLO_TIMEOUT_S, IN_FLIGHT_LIMIT
-from clarion.gateway.sockets import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
-from clarion.model import MessageStatus
+from clarion.push.model import MessageStatus
+from clarion.push.session import ACK_LIMIT_MS, HELLO_TIMEOUT_S, IN_FLIGHT_LIMIT
+from clarion.push.sockets import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
 from tests.factories import make_message
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.house import House, gateway

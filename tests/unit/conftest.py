@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 import apsw
 import pytest
 
+from clarion.access.port import Administrators, Apps, Keys, Vault
+from clarion.access.sql.administrators import SqlAdministrators
+from clarion.access.sql.apps import SqlApps
+from clarion.access.sql.keys import SqlKeys
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict
-from clarion.ports import Administrators, Apps, Keys, Vault
 from clarion.store.batch import Done, arrange
 from clarion.store.group_commit import Rows
 from clarion.store.migrations.plan import apply_to_sqlite
-from clarion.store.sql.access.administrators import SqlAdministrators
-from clarion.store.sql.access.apps import SqlApps
-from clarion.store.sql.access.keys import SqlKeys
 from clarion.store.sqlite.runner import SqliteRunner
 from clarion.store.statement import Row, Statement, Unit, Value
 from tests.factories import FixedClock

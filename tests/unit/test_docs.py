@@ -11,17 +11,18 @@ import pytest
 from cyclopts import App
 
 import clarion
-from clarion.api.operating.pages import error_kinds
-from clarion.cli import app
-from clarion.decide.rules import ORDER
-from clarion.model import ReasonCode, Scope
+from clarion.access.model import Scope
+from clarion.cli.main import app
+from clarion.events.decide.rules import ORDER
+from clarion.events.model import ReasonCode
+from clarion.http.docs import error_kinds
 from clarion.settings import describe
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-STATIC = ROOT / "src" / "clarion" / "api" / "operating" / "static"
+STATIC = ROOT / "src" / "clarion" / "http" / "static"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NO_PART_OF_IT = {
     ".git",

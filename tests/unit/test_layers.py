@@ -1,201 +1,150 @@
-"""Who may import whom. The table is the architecture; this test keeps it so.
+"""Who may import whom: slices meet through `model.py` and `port.py`, and only `app.py` wires.
 
 An import counts wherever it stands: for types alone, inside a function, at the top.
 """
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "clarion"
-
-# What every stage may speak of: types, errors, ports, time, settings, and what observes it.
-WORDS = {"model", "errors", "ports", "clock", "settings", "setting_kinds", "telemetry"}
-STAGES = {
-    "access",
-    "catalog",
-    "gateway",
-    "intake",
-    "decide",
-    "render",
-    "channels",
-    "inbox",
-    "directory",
-    "ledger",
-}
-ADAPTERS = {"store", "hot"}
-ALLOWED: dict[str, set[str]] = {
-    "__init__": set(),
-    "__main__": {"cli"},
-    "model": set(),
-    "errors": set(),
-    "clock": set(),
-    "ports": {"model", "errors"},
-    "setting_kinds": {"errors"},
-    "settings": {"errors", "setting_kinds"},
-    "telemetry": set(),
-    **dict.fromkeys(STAGES, WORDS),
-    "pipeline": WORDS | STAGES,
-    "store": {"model", "errors"},
-    "hot": {"model", "errors", "ports", "telemetry"},
-    "serving": {"errors", "settings", "setting_kinds"},
-    "api": WORDS | STAGES | {"pipeline"},
-    "admin": WORDS | STAGES,
-    "client": set(),
-    "commands": WORDS | STAGES | {"serving", "house", "app"},
-    "cli": WORDS | STAGES | {"serving", "commands", "house", "app"},
-    "house": WORDS | STAGES | ADAPTERS | {"serving"},
-    "wings": WORDS | STAGES | {"house", "pipeline", "api", "hot"},
-    "app": WORDS | STAGES | ADAPTERS | {"house", "wings", "pipeline", "serving", "api", "admin"},
-}
-# Beyond the table, file by file: why is said in the file.
-EXCEPTIONS = {"commands/doctor.py": ADAPTERS, "cli.py": {"store"}}
-ONLY_STANDARD_LIBRARY = {"model", "errors", "ports"}
-
-FILE_LINES = 400
-FOLDER_FILES = 10
-FOLDER_DEPTH = 3
-FUNCTION_LINES = 60
+SLICES = {"access", "people", "catalog", "push", "events", "inbox", "channels", "idempotency"}
+# What every slice may use: it knows no noun.
+SHARED = {"clock", "errors", "fields", "pages", "http", "sockets", "telemetry", "settings", "nodes"}
+# The engines, which only adapters may use.
+ENGINES = {"store", "nodes"}
+FUNCTION_LINES = 50
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base", "misc"}
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Yield the full name of every module that is imported, wherever that is written."""
+class Module(NamedTuple):
+    """A module below the package by its parts: `("push", "sql", "devices")`."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def top(self) -> str:
+        return self.parts[0] if self.parts else ""
+
+    @property
+    def is_contract(self) -> bool:
+        """Whether other slices may see it."""
+        return self.parts[1:2] in (("model",), ("port",))
+
+    @property
+    def is_adapter(self) -> bool:
+        return "sql" in self.parts or self.parts[:2] in (("nodes", "redis"), ("nodes", "memory"))
+
+
+def imported(tree: ast.AST) -> Iterator[Module]:
+    """Yield every module of ours that is imported, wherever that is written."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            is_package = base == "clarion"
-            yield from (f"{base}.{each.name}" if is_package else base for each in node.names)
+            base = node.module or ""
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, *parts = name.split(".")
+            if root == "clarion":
+                yield Module(tuple(parts))
 
 
-def forbidden_imports(path: str, source: str) -> list[str]:
-    """Return what a file must not import; `path` is that below the package."""
-    part = path.partition("/")[0].removesuffix(".py")
-    if part not in ALLOWED:
-        return [f"{path}: {part} is not in the table of this test"]
-    allowed = ALLOWED[part] | EXCEPTIONS.get(path, set()) | {part, "__version__"}
-    return [
-        f"{path} must not import {name}"
-        for name in imported(ast.parse(source))
-        if not is_allowed(name, allowed, is_plain=part in ONLY_STANDARD_LIBRARY)
-    ]
+def is_allowed(importer: Module, other: Module) -> bool:
+    """Whether one module of ours may import another."""
+    if importer.top in {"app", "cli", "__main__"} or other.top == importer.top:
+        return True
+    if importer.top == "client":
+        return False
+    if other.top in SLICES:
+        if other.is_adapter:
+            return importer.is_adapter
+        return other.is_contract and importer.top not in {"store", "clock", "errors", "pages"}
+    if other.is_adapter or other.top in {"app", "cli", "housekeeping"}:
+        return False
+    return other.top != "store" or importer.is_adapter
 
 
-def is_allowed(name: str, allowed: set[str], *, is_plain: bool) -> bool:
-    top, _, rest = name.partition(".")
-    if top == "clarion":
-        return rest.partition(".")[0] in allowed
-    return bool(top) and (not is_plain or top in sys.stdlib_module_names)
+def modules() -> dict[Module, ast.Module]:
+    return {
+        Module(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+        for path in sorted(ROOT.rglob("*.py"))
+    }
 
 
-def module_paths() -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", module_paths())
-def test_a_module_imports_only_what_its_layer_may(path: str) -> None:
-    assert forbidden_imports(path, (ROOT / path).read_text()) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
-        ("model.py", "import msgspec"),
-        ("errors.py", "from clarion.model import App"),
-        ("ports.py", "from clarion.settings import Settings"),
-        ("ports.py", "import asyncpg"),
-        ("access/callers.py", "from clarion.gateway.session import Session"),
-        ("access/callers.py", "from clarion.store.sql.access.keys import SqlKeys"),
-        ("gateway/sockets.py", "import clarion.store.engine"),
-        ("gateway/sockets.py", "from clarion import store"),
-        ("gateway/sockets.py", "def f():\n    from clarion.hot.redis import connect"),
-        ("gateway/sockets.py", "if TYPE_CHECKING:\n    from clarion.api.front import Front"),
-        ("gateway/sockets.py", "from ..store import engine"),
-        ("decide/rules.py", "from clarion.render.templates import render"),
-        ("store/engine.py", "from clarion.ports import Keys"),
-        ("store/sql/access/keys.py", "from clarion.access.secrets import ApiSecret"),
-        ("hot/redis.py", "from clarion.store.engine import Engine"),
-        ("api/access/keys.py", "from clarion.store.sql.access.keys import SqlKeys"),
-        ("api/front.py", "from clarion.hot.memory import MemoryLimits"),
-        ("commands/first_run.py", "from clarion.store.opening import migrate"),
-        ("cli.py", "from clarion.hot.redis import connect"),
-        ("client/calls.py", "from clarion.model import App"),
-        ("brand_new/thing.py", ""),
-    ],
-)
-def test_the_check_finds_what_is_forbidden(path: str, source: str) -> None:
-    assert len(forbidden_imports(path, source)) == 1
+def test_modules_import_only_what_they_may() -> None:
+    assert [
+        f"{'.'.join(module.parts)} must not import {'.'.join(other.parts)}"
+        for module, tree in modules().items()
+        for other in imported(tree)
+        if not is_allowed(module, other)
+    ] == []
 
 
 @pytest.mark.parametrize(
-    ("path", "source"),
+    ("importer", "source", "expected"),
     [
-        ("model.py", "from dataclasses import dataclass\nimport enum"),
-        ("access/callers.py", "from clarion.access.secrets import ApiSecret\nimport jwt"),
-        ("store/sql/access/keys.py", "from clarion.store.statement import Unit"),
-        ("api/access/keys.py", "from clarion.access.callers import Callers"),
-        ("commands/doctor.py", "from clarion.store.opening import sqlite_path"),
-        ("app.py", "from clarion.store.opening import open_engine"),
-        ("api/framework.py", "from clarion import __version__"),
+        ("push.registry", "from clarion.events.model import Event", True),
+        ("push.registry", "from clarion.events.port import Events", True),
+        ("push.registry", "from clarion.events.worker import Worker", False),
+        ("push.registry", "def f():\n    from clarion.store.engine import Engine", False),
+        ("push.registry", "if TYPE_CHECKING:\n    from clarion.push.sql.devices import X", True),
+        ("push.registry", "from clarion.inbox.sql.inboxes import SqlInboxes", False),
+        ("events.sql.outcomes", "from clarion.inbox.sql.numbers import NEXT", True),
+        ("events.sql.outcomes", "from clarion.store.statement import statement", True),
+        ("store.engine", "from clarion.push.model import Device", False),
+        ("inbox.feed", "from clarion.nodes.redis import connect", False),
+        ("inbox.feed", "from clarion.app import Server", False),
+        ("client.calls", "from clarion.errors import ClarionError", False),
+        ("app", "from clarion.nodes.redis import connect", True),
     ],
 )
-def test_the_check_lets_pass_what_is_allowed(path: str, source: str) -> None:
-    assert forbidden_imports(path, source) == []
+def test_the_check_tells_allowed_from_forbidden(
+    importer: str, source: str, expected: bool
+) -> None:
+    (other,) = imported(ast.parse(source))
+    assert is_allowed(Module(tuple(importer.split("."))), other) is expected
 
 
-def test_every_exception_is_needed() -> None:
-    for path, extra in EXCEPTIONS.items():
-        names = set(imported(ast.parse((ROOT / path).read_text())))
-        used = {name.split(".")[1] for name in names if name.startswith("clarion.")}
-        assert extra <= used, path
+def test_no_function_is_too_long_and_no_name_is_vague() -> None:
+    found = []
+    for module, tree in modules().items():
+        found += [".".join(module.parts)] * bool(VAGUE & set(module.parts))
+        found += [
+            f"{'.'.join(module.parts)}.{node.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
+        ]
+    assert found == []
 
 
-def test_the_command_line_imports_adapters_only_when_a_command_needs_them() -> None:
-    tree = ast.parse((ROOT / "cli.py").read_text())
-    tops = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = {name for node in tops for name in imported(node)}
-    assert not {name for name in names if name.startswith(("clarion.app", "clarion.store"))}
+def test_there_is_no_import_cycle() -> None:
+    graph = {module: set(runtime_imports(tree)) for module, tree in modules().items()}
+    names = {module: module for module in graph}
+    cycles = []
+    for start in graph:
+        seen, queue = set(), [other for other in graph[start] if other in names]
+        while queue:
+            module = queue.pop()
+            if module in seen:
+                continue
+            seen.add(module)
+            queue += [other for other in graph[module] if other in names]
+        if start in seen:
+            cycles.append(".".join(start.parts))
+    assert cycles == []
 
 
-@pytest.mark.parametrize("path", module_paths())
-def test_a_file_is_no_longer_than_it_can_be_read(path: str) -> None:
-    assert len((ROOT / path).read_text().splitlines()) <= FILE_LINES
-
-
-def long_functions(source: str) -> list[str]:
-    return [
-        node.name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES
-    ]
-
-
-def folders() -> list[Path]:
-    return sorted({path.parent for path in ROOT.rglob("*.py")})
-
-
-@pytest.mark.parametrize("folder", folders(), ids=lambda each: str(each.relative_to(ROOT)))
-def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
-    assert len(list(folder.glob("*.py"))) <= FOLDER_FILES
-    assert len(folder.relative_to(ROOT).parts) <= FOLDER_DEPTH
-
-
-@pytest.mark.parametrize("path", module_paths())
-def test_a_function_fits_on_a_page(path: str) -> None:
-    assert long_functions((ROOT / path).read_text()) == []
-
-
-def test_the_check_finds_a_long_function() -> None:
-    body = "    pass\n" * FUNCTION_LINES
-    assert long_functions(f"def fits():\n{body[:-9]}\nasync def long():\n{body}") == ["long"]
-
-
-@pytest.mark.parametrize("path", module_paths())
-def test_no_module_has_a_vague_name(path: str) -> None:
-    assert not VAGUE & set(path.removesuffix(".py").split("/"))
+def runtime_imports(tree: ast.Module) -> Iterator[Module]:
+    """Yield what a module imports when it is loaded: not for types alone, not in functions."""
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for module in imported(node):
+                yield module
+                yield Module(module.parts[:-1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.model import ALL_SCOPES, ApiKey, Scope
+from clarion.access.model import ALL_SCOPES, ApiKey, Scope
 from tests.factories import NOW, make_key
 
 

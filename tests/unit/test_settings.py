@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import SettingsError
-from clarion.setting_kinds import Address
+from clarion.setting_types import Address
 from clarion.settings import PREFIX, Settings, describe, flag_of, load
 
 SECRETS = sorted(each.name for each in fields(Settings) if each.metadata["secret"])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
 from clarion.access.secrets import PREFIX, ApiSecret, parse_api_secret
 from clarion.errors import Forbidden, Unauthenticated
-from clarion.model import ApiKey, AppCaller, Caller, UserCaller
 
 if TYPE_CHECKING:
+    from clarion.access.model import Scope
+    from clarion.access.port import Keys
     from clarion.access.user_tokens import UserTokens
-    from clarion.model import Scope
-    from clarion.ports import Clock, Keys
+    from clarion.clock import Clock
 
 # How long a look-up may be believed. A revoked key is refused after this at the latest; on the
 # node that revoked it, at once.

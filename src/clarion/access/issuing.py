@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clarion.access.plain_text import is_plain
+from clarion.access.model import ALL_SCOPES, ApiKey, Scope
 from clarion.access.secrets import new_api_secret
 from clarion.errors import FieldFault, InvalidFields
-from clarion.model import ALL_SCOPES, ApiKey, Scope
+from clarion.fields import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,14 +10,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.issuing import issue_key
+from clarion.access.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
 from clarion.access.passwords import hash_password
 from clarion.access.secrets import random_text
 from clarion.access.user_tokens import user_key_context
 from clarion.errors import FieldFault, InvalidFields
-from clarion.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
 
 if TYPE_CHECKING:
-    from clarion.ports import Administrators, Apps, Clock, Keys, Vault
+    from clarion.access.port import Administrators, Apps, Keys, Vault
+    from clarion.clock import Clock
 
 # Apple's team and key ids have ten characters; APNs clients expect as many.
 _APPLE_ID_LENGTH = 10

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import jwt
 
-from clarion.access.plain_text import is_plain
+from clarion.access.model import UserCaller
 from clarion.errors import Unauthenticated
-from clarion.model import UserCaller
+from clarion.fields import is_plain
 
 if TYPE_CHECKING:
-    from clarion.model import App
-    from clarion.ports import Apps, Vault
+    from clarion.access.model import App
+    from clarion.access.port import Apps, Vault
 
 LEEWAY_S = 30
 USER_ID_LENGTH = 255

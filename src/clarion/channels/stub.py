@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from clarion.model import Delivered, Gone, Rejected, Retry
+from clarion.channels.model import Delivered, Gone, Rejected, Retry
 
 if TYPE_CHECKING:
-    from clarion.model import Outcome, Parcel, User
+    from clarion.channels.model import Outcome, Parcel
+    from clarion.people.model import User
 
 SLOW_S = 5.0
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from clarion.inbox.items import Kind, Update, to_update
 
 if TYPE_CHECKING:
-    from clarion.model import InboxState
-    from clarion.ports import Inboxes
+    from clarion.inbox.model import InboxState
+    from clarion.inbox.port import Inboxes
 
 CHUNK = 50
 # Who missed more changes than this loads the list again; that is less than to tell them all.

@@ -10,7 +10,7 @@ import msgspec
 from clarion.clock import to_rfc3339
 
 if TYPE_CHECKING:
-    from clarion.model import Actor, Notification, Target
+    from clarion.events.model import Actor, Notification, Target
 
 
 class ActorView(msgspec.Struct):

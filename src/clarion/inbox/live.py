@@ -14,8 +14,8 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from clarion.model import InboxState
-    from clarion.ports import Inboxes
+    from clarion.inbox.model import InboxState
+    from clarion.inbox.port import Inboxes
 
 # How often to look for what other nodes changed.
 POLL_S = 3.0

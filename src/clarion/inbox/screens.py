@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clarion.inbox.acts import Acts
+from clarion.inbox.actions import Acts
 from clarion.inbox.live import Live
 from clarion.inbox.sockets import UserSockets
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Awaitable, Callable
 
-    from clarion.model import Caller
-    from clarion.ports import Clock, Inboxes
+    from clarion.access.model import Caller
+    from clarion.clock import Clock
+    from clarion.inbox.port import Inboxes
     from clarion.settings import Settings
 
 # How long a stop waits for streams to end, before what they come through is closed.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clarion.inbox import frames
-from clarion.inbox.acts import Verb
+from clarion.inbox.actions import Verb
 from clarion.inbox.frames import CloseCode, Dismiss, Hello, Ping, Pong, Read, Unread
 from clarion.inbox.items import encode
 

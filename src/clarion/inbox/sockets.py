@@ -8,10 +8,11 @@ from urllib.parse import parse_qs
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
+from clarion.access.model import UserCaller
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
 from clarion.inbox.feed import Feed
 from clarion.inbox.frames import CloseCode
-from clarion.inbox.numbers import read_sequence
+from clarion.inbox.sequences import read_sequence
 from clarion.inbox.session import (
     HELLO_TIMEOUT_S,
     Act,
@@ -22,16 +23,16 @@ from clarion.inbox.session import (
     SendFrame,
     Session,
 )
-from clarion.model import UserCaller
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from clarion.inbox.acts import Acts
+    from clarion.access.model import Caller
+    from clarion.clock import Clock
+    from clarion.inbox.actions import Acts
     from clarion.inbox.live import Live, Screen
-    from clarion.model import Caller
-    from clarion.ports import Clock, Inboxes
+    from clarion.inbox.port import Inboxes
 
 PATH = b"/v1/me/socket"
 TICK_S = 5.0

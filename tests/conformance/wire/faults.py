@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from clarion.gateway.providers.reasons import Reason
+from clarion.push.apns.reasons import Reason
 from tests.conformance.clients.http2 import Request
 from tests.conformance.wire.scene import UNKNOWN_CHANNEL, UNKNOWN_TOKEN, Scene, bearer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clarion.gateway.providers.reasons import Reason, status_of
+from clarion.push.apns.reasons import Reason, status_of
 from tests.conformance.clients.http2 import Answer, Request
 from tests.conformance.wire import faults
 from tests.conformance.wire.faults import Fault

@@ -8,18 +8,18 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from bench.installation import Installation
-from clarion.gateway.connections import Connections
-from clarion.gateway.dispatch import Dispatch
-from clarion.gateway.providers.push import Push
-from clarion.gateway.registry import Registry
-from clarion.gateway.sockets import DeviceSocket, Sockets
-from clarion.model import Device, PushPriority
-from clarion.setting_kinds import Address
+from clarion.push.apns.request import Push
+from clarion.push.connections import Connections
+from clarion.push.dispatch import Dispatch
+from clarion.push.model import Device, PushPriority
+from clarion.push.registry import Registry
+from clarion.push.sockets import DeviceSocket, Sockets
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.messages import SqlMessages
+from clarion.push.sql.topics import SqlBroadcasts
+from clarion.setting_types import Address
 from clarion.settings import load
 from clarion.store.opening import migrate
-from clarion.store.sql.gateway.devices import SqlDevices
-from clarion.store.sql.gateway.messages import SqlMessages
-from clarion.store.sql.gateway.topics import SqlBroadcasts
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock
 from tests.processes import free_port

@@ -7,12 +7,12 @@ import pytest
 
 from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers, require_app, require_user
 from clarion.access.issuing import IssuedKey
+from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller
+from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import NewApp, create_app
 from clarion.access.secrets import ApiSecret, new_api_secret
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
-from clarion.model import ALL_SCOPES, AppCaller, Scope, UserCaller
-from clarion.ports import Apps, Keys, Vault
 from tests.factories import FixedClock, issue
 from tests.unit.conftest import MemoryEngine
 

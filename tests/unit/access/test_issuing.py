@@ -3,8 +3,8 @@
 import pytest
 
 from clarion.access.issuing import issue_key, parse_scopes
+from clarion.access.model import ALL_SCOPES, Scope
 from clarion.errors import FieldFault, InvalidFields
-from clarion.model import ALL_SCOPES, Scope
 from tests.factories import NOW, issue
 
 

@@ -5,7 +5,9 @@ import re
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from clarion.access.model import ALL_SCOPES, Role, UserTokenAlgorithm
 from clarion.access.passwords import matches
+from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.provisioning import (
     NewApp,
     create_administrator,
@@ -15,8 +17,6 @@ from clarion.access.provisioning import (
 from clarion.access.secrets import parse_api_secret
 from clarion.access.user_tokens import user_key_context
 from clarion.errors import Conflict, InvalidFields
-from clarion.model import ALL_SCOPES, Role, UserTokenAlgorithm
-from clarion.ports import Administrators, Apps, Keys, Vault
 from tests.factories import FixedClock
 
 

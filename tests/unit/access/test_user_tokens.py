@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.access.model import App, UserCaller, UserTokenAlgorithm
+from clarion.access.port import Apps, Vault
 from clarion.access.user_tokens import LEEWAY_S, UserTokens, user_key_context
 from clarion.errors import Unauthenticated
-from clarion.model import App, UserCaller, UserTokenAlgorithm
-from clarion.ports import Apps, Vault
 from tests.factories import NOW, make_app, make_provider_key
 
 SECRET = "s" * 43

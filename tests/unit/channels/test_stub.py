@@ -2,8 +2,10 @@
 
 import pytest
 
+from clarion.catalog.model import Priority
+from clarion.channels.model import Delivered, Gone, Outcome, Parcel, Rejected, Retry
 from clarion.channels.stub import StubCourier
-from clarion.model import Content, Delivered, Gone, Outcome, Parcel, Priority, Rejected, Retry
+from clarion.events.model import Content
 from tests.factories import make_user
 
 

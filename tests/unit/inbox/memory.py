@@ -3,8 +3,11 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from clarion.catalog.model import Category, Priority
 from clarion.errors import StoreUnavailable
-from clarion.model import Category, Content, InboxState, Notification, Page, Priority
+from clarion.events.model import Content, Notification
+from clarion.inbox.model import InboxState
+from clarion.pages import Page
 from tests.factories import NOW
 
 

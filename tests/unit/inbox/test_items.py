@@ -5,9 +5,9 @@ import json
 import pytest
 
 from clarion.errors import InvalidFields
+from clarion.events.model import Actor, Content, Target
 from clarion.inbox.items import encode, to_item, to_update
-from clarion.inbox.numbers import read_sequence
-from clarion.model import Actor, Content, Target
+from clarion.inbox.sequences import read_sequence
 from tests.factories import NOW
 from tests.unit.inbox.memory import make_notification
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
-from clarion.inbox.acts import Acts, Verb
+from clarion.inbox.actions import Acts, Verb
 from clarion.inbox.live import Live, Screen
 from tests.factories import NOW, FixedClock
 from tests.unit.inbox.memory import MemoryInboxes

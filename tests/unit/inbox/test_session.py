@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.inbox.acts import Verb
+from clarion.inbox.actions import Verb
 from clarion.inbox.frames import FRAME_LIMIT_BYTES, CloseCode
 from clarion.inbox.items import Kind, Update
 from clarion.inbox.session import (

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from clarion.model import MessageStatus, PushPriority
+from clarion.push.model import MessageStatus, PushPriority
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 

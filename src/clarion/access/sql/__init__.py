@@ -1,0 +1,1 @@
+"""Apps, keys and administrators in SQL."""

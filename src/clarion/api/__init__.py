@@ -1,1 +1,0 @@
-"""Requests → answers over HTTP. One file a noun; the routes are on one page."""

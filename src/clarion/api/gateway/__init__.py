@@ -1,1 +1,0 @@
-"""The push gateway over HTTP: the APNs door, devices, their topics and their history."""

@@ -1,1 +1,0 @@
-"""Events, what became of them, and the inbox over HTTP."""

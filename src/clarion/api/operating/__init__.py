@@ -1,1 +1,0 @@
-"""Health, metrics and the pages of the API."""

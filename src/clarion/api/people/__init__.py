@@ -1,1 +1,0 @@
-"""People, what they want and follow, and the types and words of what they hear, over HTTP."""

@@ -1,0 +1,1 @@
+"""Templates rendered in a sandbox."""

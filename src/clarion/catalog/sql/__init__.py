@@ -1,0 +1,1 @@
+"""Types and templates in SQL."""

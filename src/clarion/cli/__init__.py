@@ -1,0 +1,1 @@
+"""The `clarion` command, a file a noun."""

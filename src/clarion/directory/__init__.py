@@ -1,1 +1,0 @@
-"""People: who they are, and what they want to hear."""

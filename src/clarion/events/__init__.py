@@ -1,0 +1,1 @@
+"""Events: accepted, queued, decided, delivered, explained."""

@@ -1,0 +1,167 @@
+"""The event door: `POST /v1/events` and `/batch`, plain functions in front of the framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.access.callers import require_app
+from clarion.access.model import Scope
+from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
+from clarion.events.drafts import EventDraft
+from clarion.http.asgi import Request, Response, header
+from clarion.http.decoding import decode
+from clarion.http.problems import FieldProblem
+from clarion.http.shapes import to_wire
+from clarion.idempotency.requests import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clarion.events.intake import Accepting
+    from clarion.events.model import Event
+    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.requests import Idempotency
+
+BATCH_LIMIT = 1_000
+PATH = "/v1/events"
+BATCH_PATH = "/v1/events/batch"
+ACCEPTED = 202
+_JSON = (b"content-type", b"application/json")
+_REPLAYED = (b"idempotent-replayed", b"true")
+
+
+class AcceptedEvent(msgspec.Struct):
+    """An event that is stored and will be worked on."""
+
+    event_id: str
+    status: str
+    created_at: str | None
+
+
+class EventResult(msgspec.Struct, omit_defaults=True):
+    """What became of one event of a batch: its id, or with the status `refused` its faults."""
+
+    status: str
+    event_id: str | None = None
+    created_at: str | None = None
+    code: str | None = None
+    detail: str | None = None
+    errors: list[FieldProblem] = []
+
+
+class BatchResult(msgspec.Struct):
+    """One result for each event, in order."""
+
+    results: list[EventResult]
+
+
+class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[msgspec.Raw]
+
+
+_decode_draft = msgspec.json.Decoder(EventDraft).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class EventDoor:
+    """Answers applications that say what happened."""
+
+    def __init__(self, accepting: Accepting, idempotency: Idempotency) -> None:
+        self._accepting = accepting
+        self._idempotency = idempotency
+
+    async def accept(self, request: Request) -> Response:
+        """`POST /v1/events`."""
+        app_id = _app_of(request)
+        body = await request.body()
+        try:
+            event = await self._accepting.check(app_id, decode(_decode_draft, body))
+        except RequestError:
+            # Who asks again may do so when the schedule has passed, or the person is gone.
+            once = self._once(request, PATH, app_id, body, b"")
+            if (replay := await self._accepting.recall(once)) is None:
+                raise
+            return self._answer_again(replay, once)
+        answer = _encode(describe(event))
+        return await self._store(request, PATH, app_id, [event], body, answer)
+
+    async def accept_batch(self, request: Request) -> Response:
+        """`POST /v1/events/batch`."""
+        app_id = _app_of(request)
+        body = await request.body()
+        results: list[EventResult] = []
+        events: list[Event] = []
+        for draft in _read_batch(body):
+            try:
+                event = await self._accepting.check(app_id, decode(_decode_draft, draft))
+            except RequestError as error:
+                results.append(_refuse(error))
+            else:
+                events.append(event)
+                results.append(_accept(event))
+        answer = _encode(BatchResult(results))
+        return await self._store(request, BATCH_PATH, app_id, events, body, answer)
+
+    async def _store(
+        self,
+        request: Request,
+        path: str,
+        app_id: str,
+        events: Sequence[Event],
+        body: bytes,
+        answer: bytes,
+    ) -> Response:
+        once = self._once(request, path, app_id, body, answer)
+        accepting = self._accepting
+        replay = await (accepting.accept(events, once) if events else accepting.recall(once))
+        if replay is not None:
+            return self._answer_again(replay, once)
+        return Response(ACCEPTED, answer, (_JSON,))
+
+    def _answer_again(self, replay: Replay, once: Once | None) -> Response:
+        first = self._idempotency.open(replay, once)
+        return Response(ACCEPTED, first, (_JSON, _REPLAYED))
+
+    def _once(
+        self, request: Request, path: str, app_id: str, body: bytes, answer: bytes
+    ) -> Once | None:
+        key = header(request.scope, b"idempotency-key")
+        if key is None:
+            return None
+        return self._idempotency.claim(key, app_id, fingerprint("POST", path, body), answer)
+
+
+def _app_of(request: Request) -> str:
+    if request.caller is None:
+        raise Unauthenticated
+    return require_app(request.caller, Scope.EVENTS_WRITE).app_id
+
+
+def _read_batch(body: bytes) -> list[msgspec.Raw]:
+    """Return the events of a batch, unread: a bad one does not spoil the rest."""
+    if body.lstrip()[:1] == b"[":
+        drafts = decode(_decode_list, body)
+    else:
+        drafts = decode(_decode_wrapped, body).events
+    if not 0 < len(drafts) <= BATCH_LIMIT:
+        raise InvalidFields(FieldFault("events", f"must hold 1 to {BATCH_LIMIT:,} events"))
+    return drafts
+
+
+def describe(event: Event) -> AcceptedEvent:
+    """Return what an application is told of an event that was accepted."""
+    return AcceptedEvent(event.id, event.status.value, to_wire(event.created_at))
+
+
+def _accept(event: Event) -> EventResult:
+    return EventResult(event.status.value, event.id, to_wire(event.created_at))
+
+
+def _refuse(error: ClarionError) -> EventResult:
+    faults = error.faults if isinstance(error, InvalidFields) else ()
+    fields = [FieldProblem(fault.field, fault.reason) for fault in faults]
+    return EventResult("refused", code=error.code, detail=error.detail, errors=fields)

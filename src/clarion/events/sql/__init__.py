@@ -1,0 +1,1 @@
+"""Events, jobs, notifications and deliveries in SQL."""

@@ -1,1 +1,0 @@
-"""A provider's request → a push that is checked, or the reason why not."""

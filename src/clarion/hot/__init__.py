@@ -1,1 +1,0 @@
-"""What may be lost: counters, presence, caches. In memory, or in Redis for several nodes."""

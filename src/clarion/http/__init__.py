@@ -1,0 +1,1 @@
+"""The HTTP front: requests, errors, routing, documentation, listeners."""

@@ -1,0 +1,17 @@
+"""What Litestar hands to the handlers by name: `users: Injected[Users]`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+T = TypeVar("T")
+# Ports are Protocols, which Litestar cannot validate.
+Injected = NamedDependency[SkipValidation[T]]
+# Called with app and user after something changed by which their notifications are decided.
+OnPersonChanged = Callable[[str, str], Awaitable[None]]
+# Called when there is work to do at once.
+Wake = Callable[[], None]

@@ -1,0 +1,130 @@
+"""The HTTP listeners, by Granian embedded in our own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING, Any
+
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings, HTTP2Settings
+from granian.server.embed import Server
+
+from clarion.errors import StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from clarion.setting_types import Address
+
+# Granian's `backpressure` counts open connections, not requests.
+_CONNECTIONS = 20_000
+_BACKLOG = 1024
+# As Apple's. A client may open as many before it knows the limit: aioapns takes 1,000 for granted,
+# and a push that is refused then is one that it waits for without end.
+_STREAMS = 1_000
+_HEADER_READ_MS = 10_000
+_KEEP_ALIVE_INTERVAL_MS = 30_000
+_KEEP_ALIVE_TIMEOUT_S = 10
+_START_TIMEOUT_S = 10.0
+_START_POLL_S = 0.01
+
+
+class HttpListener:
+    """One address that answers HTTP."""
+
+    def __init__(
+        self,
+        app: Any,
+        address: Address,
+        *,
+        max_header_bytes: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        self._server = Server(
+            app,
+            address=address.host,
+            port=address.port,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.auto,
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=_CONNECTIONS,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=_HEADER_READ_MS, max_buffer_size=max_header_bytes
+            ),
+            http2_settings=HTTP2Settings(
+                max_concurrent_streams=_STREAMS,
+                max_headers_size=max_header_bytes,
+                keep_alive_interval=_KEEP_ALIVE_INTERVAL_MS,
+                keep_alive_timeout=_KEEP_ALIVE_TIMEOUT_S,
+            ),
+            log_enabled=False,
+            ssl_cert=certificate,
+            ssl_key=key,
+            ssl_protocol_min=SSLProtocols.tls12,
+        )
+        self._address = address
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, on_failed: Callable[[str], None]) -> None:
+        """Listen; returns when connections are taken. Tells `on_failed` if that ends unasked."""
+
+        def report(task: asyncio.Task[None]) -> None:
+            if not self._is_stopping and not task.cancelled():
+                on_failed(f"the listener on {self._address} ended: {task.exception()!r}")
+
+        self._task = asyncio.get_running_loop().create_task(self._server.serve())
+        self._task.add_done_callback(report)
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            # Granian does not say when it listens, so we knock.
+            while not self._task.done() and not await self._is_listening():  # noqa: ASYNC110
+                await asyncio.sleep(_START_POLL_S)
+
+    async def _is_listening(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(self._address.host, self._address.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, let those under way finish, then return; bounded by the grace."""
+        if self._task is None:
+            return
+        self._is_stopping = True
+        self._server.stop()  # type: ignore[no-untyped-call]
+        done, _ = await asyncio.wait([self._task], timeout=grace_s)
+        if not done:
+            self._task.cancel()
+
+
+def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
+    """Raise a `StartError` that names every address that cannot be had."""
+    faults = [fault for flag, address in addresses if (fault := _try_bind(flag, address))]
+    if faults:
+        raise StartError("\n".join(faults))
+
+
+def _try_bind(flag: str, address: Address) -> str | None:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[4])
+    except OSError as error:
+        return f"{flag}: {_explain(address, error)}"
+    return None
+
+
+def _explain(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {address.port} is in use. Stop what listens there, or choose another port."
+    if error.errno == errno.EACCES:
+        return f"this account may not listen on port {address.port}. Choose one above 1023."
+    return f"cannot listen on {address} ({error.strerror}). Choose an address of this machine."

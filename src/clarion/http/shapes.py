@@ -1,0 +1,91 @@
+"""The shapes of the API that more than one noun uses."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import msgspec
+from litestar.params import HeaderParameter, Parameter
+
+from clarion import clock
+from clarion.errors import FieldFault, InvalidFields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from litestar import Request
+
+    from clarion.access.model import Caller
+
+T = TypeVar("T")
+PAGE_DEFAULT = 20
+PAGE_LIMIT = 100
+# The last that can be written as RFC 3339; an offset can put a time of the wire behind it.
+LATEST_MS = 253_402_300_799_999
+
+Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
+After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key", description="A repeat within 24 h gets the first answer."
+    ),
+]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request body: an unknown field is an error, not ignored."""
+
+
+class Items(msgspec.Struct, Generic[T]):
+    """A page of a list; `next` is the cursor for `?after=`, or null at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
+    """Run a check for each field and return what they return.
+
+    A check says by `ValueError` what is wrong; all faults are reported at once.
+    """
+    values, faults = {}, []
+    for field, check in checks.items():
+        try:
+            values[field] = check()
+        except ValueError as error:
+            faults.append(FieldFault(field, str(error)))
+    if faults:
+        raise InvalidFields(*faults)
+    return values
+
+
+def caller_of(request: Request[object, object, object]) -> Caller:  # type: ignore[type-var]
+    """Return who calls; the front has asked."""
+    caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
+    return caller
+
+
+def check_limit(limit: int) -> int:
+    """Return the page size if it is one."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidFields(FieldFault("limit", f"must be from 1 to {PAGE_LIMIT}"))
+    return limit
+
+
+def to_milliseconds(moment: datetime | None, field: str) -> int | None:
+    """Return a time of the wire as the house has it."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise InvalidFields(FieldFault(field, "must say its offset, like 2026-01-31T12:00:00Z"))
+    milliseconds = clock.to_milliseconds(moment)
+    if milliseconds > LATEST_MS:
+        raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
+    return milliseconds
+
+
+def to_wire(milliseconds: int | None) -> str | None:
+    """Return a time of the house as the wire has it."""
+    return None if milliseconds is None else clock.to_rfc3339(milliseconds)

@@ -1,0 +1,1 @@
+"""`Idempotency-Key`: a request that is repeated gets its first response."""

@@ -1,0 +1,252 @@
+"""Inboxes in SQL. An act takes the inbox, changes the notification, and remembers the number."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clarion.catalog.model import Category
+from clarion.events.model import Notification
+from clarion.events.sql.notifications import NOTIFICATION, read_notification
+from clarion.inbox.model import InboxState
+from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
+from clarion.pages import Page, refuse_cursor
+from clarion.store.keyed import keys_of
+from clarion.store.statement import Unit, statement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+
+    from clarion.store.engine import Engine
+    from clarion.store.statement import Statement, Step
+
+READ_ALL_CHUNK = 1000
+_ID = re.compile(r"[0-9a-f-]{36}")
+# Behind every id: they are written in hexadecimal digits.
+_NEWEST = "g"
+_OF_PERSON = "app_id = :app_id AND user_id = :user_id"
+_LISTED = f"{_OF_PERSON} AND is_shown = 1 AND dismissed_at IS NULL"
+_UNREAD = f"{_LISTED} AND read_at IS NULL"
+_OF_PAGE = """AND id < :before_id AND (:category = '' OR category = :category)
+ORDER BY id DESC LIMIT :limit"""
+
+LIST = statement(
+    "list_inbox", f"SELECT {NOTIFICATION} FROM notifications WHERE {_LISTED} {_OF_PAGE}"
+)
+LIST_UNREAD = statement(
+    "list_unread", f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_PAGE}"
+)
+SELECT = statement(
+    "select_shown_notification",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND id = :id AND is_shown = 1",
+)
+SELECT_CHANGES = statement(
+    "select_inbox_changes",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND sequence > 0
+    AND sequence > :since ORDER BY sequence LIMIT :limit""",
+)
+SELECT_UNREAD_IDS = statement(
+    "select_unread_ids",
+    f"SELECT id FROM notifications WHERE {_UNREAD} AND id > :after ORDER BY id LIMIT :limit",
+)
+SELECT_STATE = statement(
+    "select_inbox_state", f"SELECT unread_count, sequence FROM inboxes WHERE {_OF_PERSON}"
+)
+SELECT_STATES = statement(
+    "select_inbox_states",
+    """SELECT user_id, unread_count, sequence FROM inboxes
+    WHERE app_id = :app_id AND user_id IN (SELECT key FROM json_each(:ids))""",
+)
+
+
+# On PostgreSQL a look of the statement that waits for the row is as old as the wait. So what it
+# found is only a reason to go on; the change behind it, under the lock, looks again.
+def _take_if(name: str, condition: str, unread: str) -> Statement:
+    return statement(
+        name,
+        f"""UPDATE inboxes SET unread_count = unread_count {unread} WHERE {_OF_PERSON}
+        AND EXISTS (SELECT 1 FROM notifications WHERE {condition} AND id = :id)
+        RETURNING unread_count""",
+    )
+
+
+def _change(name: str, change: str, condition: str) -> Statement:
+    return statement(
+        name,
+        f"""UPDATE notifications SET {change}, sequence = {NEXT}
+        WHERE {condition} AND id = :id RETURNING {NOTIFICATION}""",
+    )
+
+
+COUNT_LESS = _take_if("count_one_less", _UNREAD, "- 1")
+COUNT_MORE = _take_if("count_one_more", f"{_LISTED} AND read_at IS NOT NULL", "+ 1")
+TAKE_LISTED = _take_if("take_inbox_of_listed", _LISTED, "+ 0")
+READ = _change("read_notification", "read_at = :now", _UNREAD)
+UNREAD = _change("unread_notification", "read_at = NULL", f"{_LISTED} AND read_at IS NOT NULL")
+DISMISS = _change("dismiss_notification", "dismissed_at = :now", _LISTED)
+DELETE = statement(
+    "delete_notification", f"DELETE FROM notifications WHERE {_OF_PERSON} AND id = :id"
+)
+DELETE_DELIVERIES = statement(
+    "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
+)
+DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notification_id = :id")
+
+
+class SqlInboxes:
+    """The `Inboxes` port. The cursor of a page is the id of its last notification."""
+
+    def __init__(self, engine: Engine, *, chunk: int = READ_ALL_CHUNK) -> None:
+        self._engine = engine
+        self._chunk = chunk
+        self._turns = _Turns()
+
+    async def page(
+        self,
+        app_id: str,
+        user_id: str,
+        *,
+        unread: bool,
+        category: Category | None,
+        after: str | None,
+        limit: int,
+    ) -> Page[Notification]:
+        """Return what is not dismissed, newest first."""
+        if after is not None and not _ID.fullmatch(after):
+            raise refuse_cursor()
+        rows = await self._engine.fetch(
+            LIST_UNREAD if unread else LIST,
+            app_id=app_id,
+            user_id=user_id,
+            before_id=after or _NEWEST,
+            category=category.value if category else "",
+            limit=limit + 1,
+        )
+        items = tuple(read_notification(row) for row in rows[:limit])
+        return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def state(self, app_id: str, user_id: str) -> InboxState:
+        """Return the two numbers."""
+        rows = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)
+        return InboxState(*rows[0]) if rows else InboxState(0, 0)
+
+    async def states(self, app_id: str, user_ids: Collection[str]) -> Mapping[str, InboxState]:
+        """Return the numbers of several people."""
+        rows = await self._engine.fetch(SELECT_STATES, app_id=app_id, ids=keys_of(user_ids))
+        return {user_id: InboxState(count, sequence) for user_id, count, sequence in rows}
+
+    async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
+        """Return one notification, or None."""
+        rows = await self._engine.fetch(SELECT, app_id=app_id, user_id=user_id, id=notification_id)
+        return read_notification(rows[0]) if rows else None
+
+    async def read(
+        self, app_id: str, user_id: str, notification_id: str, now: int
+    ) -> Notification | None:
+        """Mark it read."""
+        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
+        return await self._act(one, COUNT_LESS.guard(**one), READ.guard(**one, now=now))
+
+    async def unread(
+        self, app_id: str, user_id: str, notification_id: str, now: int
+    ) -> Notification | None:
+        """Mark it unread; there is no time to it, so `now` is not stored."""
+        del now
+        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
+        return await self._act(one, COUNT_MORE.guard(**one), UNREAD.guard(**one))
+
+    async def dismiss(
+        self, app_id: str, user_id: str, notification_id: str, now: int
+    ) -> Notification | None:
+        """Take it out of the list."""
+        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
+        # Whether it counts is looked at under the lock.
+        take = (TAKE_LISTED.guard(**one), COUNT_LESS.step(**one))
+        return await self._act(one, *take, DISMISS.guard(**one, now=now))
+
+    async def _act(self, one: dict[str, str], *steps: Step) -> Notification | None:
+        """Run an act whose last step changes the notification; it may find nothing to do."""
+        app_id, user_id = one["app_id"], one["user_id"]
+        remember = REMEMBER.step(app_id=app_id, user_id=user_id)
+        async with self._turns.take(app_id, user_id):
+            done = await self._engine.write(Unit(user_id, (*steps, remember)))
+        if done is None:
+            return await self.get(app_id, user_id, one["id"])
+        return read_notification(done[len(steps) - 1][0])
+
+    async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
+        """Mark read what is unread now."""
+        of_person = {"app_id": app_id, "user_id": user_id}
+        last = ""
+        while ids := await self._unread_ids(app_id, user_id, last):
+            rows = [COUNT_LESS.bind(**of_person, id=each) for each in ids]
+            steps = (
+                TAKE.step(**of_person, unread=0),
+                COUNT_LESS.many(rows),
+                READ.many([READ.bind(**of_person, id=each, now=now) for each in ids]),
+                REMEMBER.step(**of_person),
+            )
+            async with self._turns.take(app_id, user_id):
+                await self._engine.write(Unit(user_id, steps))
+            last = ids[-1]
+        return await self.state(app_id, user_id)
+
+    async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
+        """Delete notifications, and what became of them."""
+        of_person = {"app_id": app_id, "user_id": user_id}
+        steps = (
+            TAKE.step(**of_person, unread=0),
+            COUNT_LESS.many([COUNT_LESS.bind(**of_person, id=each) for each in ids]),
+            DELETE.many([DELETE.bind(**of_person, id=each) for each in ids]),
+            DELETE_DELIVERIES.many([(each,) for each in ids]),
+            DELETE_ATTEMPTS.many([(each,) for each in ids]),
+        )
+        async with self._turns.take(app_id, user_id):
+            await self._engine.write(Unit(user_id, steps))
+
+    async def changes(
+        self, app_id: str, user_id: str, after: int, limit: int
+    ) -> tuple[Notification, ...]:
+        """Return those that changed behind a number."""
+        rows = await self._engine.fetch(
+            SELECT_CHANGES, app_id=app_id, user_id=user_id, since=after, limit=limit
+        )
+        return tuple(read_notification(row) for row in rows)
+
+    async def _unread_ids(self, app_id: str, user_id: str, last: str) -> list[str]:
+        rows = await self._engine.fetch(
+            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=self._chunk
+        )
+        return [row[0] for row in rows]
+
+
+class _Turns:
+    """One act after the other on the same inbox of this node.
+
+    Two in one batch would both be let in by their first step, and the second would spoil the
+    batch for everybody by its later one: a person who clicks twice must not be able to.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[str, str], _Turn] = {}
+
+    @asynccontextmanager
+    async def take(self, app_id: str, user_id: str) -> AsyncIterator[None]:
+        turn = self._turns.setdefault((app_id, user_id), _Turn())
+        turn.takers += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.takers -= 1
+            if not turn.takers:
+                del self._turns[app_id, user_id]
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    takers: int = 0

@@ -1,0 +1,1 @@
+"""What nodes share and may lose: limits; in process or in Redis."""

@@ -1,0 +1,1 @@
+"""Users, their preferences and the topics they follow."""

@@ -1,0 +1,1 @@
+"""Users, preferences and follows over HTTP."""

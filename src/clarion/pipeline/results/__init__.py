@@ -1,1 +1,0 @@
-"""What a verdict comes to: words, deliveries, work, and the entry that is written."""

@@ -1,0 +1,1 @@
+"""The push gateway: devices, their connections, messages and topics."""

@@ -1,0 +1,1 @@
+"""Devices, topics, history and statistics over HTTP."""

@@ -1,0 +1,78 @@
+"""Statistics over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from litestar import Request, get
+
+from clarion.access.callers import require_app
+from clarion.access.model import Scope
+from clarion.clock import Clock
+from clarion.http.dependencies import Injected
+from clarion.http.shapes import caller_of, to_milliseconds, to_wire
+from clarion.push.connections import Connections
+from clarion.push.model import MessageStatus
+from clarion.push.port import Statistics
+
+DAY_MS = 24 * 3600 * 1000
+TOPICS = 50
+
+
+class DeviceCounts(msgspec.Struct):
+    """How many devices there are. `online` counts this node's connections, of all apps."""
+
+    total: int
+    valid: int
+    invalid: int
+    online: int
+
+
+class TopicCount(msgspec.Struct):
+    """A topic and how many valid devices hear it."""
+
+    topic: str
+    subscribers: int
+
+
+class Stats(msgspec.Struct):
+    """Numbers about the calling app. Messages are those accepted at `since` or later."""
+
+    since: str | None
+    devices: DeviceCounts
+    messages: dict[str, int]
+    delivery_rate: float | None
+    topics: list[TopicCount]
+
+
+@get("/v1/stats", summary="Count devices, messages and topics", tags=["Statistics"])
+async def get_stats(
+    request: Request[Any, Any, Any],
+    statistics: Injected[Statistics],
+    connections: Injected[Connections],
+    clock: Injected[Clock],
+    since: datetime | None = None,
+) -> Stats:
+    """Return the numbers of the last 24 hours, or since a time."""
+    caller = require_app(caller_of(request), Scope.STATS_READ)
+    start = to_milliseconds(since, "since")
+    start = clock.now() - DAY_MS if start is None else start
+    valid, invalid = await statistics.count_devices(caller.app_id)
+    counted = await statistics.count_messages(caller.app_id, start)
+    topics = await statistics.count_subscribers(caller.app_id, TOPICS)
+    return Stats(
+        since=to_wire(start),
+        devices=DeviceCounts(valid + invalid, valid, invalid, len(connections)),
+        messages={status.value: counted.get(status, 0) for status in MessageStatus},
+        delivery_rate=_rate(counted),
+        topics=[TopicCount(topic, count) for topic, count in topics],
+    )
+
+
+def _rate(counted: dict[MessageStatus, int]) -> float | None:
+    """Return what part of the finished messages was delivered."""
+    ends = (MessageStatus.DELIVERED, MessageStatus.FAILED, MessageStatus.EXPIRED)
+    finished = sum(counted.get(status, 0) for status in ends)
+    return round(counted.get(MessageStatus.DELIVERED, 0) / finished, 4) if finished else None

@@ -1,0 +1,179 @@
+"""The APNs door over HTTP: paths, methods, and answers as Apple's clients expect them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.errors import BodyTooLarge, ClarionError
+from clarion.http.asgi import Request, Response, header
+from clarion.push.apns.channels import read_request_id
+from clarion.push.apns.reasons import Reason, Rejected, status_of
+from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from clarion.clock import Clock
+    from clarion.push.apns.channels import ChannelDoor
+    from clarion.push.apns.intake import PushIntake
+
+# Everything under Apple's version numbers is answered in Apple's form, wrong paths too.
+DEVICE_PREFIX = "/3/"
+BROADCAST_PREFIX = "/4/"
+CHANNELS_PREFIX = "/1/"
+_JSON = (b"content-type", b"application/json")
+_ECHOED = re.compile(r"[!-~]([ -~]{0,126}[!-~])?")
+_REFUSALS = 400
+
+
+class ApnsDoor:
+    """Answers providers. Every answer has an id; an error has one JSON object as its body."""
+
+    def __init__(
+        self,
+        *,
+        intake: PushIntake,
+        channels: ChannelDoor,
+        clock: Clock,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._intake = intake
+        self._channels = channels
+        self._clock = clock
+        self._is_stopping = is_stopping
+
+    def push(self, request: Request) -> Awaitable[Response]:
+        """`POST /3/device/{token}`."""
+        return self._guard(request, b"apns-id", self._push)
+
+    def broadcast(self, request: Request) -> Awaitable[Response]:
+        """`POST /4/broadcasts/apps/{bundle_id}`."""
+        return self._guard(request, b"apns-request-id", self._broadcast)
+
+    def manage(self, request: Request) -> Awaitable[Response]:
+        """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
+        return self._guard(request, b"apns-request-id", self._manage)
+
+    async def _push(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        token = _token_of(request)
+        provider = await self._intake.identify(headers, _client_of(request))
+        body = await _read_body(request)
+        message_id = await self._intake.push(provider, headers, token, body)
+        return Response(200, b"", ((b"apns-id", message_id.encode()),))
+
+    async def _broadcast(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        match request.scope["path"].removeprefix(BROADCAST_PREFIX).split("/"):
+            case ["broadcasts", "apps", bundle_id] if bundle_id:
+                _require_post(request)
+            case _:
+                raise Rejected(Reason.BAD_PATH)
+        provider = await self._intake.identify(headers, _client_of(request))
+        body = await _read_body(request)
+        request_id = await self._channels.publish(provider, bundle_id, headers, body)
+        return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
+
+    async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        bundle_id, what = _channels_of(request)
+        provider = await self._intake.identify(headers, _client_of(request))
+        request_id = (read_request_id(headers) or self._clock.new_id()).encode()
+        echo = (b"apns-request-id", request_id)
+        match what, request.scope["method"]:
+            case "all-channels", "GET":
+                body = {"channels": await self._channels.list(provider, bundle_id)}
+                return Response(200, msgspec.json.encode(body), (_JSON, echo))
+            case "channels", "POST":
+                body_in = await _read_body(request)
+                channel_id = await self._channels.create(provider, bundle_id, body_in)
+                return Response(201, b"", ((b"apns-channel-id", channel_id.encode()), echo))
+            case "channels", "GET":
+                config = await self._channels.read(provider, bundle_id, headers)
+                return Response(200, msgspec.json.encode(config), (_JSON, echo))
+            case "channels", "DELETE":
+                await self._channels.delete(provider, bundle_id, headers)
+                return Response(204, b"", (echo,))
+            case _:
+                raise Rejected(Reason.METHOD_NOT_ALLOWED)
+
+    async def _guard(
+        self,
+        request: Request,
+        id_header: bytes,
+        answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
+    ) -> Response:
+        """Answer every refusal and failure in the form of APNs."""
+        try:
+            self._check_running()
+            response = await answer(request, read_headers(request.scope["headers"]))
+        except Rejected as rejected:
+            response = self._refuse(request, id_header, rejected)
+        except ClarionError as error:
+            get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
+            response = self._refuse(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
+        except Exception:  # noqa: BLE001 - the last net: a provider gets an answer it can read
+            get_logger().exception("push_failed", request_id=request.id)
+            response = self._refuse(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
+        if not request.is_whole or response.status >= _REFUSALS:
+            await request.discard()
+        return response
+
+    def _check_running(self) -> None:
+        if self._is_stopping():
+            raise Rejected(Reason.SHUTDOWN)
+
+    def _refuse(self, request: Request, id_header: bytes, rejected: Rejected) -> Response:
+        body: dict[str, object] = {"reason": rejected.reason.value}
+        if rejected.timestamp is not None:
+            body["timestamp"] = rejected.timestamp
+        headers = [_JSON, (id_header, self._echo(request, id_header))]
+        if rejected.retry_after_s is not None:
+            headers.append((b"retry-after", b"%d" % rejected.retry_after_s))
+        status = status_of(rejected.reason)
+        return Response(status, msgspec.json.encode(body), tuple(headers))
+
+    def _echo(self, request: Request, id_header: bytes) -> bytes:
+        """Return the id that the provider gave, or a new one if it gave none.
+
+        A bad one too is echoed as it is, as far as a header may hold it: a client may find its
+        request again by nothing else.
+        """
+        given = header(request.scope, id_header) or header(request.scope, b"apns-id") or ""
+        return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()
+
+
+def _token_of(request: Request) -> str:
+    path: str = request.scope["path"]
+    kind, _, token = path.removeprefix(DEVICE_PREFIX).partition("/")
+    if kind != "device" or "/" in token:
+        raise Rejected(Reason.BAD_PATH)
+    _require_post(request)
+    return token
+
+
+def _channels_of(request: Request) -> tuple[str, str]:
+    """Return whose channels, and whether one of them (`channels`) or all (`all-channels`)."""
+    match request.scope["path"].removeprefix(CHANNELS_PREFIX).split("/"):
+        case ["apps", bundle_id, "channels" | "all-channels" as what] if bundle_id:
+            return bundle_id, what
+        case _:
+            raise Rejected(Reason.BAD_PATH)
+
+
+def _require_post(request: Request) -> None:
+    if request.scope["method"] != "POST":
+        raise Rejected(Reason.METHOD_NOT_ALLOWED)
+
+
+def _client_of(request: Request) -> tuple[str, int]:
+    host, port = request.scope["client"]
+    return str(host), int(port)
+
+
+async def _read_body(request: Request) -> bytes:
+    try:
+        return await request.body(LARGE_PAYLOAD_LIMIT_BYTES)
+    except BodyTooLarge as error:
+        raise Rejected(Reason.PAYLOAD_TOO_LARGE) from error

@@ -1,0 +1,114 @@
+"""What a provider asks for → accepted, or `Rejected` with Apple's reason.
+
+The order of the checks: headers said twice, who pushes, then what is pushed (see `push.py`), then
+the device: known, for this app, still valid, not over its limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from clarion.push.apns.reasons import Reason, Rejected
+from clarion.push.apns.request import parse_push
+from clarion.push.model import DeviceEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from clarion.clock import Clock
+    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
+    from clarion.push.apns.request import Push
+    from clarion.push.dispatch import Dispatch
+    from clarion.push.model import Device
+    from clarion.push.registry import Registry
+
+_WINDOW_S = 60
+
+
+class Counts(Protocol):
+    """How often something happened on this node. At once: every push asks twice."""
+
+    def count(self, key: str, *, window_s: int, now: int) -> int:
+        """Count one use, and return how many there were in this window of time."""
+        ...
+
+
+class PushIntake:
+    """Takes pushes to devices."""
+
+    def __init__(
+        self,
+        *,
+        tokens: ProviderTokens,
+        registry: Registry,
+        dispatch: Dispatch,
+        limits: Counts,
+        clock: Clock,
+        device_per_minute: int,
+        app_per_minute: int,
+    ) -> None:
+        self._tokens = tokens
+        self._registry = registry
+        self._dispatch = dispatch
+        self._limits = limits
+        self._clock = clock
+        self._device_per_minute = device_per_minute
+        self._app_per_minute = app_per_minute
+
+    def identify(
+        self, headers: Mapping[bytes, bytes], client: tuple[str, int]
+    ) -> Awaitable[Provider]:
+        """Return who pushes."""
+        now = self._clock.now()
+        return self._tokens.identify(headers.get(b"authorization"), client, now)
+
+    async def push(
+        self, provider: Provider, headers: Mapping[bytes, bytes], token: str, body: bytes
+    ) -> str:
+        """Accept a push and return its id, after it is durable."""
+        now = self._clock.now()
+        push = parse_push(headers, token, body, now)
+        if not _is_for(provider.app.bundle_id, push, headers):
+            raise Rejected(Reason.TOPIC_DISALLOWED)
+        known = self._registry.recall(push.token_hash, now)
+        device = _check_device(known or await self._registry.find(push.token_hash), provider)
+        self._count(device.id, self._device_per_minute, now)
+        self._count(device.app_id, self._app_per_minute, now)
+        message_id = push.id or self._clock.new_id()
+        await self._dispatch.accept(device, push, message_id)
+        if not self._registry.is_current(device):
+            await self._end_if_gone(device, message_id)
+        return message_id
+
+    async def _end_if_gone(self, device: Device, message_id: str) -> None:
+        """End what was stored just after its device ended: nobody will ever ask for it."""
+        known = await self._registry.find(device.token_hash)
+        if known is None or known.id != device.id or not known.is_valid:
+            await self._dispatch.fail(device, message_id)
+
+    def _count(self, key: str, limit: int, now: int) -> None:
+        if self._limits.count(key, window_s=_WINDOW_S, now=now) > limit:
+            left_s = _WINDOW_S - now // 1000 % _WINDOW_S
+            raise Rejected(Reason.TOO_MANY_REQUESTS, retry_after_s=left_s)
+
+
+def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the topic is this app's.
+
+    Without a push type, what looks like a suffix may be the end of the bundle id itself.
+    """
+    if push.bundle_id == bundle_id:
+        return True
+    return b"apns-push-type" not in headers and headers[b"apns-topic"] == bundle_id.encode()
+
+
+def _check_device(device: Device | None, provider: Provider) -> Device:
+    if device is None:
+        raise Rejected(Reason.BAD_DEVICE_TOKEN)
+    if device.app_id != provider.app.id:
+        raise Rejected(Reason.DEVICE_TOKEN_NOT_FOR_TOPIC)
+    if device.invalidated_at is not None:
+        is_expired = device.invalidation_reason is DeviceEnd.TOKEN_EXPIRED
+        reason = Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED
+        raise Rejected(reason, timestamp=device.invalidated_at)
+    return device

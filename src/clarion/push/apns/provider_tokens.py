@@ -1,0 +1,175 @@
+"""Provider tokens: verified once, then known by the exact text, and what a connection may change.
+
+A token is a JWT signed with ES256. Clients differ: some sign as JOSE asks (64 raw bytes), some send
+ASN.1; some send `iat` as a fraction. Both are right here, as they are at Apple.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from clarion.push.apns.reasons import Reason, Rejected
+
+if TYPE_CHECKING:
+    from clarion.access.model import App, ProviderKey
+    from clarion.access.port import Apps
+
+TOKEN_LIFE_MS = 3600 * 1000
+# A key that was revoked is refused after this at the latest.
+KEY_BELIEVED_MS = 60_000
+UPDATE_INTERVAL_MS = 20 * 60 * 1000
+# Addresses are used again: what was quiet for this long counts as a new connection.
+CONNECTION_QUIET_MS = 60_000
+TOKENS_LIMIT = 20_000
+CONNECTIONS_LIMIT = 50_000
+_RAW_SIGNATURE_BYTES = 64
+_ALGORITHM = ec.ECDSA(hashes.SHA256())
+
+
+class _Header(msgspec.Struct):
+    alg: str
+    kid: str
+
+
+class _Claims(msgspec.Struct):
+    iss: str
+    # Bounded, so that it can be reckoned with: a number may also be 1e306.
+    iat: Annotated[float, msgspec.Meta(ge=0, le=10**12)]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Who pushes: an app, by one of its provider keys."""
+
+    app: App
+    key_id: str
+    team_id: str
+    issued_at: int
+
+
+@dataclass(slots=True)
+class _Connection:
+    provider: Provider
+    token: str
+    changed_at: int | None
+    used_at: int
+
+
+class ProviderTokens:
+    """Tells who pushes from the `authorization` header."""
+
+    def __init__(self, apps: Apps) -> None:
+        self._apps = apps
+        # By the whole header: its provider, its token, and when that was verified.
+        self._known: dict[bytes | None, tuple[Provider, str, int]] = {}
+        self._connections: dict[tuple[str, int], _Connection] = {}
+
+    async def identify(
+        self, authorization: bytes | None, client: tuple[str, int], now: int
+    ) -> Provider:
+        """Return the provider, or raise `Rejected`."""
+        known = self._known.get(authorization)
+        if known is not None and 0 <= now - known[2] < KEY_BELIEVED_MS:
+            provider, token = known[:2]
+        else:
+            token = _bearer(authorization)
+            provider = await self._verify(token)
+            _make_room(self._known, TOKENS_LIMIT)
+            self._known[authorization] = (provider, token, now)
+        _check_age(provider, now)
+        self._check_connection(client, provider, token, now)
+        return provider
+
+    async def _verify(self, token: str) -> Provider:
+        header, claims, signed, signature = _parse(token)
+        key = await self._apps.find_provider_key(header.kid)
+        if key is None or key.revoked_at is not None or claims.iss != key.team_id:
+            raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+        _check_signature(key, signed, signature)
+        app = await self._apps.get(key.app_id)
+        if app is None:
+            raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+        return Provider(app, key.key_id, key.team_id, int(claims.iat * 1000))
+
+    def _check_connection(
+        self, client: tuple[str, int], provider: Provider, token: str, now: int
+    ) -> None:
+        """Hold a connection to the team of its first push, and to one new token in 20 minutes."""
+        state = self._connections.get(client)
+        if state is None or now - state.used_at > CONNECTION_QUIET_MS:
+            _make_room(self._connections, CONNECTIONS_LIMIT)
+            self._connections[client] = _Connection(provider, token, None, now)
+            return
+        state.used_at = now
+        if token == state.token:
+            return
+        if provider.team_id != state.provider.team_id:
+            raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+        if provider.app.id != state.provider.app.id:
+            raise Rejected(Reason.UNRELATED_KEY_ID_IN_TOKEN)
+        if state.changed_at is not None and now - state.changed_at < UPDATE_INTERVAL_MS:
+            raise Rejected(Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES)
+        state.token, state.changed_at = token, now
+
+
+def _make_room(entries: dict[Any, Any], limit: int) -> None:
+    if len(entries) >= limit:
+        entries.clear()
+
+
+def _bearer(authorization: bytes | None) -> str:
+    scheme, _, token = (authorization or b"").decode("latin-1").partition(" ")
+    if not token.strip():
+        raise Rejected(Reason.MISSING_PROVIDER_TOKEN)
+    if scheme.lower() != "bearer":
+        raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+    return token.strip()
+
+
+def _parse(token: str) -> tuple[_Header, _Claims, bytes, bytes]:
+    try:
+        head, body, tail = token.split(".")
+        header = msgspec.json.decode(_unpad(head), type=_Header)
+        claims = msgspec.json.decode(_unpad(body), type=_Claims)
+        signature = _unpad(tail)
+    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+        raise Rejected(Reason.INVALID_PROVIDER_TOKEN) from error
+    if header.alg != "ES256":
+        raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+    return header, claims, f"{head}.{body}".encode(), signature
+
+
+def _unpad(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _check_signature(key: ProviderKey, signed: bytes, signature: bytes) -> None:
+    public_key = load_pem_public_key(key.public_key.encode())
+    if len(signature) == _RAW_SIGNATURE_BYTES:
+        half = _RAW_SIGNATURE_BYTES // 2
+        r, s = (int.from_bytes(part, "big") for part in (signature[:half], signature[half:]))
+        signature = encode_dss_signature(r, s)
+    try:
+        if not isinstance(public_key, ec.EllipticCurvePublicKey):
+            raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
+        public_key.verify(signature, signed, _ALGORITHM)
+    except InvalidSignature as error:
+        raise Rejected(Reason.INVALID_PROVIDER_TOKEN) from error
+
+
+def _check_age(provider: Provider, now: int) -> None:
+    age = now - provider.issued_at
+    if age > TOKEN_LIFE_MS:
+        raise Rejected(Reason.EXPIRED_PROVIDER_TOKEN)
+    if age < -TOKEN_LIFE_MS:
+        raise Rejected(Reason.INVALID_PROVIDER_TOKEN)

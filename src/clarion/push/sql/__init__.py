@@ -1,0 +1,1 @@
+"""Devices, messages and topics in SQL."""

@@ -1,0 +1,52 @@
+"""Numbers about an app in SQL. They may take long, so they are read where nobody waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.push.model import MessageStatus
+from clarion.store.statement import statement
+
+if TYPE_CHECKING:
+    from clarion.store.engine import Engine
+
+COUNT_DEVICES = statement(
+    "count_devices",
+    """SELECT COUNT(*) FILTER (WHERE invalidated_at IS NULL),
+    COUNT(*) FILTER (WHERE invalidated_at IS NOT NULL) FROM devices WHERE app_id = :app_id""",
+)
+COUNT_MESSAGES = statement(
+    "count_messages_by_status",
+    """SELECT status, COUNT(*) FROM messages WHERE app_id = :app_id AND sequence >= :since
+    GROUP BY status""",
+)
+COUNT_SUBSCRIBERS = statement(
+    "count_subscribers",
+    """SELECT subscriptions.topic, COUNT(*) FROM subscriptions
+    JOIN devices ON devices.id = subscriptions.device_id AND devices.invalidated_at IS NULL
+    WHERE subscriptions.app_id = :app_id GROUP BY subscriptions.topic
+    ORDER BY COUNT(*) DESC, subscriptions.topic LIMIT :limit""",
+)
+
+
+class SqlStatistics:
+    """The `Statistics` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def count_devices(self, app_id: str) -> tuple[int, int]:
+        """Return how many devices are valid, and how many are not."""
+        rows = await self._engine.fetch_slowly(COUNT_DEVICES, app_id=app_id)
+        valid, invalid = rows[0]
+        return valid, invalid
+
+    async def count_messages(self, app_id: str, since: int) -> dict[MessageStatus, int]:
+        """Return how many messages have each status."""
+        rows = await self._engine.fetch_slowly(COUNT_MESSAGES, app_id=app_id, since=since * 1000)
+        return {MessageStatus(status): count for status, count in rows}
+
+    async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
+        """Return the topics that most valid devices hear."""
+        rows = await self._engine.fetch_slowly(COUNT_SUBSCRIBERS, app_id=app_id, limit=limit)
+        return tuple((topic, count) for topic, count in rows)

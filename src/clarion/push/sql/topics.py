@@ -1,0 +1,280 @@
+"""Topics that devices hear, in SQL. A message to a topic is one row, however many hear it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.errors import Conflict
+from clarion.idempotency import sql as idempotency
+from clarion.pages import Page
+from clarion.push.model import DeviceTopic, Keeps, Message, PushPriority, Subscription
+from clarion.push.sql.messages import count_changed
+from clarion.store.statement import Row, Unit, statement
+
+if TYPE_CHECKING:
+    from clarion.idempotency.model import Once, Replay
+    from clarion.store.engine import Engine
+    from clarion.store.statement import Step
+
+SUBSCRIPTIONS_LIMIT = 1000
+_OF_TOPIC = "app_id = :app_id AND topic = :topic"
+_TOPIC = "app_id, topic, is_channel, keeps, created_at"
+_MESSAGE = "app_id, topic, sequence, id, payload, priority, collapse_id, created_at, expires_at"
+# The topic remembers the highest number even after its messages are gone, so none is used twice.
+_HIGHEST = f"""(SELECT MAX(sequence) FROM (
+SELECT last_sequence AS sequence FROM device_topics WHERE {_OF_TOPIC}
+UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"""
+
+CREATE = statement(
+    "create_topic",
+    """INSERT INTO device_topics (app_id, topic, is_channel, keeps, last_sequence, created_at)
+    VALUES (:app_id, :topic, :is_channel, :keeps, 0, :created_at)
+    ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
+)
+# Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
+LOCK = statement(
+    "lock_topic",
+    """INSERT INTO device_topics (app_id, topic, is_channel, keeps, last_sequence, created_at)
+    VALUES (:app_id, :topic, 0, -1, 0, :now)
+    ON CONFLICT (app_id, topic) DO UPDATE SET last_sequence = device_topics.last_sequence
+    WHERE device_topics.deleted_at IS NULL RETURNING topic""",
+)
+GET = statement(
+    "get_topic", f"SELECT {_TOPIC} FROM device_topics WHERE {_OF_TOPIC} AND deleted_at IS NULL"
+)
+LIST = statement(
+    "list_topics",
+    f"""SELECT {_TOPIC} FROM device_topics WHERE app_id = :app_id AND is_channel = :is_channel
+    AND deleted_at IS NULL AND topic > :after ORDER BY topic LIMIT :limit""",
+)
+MARK_DELETED = statement(
+    "mark_topic_deleted",
+    f"""UPDATE device_topics SET deleted_at = :now
+    WHERE {_OF_TOPIC} AND deleted_at IS NULL RETURNING topic""",
+)
+DELETE_MESSAGES = statement(
+    "delete_topic_messages", f"DELETE FROM topic_messages WHERE {_OF_TOPIC}"
+)
+DELETE_SUBSCRIBERS = statement("delete_subscribers", f"DELETE FROM subscriptions WHERE {_OF_TOPIC}")
+# Counts and writes in one act. Two nodes at once may each add the last topic of a device; of what
+# is beyond the limit then, a device that connects hears the first by name.
+SUBSCRIBE = statement(
+    "subscribe",
+    f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
+    SELECT :device_id, :topic, :app_id, {_HIGHEST}, CAST(:now AS BIGINT)
+    WHERE (SELECT COUNT(*) FROM subscriptions
+    WHERE device_id = :device_id AND topic <> :topic) < {SUBSCRIPTIONS_LIMIT}
+    ON CONFLICT (device_id, topic) DO UPDATE SET cursor = subscriptions.cursor
+    RETURNING cursor""",
+)
+UNSUBSCRIBE = statement(
+    "unsubscribe",
+    """DELETE FROM subscriptions WHERE device_id = :device_id AND topic = :topic
+    RETURNING topic""",
+)
+SELECT_SUBSCRIPTIONS = statement(
+    "select_subscriptions",
+    f"""SELECT topic, cursor FROM subscriptions WHERE device_id = :device_id
+    ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
+)
+PUBLISH = statement(
+    "publish",
+    f"""INSERT INTO topic_messages ({_MESSAGE}) VALUES (:app_id, :topic, 1 + {_HIGHEST}, :id,
+    :payload, :priority, :collapse_id, :created_at, :expires_at)
+    ON CONFLICT (app_id, topic, id) DO NOTHING RETURNING sequence""",
+)
+NUMBER = statement(
+    "number_topic_message",
+    f"""UPDATE device_topics SET last_sequence = 1 + {_HIGHEST}
+    WHERE {_OF_TOPIC} RETURNING last_sequence""",
+)
+REMEMBER = statement(
+    "remember_highest", f"UPDATE device_topics SET last_sequence = {_HIGHEST} WHERE {_OF_TOPIC}"
+)
+DROP_OLDER = statement(
+    "drop_older_topic_messages",
+    f"DELETE FROM topic_messages WHERE {_OF_TOPIC} AND sequence < {_HIGHEST}",
+)
+COLLAPSE = statement(
+    "collapse_topic_messages",
+    f"""DELETE FROM topic_messages WHERE {_OF_TOPIC} AND collapse_id = :collapse_id
+    AND sequence < (SELECT MAX(sequence) FROM topic_messages
+    WHERE {_OF_TOPIC} AND collapse_id = :collapse_id)""",
+)
+MISSED = statement(
+    "select_missed_messages",
+    f"""SELECT {_MESSAGE} FROM topic_messages WHERE {_OF_TOPIC}
+    AND sequence > :cursor AND expires_at > :now ORDER BY sequence LIMIT :limit""",
+)
+ADVANCE = statement(
+    "advance_cursor",
+    """UPDATE subscriptions SET cursor = :cursor
+    WHERE device_id = :device_id AND topic = :topic AND cursor < :cursor""",
+)
+SELECT_EXPIRED = statement(
+    "select_expired_topic_messages",
+    """SELECT app_id, topic, sequence FROM topic_messages WHERE expires_at <= :now
+    ORDER BY expires_at LIMIT :limit""",
+)
+EXPIRE = statement(
+    "expire_topic_message",
+    f"DELETE FROM topic_messages WHERE {_OF_TOPIC} AND sequence = :sequence RETURNING id",
+)
+
+
+class SqlDeviceTopics:
+    """The `DeviceTopics` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(self, topic: DeviceTopic) -> bool:
+        """Add a topic."""
+        step = CREATE.guard(
+            app_id=topic.app_id,
+            topic=topic.topic,
+            is_channel=int(topic.is_channel),
+            keeps=topic.keeps.value,
+            created_at=topic.created_at,
+        )
+        return await self._engine.write(Unit(topic.topic, (step,))) is not None
+
+    async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
+        """Return the topic, or None."""
+        rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
+        return _topic(rows[0]) if rows else None
+
+    async def delete(self, app_id: str, topic: str, now: int) -> bool:
+        """Delete a topic with its messages and subscriptions."""
+        steps = (
+            MARK_DELETED.guard(app_id=app_id, topic=topic, now=now),
+            # Nothing here: in the same batch, those who had the topic before us still write now.
+            DELETE_MESSAGES.many(()),
+            DELETE_MESSAGES.step(app_id=app_id, topic=topic),
+            DELETE_SUBSCRIBERS.step(app_id=app_id, topic=topic),
+        )
+        return await self._engine.write(Unit(topic, steps)) is not None
+
+    async def list(
+        self, app_id: str, *, are_channels: bool, after: str | None, limit: int
+    ) -> Page[DeviceTopic]:
+        """Return the topics, or the channels."""
+        rows = await self._engine.fetch(
+            LIST, app_id=app_id, is_channel=int(are_channels), after=after or "", limit=limit + 1
+        )
+        items = tuple(_topic(row) for row in rows[:limit])
+        return Page(items, items[-1].topic if len(rows) > limit else None)
+
+
+class SqlBroadcasts:
+    """The `Broadcasts` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
+        """Let a device hear a topic from now on."""
+        steps = (
+            LOCK.guard(app_id=app_id, topic=topic, now=now),
+            SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
+        )
+        done = await self._engine.write(Unit(topic, steps))
+        if done is None:
+            return None
+        if not done[1]:
+            msg = f"This device hears {SUBSCRIPTIONS_LIMIT:,} topics; let it leave one first."
+            raise Conflict(msg)
+        cursor: int = done[1][0][0]
+        return cursor
+
+    async def unsubscribe(self, device_id: str, topic: str) -> bool:
+        """End that."""
+        step = UNSUBSCRIBE.guard(device_id=device_id, topic=topic)
+        return await self._engine.write(Unit(topic, (step,))) is not None
+
+    async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
+        """Return what a device hears."""
+        rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, device_id=device_id)
+        return tuple(Subscription(topic=topic, cursor=cursor) for topic, cursor in rows)
+
+    async def publish(
+        self, message: Message, keeps: Keeps, once: Once | None = None
+    ) -> Replay | int | None:
+        """Write a message to its topic and return its sequence there."""
+        topic = message.topic or ""
+        claim = (idempotency.claim(once),) if once else ()
+        lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
+        steps = (*claim, lock, *_writing(message, topic, keeps))
+        done = await self._engine.write(Unit(topic, steps))
+        if done is None:
+            return await idempotency.replay_if_claimed(self._engine, once) if once else None
+        numbered = done[len(claim) + 1]
+        return numbered[0][0] if numbered else None
+
+    async def missed(
+        self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
+    ) -> tuple[Message, ...]:
+        """Return the messages of a topic behind a cursor."""
+        rows = await self._engine.fetch(
+            MISSED, app_id=app_id, topic=topic, cursor=cursor, now=now, limit=limit
+        )
+        return tuple(_message(row) for row in rows)
+
+    async def advance(self, device_id: str, topic: str, cursor: int) -> None:
+        """Move a device's cursor forward."""
+        step = ADVANCE.step(device_id=device_id, topic=topic, cursor=cursor)
+        await self._engine.write(Unit(topic, (step,)))
+
+    async def expire(self, now: int, limit: int) -> int:
+        """Delete messages whose time has passed."""
+        found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
+        rows = [EXPIRE.bind(app_id=a, topic=t, sequence=s) for a, t, s in sorted(found)]
+        return await count_changed(self._engine, "", EXPIRE.many(rows))
+
+
+def _writing(message: Message, topic: str, keeps: Keeps) -> tuple[Step, ...]:
+    """Return the steps behind the lock; the first of them returns the sequence."""
+    where = {"app_id": message.app_id, "topic": topic}
+    if keeps is Keeps.NONE:
+        return (NUMBER.step(**where),)
+    publish = PUBLISH.step(
+        **where,
+        id=message.id,
+        payload=message.payload,
+        priority=message.priority.value,
+        collapse_id=message.collapse_id,
+        created_at=message.created_at,
+        expires_at=message.expires_at,
+    )
+    steps = [publish, REMEMBER.step(**where)]
+    if keeps is Keeps.LAST:
+        steps.append(DROP_OLDER.step(**where))
+    elif message.collapse_id is not None:
+        steps.append(COLLAPSE.step(**where, collapse_id=message.collapse_id))
+    return tuple(steps)
+
+
+def _topic(row: Row) -> DeviceTopic:
+    return DeviceTopic(
+        app_id=row[0],
+        topic=row[1],
+        is_channel=bool(row[2]),
+        keeps=Keeps(row[3]),
+        created_at=row[4],
+    )
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        app_id=row[0],
+        topic=row[1],
+        sequence=row[2],
+        id=row[3],
+        device_id="",
+        payload=row[4],
+        priority=PushPriority(row[5]),
+        collapse_id=row[6],
+        is_stored=True,
+        created_at=row[7],
+        expires_at=row[8],
+    )

@@ -1,1 +1,0 @@
-"""A template and what happened → words. Sandboxed, bounded, and pure."""

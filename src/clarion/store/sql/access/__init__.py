@@ -1,1 +1,0 @@
-"""Apps, keys, administrators, and what happens once."""

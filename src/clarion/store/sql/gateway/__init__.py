@@ -1,1 +1,0 @@
-"""Devices, what is sent to them, and the topics they hear."""

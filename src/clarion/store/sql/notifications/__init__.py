@@ -1,1 +1,0 @@
-"""Events, the work that waits, what people were told, and how it went."""

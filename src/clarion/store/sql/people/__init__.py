@@ -1,1 +1,0 @@
-"""People, and the types and words of what they hear."""

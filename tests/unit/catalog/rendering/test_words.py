@@ -1,0 +1,140 @@
+"""Words from templates: nothing blank, nothing without end."""
+
+import time
+from typing import Any
+
+import pytest
+
+from clarion.catalog.model import Channel, Template
+from clarion.catalog.rendering.templates import Words, check_template, gather_values, render
+from clarion.errors import FieldFault, InvalidFields
+from tests.factories import NOW
+
+BIG = "x" * 60_000
+
+
+def template(body: str, subject: str | None = None) -> Template:
+    return Template(
+        type="T",
+        channel=Channel.EMAIL,
+        language="en",
+        version=1,
+        subject=subject,
+        body=body,
+        variables=(),
+        created_at=NOW,
+    )
+
+
+def fault_of(body: str, **values: Any) -> FieldFault:
+    with pytest.raises(InvalidFields) as caught:
+        render(template(body), values)
+    (fault,) = caught.value.faults
+    return fault
+
+
+def test_values_come_into_subject_and_body() -> None:
+    values = gather_values({"order": 7}, actor={"name": "Ana"})
+    words = render(template("Order {{ order }}", "From {{ actor.name }}"), values)
+    assert words == Words("From Ana", "Order 7")
+
+
+def test_without_a_subject_there_is_none() -> None:
+    assert render(template("x"), {}) == Words(None, "x")
+
+
+def test_in_html_values_are_escaped_in_the_body_alone() -> None:
+    made = template("<b>{{ a }}</b>", "{{ a }}")
+    assert render(made, {"a": "<&>"}, is_html=True) == Words("<&>", "<b>&lt;&amp;&gt;</b>")
+
+
+@pytest.mark.parametrize("body", ["{{ a | upcase }}", "{{ a | append: a }}", "{% echo a %}"])
+def test_in_html_no_filter_lets_a_value_in_as_it_is(body: str) -> None:
+    assert "<" not in render(template(body), {"a": "<script>"}, is_html=True).body
+
+
+def test_a_subject_is_one_line() -> None:
+    words = render(template("x", "{{ a }}"), {"a": "Hello\r\nBcc: all@example.com\t!"})
+    assert words.subject == "Hello Bcc: all@example.com !"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ("{{ order }}", "data.order"),
+        ("{{ order | upcase }}", "data.order"),
+        ("{{ order.id }}", "data.order"),
+        ("{{ actor.name }}", "actor.name"),
+        ("{% for each in list %}{{ each }}{% endfor %}", "data.list"),
+    ],
+)
+def test_what_is_missing_is_named(body: str, field: str) -> None:
+    fault = fault_of(body, actor={})
+    assert (fault.field, fault.reason) == (field, "is missing, and the body shows it")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{% for i in (1..1001) %}a{% endfor %}",
+        "{% for i in (1..40) %}{% for j in (1..40) %}a{% endfor %}{% endfor %}",
+        "{{ (1..1000000000) | join: '' }}",
+        "{{ big | split: '' | join: big }}",
+        "{{ big | replace: 'x', big }}",
+        "{{ big }}{{ big }}",
+        "{% assign s = 'aaaa' %}{% for i in (1..99) %}{% assign s = s | append: s %}{% endfor %}",
+        "{% assign n = 9 %}{% for i in (1..99) %}{% assign n = n | times: n %}{% endfor %}",
+        "{{ 'now' | date: '%999999999d' }}",
+        "{% for i in (1..999) %}{% assign x = i %}{% endfor %}" * 1_000,
+    ],
+)
+def test_a_template_that_does_too_much_is_stopped_soon(body: str) -> None:
+    began = time.thread_time()
+    fault = fault_of(body, big=BIG)
+    assert time.thread_time() - began < 2.0
+    assert fault.field == "body"
+    assert fault.reason.startswith("does too much: at most 1,000 turns of loops, 65,536 bytes")
+
+
+@pytest.mark.parametrize("body", ["{{ 1 | divided_by: 0 }}", "{{ mixed | sort }}"])
+def test_what_a_filter_cannot_do_is_said(body: str) -> None:
+    fault = fault_of(body, mixed=[1, "a"])
+    assert fault.field == "body"
+    assert fault.reason.startswith("cannot be filled: ")
+
+
+def test_a_date_can_be_written() -> None:
+    made = template("{{ at | date: '%d.%m.%Y' }}")
+    assert render(made, {"at": "2026-01-31T12:00:00Z"}).body == "31.01.2026"
+
+
+def test_what_an_event_lacks_is_false_where_it_is_asked_for() -> None:
+    made = template("{% if actor %}a{% endif %}{% if snippet %}s{% endif %}{{ count }}")
+    for data in ({}, {"snippet": ""}, {"actor": {"name": "x"}, "count": 9}):
+        assert render(made, gather_values(data)).body == "1"
+
+
+@pytest.mark.parametrize(
+    ("body", "variables", "reason"),
+    [
+        ("{{ a", [], "is not a template that can be read"),
+        ("{% include 'x' %}", [], "is not a template that can be read"),
+        ("{% if a %}", ["a"], "is not a template that can be read"),
+        ("{{ a | safe }}", ["a"], "uses a filter that there is not: safe"),
+        ("{{ a }}{{ b.c }}", ["a"], "uses b, which `variables` does not declare"),
+        ("x" * 65_537, [], "must have at most 65,536 bytes"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused(
+    body: str, variables: list[str], reason: str
+) -> None:
+    for field, subject, other in (("body", None, body), ("subject", body, "")):
+        with pytest.raises(InvalidFields) as caught:
+            check_template(subject, other, variables)
+        (fault,) = caught.value.faults
+        assert (fault.field, fault.reason[: len(reason)]) == (field, reason)
+
+
+def test_what_is_given_or_made_in_the_template_needs_no_declaration() -> None:
+    body = "{% assign x = 1 %}{% for i in a %}{{ i }}{{ x }}{{ forloop.index }}{% endfor %}"
+    check_template("{{ actor.name }} {{ count }}{% if snippet %}!{% endif %}", body, ["a"])

@@ -1,0 +1,88 @@
+"""The story of a notification, in the order of time."""
+
+import pytest
+
+from clarion.catalog.model import Channel
+from clarion.events.model import Attempt, Chapter, DeliveryStatus, ReasonCode
+from clarion.events.timeline import tell_story
+from tests.factories import NOW
+from tests.pipeline import make_delivery, make_event, make_notification
+
+EVENT = make_event(scheduled_at=NOW + 100)
+NOTIFICATION = make_notification(EVENT, created_at=NOW + 100)
+QUIET = Chapter(
+    NOW + 100, DeliveryStatus.HELD, ReasonCode.QUIET_HOURS, "quiet_hours", until=NOW + 500
+)
+
+
+def make_attempt(number: int, status: str, at: int, **texts: str) -> Attempt:
+    nothing = {"provider_response": None, "error_code": None, "error_message": None}
+    return Attempt(
+        notification_id=NOTIFICATION.id,
+        channel=Channel.STUB,
+        number=number,
+        device_id="",
+        status=status,
+        attempted_at=at,
+        **nothing | texts,
+    )
+
+
+def test_it_is_told_from_the_beginning() -> None:
+    delivery = make_delivery(
+        NOTIFICATION,
+        status=DeliveryStatus.DELIVERED,
+        story=(QUIET,),
+        decided_at=NOW + 500,
+        delivered_at=NOW + 502,
+    )
+    attempts = [
+        make_attempt(2, "delivered", NOW + 502, provider_response="taken"),
+        make_attempt(1, "retry", NOW + 501, error_code="x", error_message="not now"),
+    ]
+    story = tell_story(EVENT, NOTIFICATION, [delivery], attempts)
+    assert [(each.at - NOW, each.what, each.detail) for each in story] == [
+        (0, "accepted", None),
+        (0, "scheduled", None),
+        (100, "created", None),
+        (100, "hold", None),
+        (500, "send", None),
+        (501, "attempt 1: retry", "not now"),
+        (502, "attempt 2: delivered", "taken"),
+        (502, "delivered", None),
+    ]
+    hold, send = story[3:5]
+    assert (hold.reason, hold.rule, hold.until) == ("quiet_hours", "quiet_hours", NOW + 500)
+    assert (send.reason, send.until, send.channel) == ("nothing_against_it", None, Channel.STUB)
+    assert story[1].until == EVENT.scheduled_at
+
+
+def test_a_last_attempt_comes_before_its_failure() -> None:
+    failed = make_delivery(
+        NOTIFICATION,
+        status=DeliveryStatus.FAILED,
+        reason=ReasonCode.TRIES_EXHAUSTED,
+        decided_at=NOW + 200,
+    )
+    story = tell_story(EVENT, NOTIFICATION, [failed], [make_attempt(5, "retry", NOW + 200)])
+    assert [each.what for each in story][-2:] == ["attempt 5: retry", "failed"]
+
+
+def test_what_the_person_did_is_part_of_it() -> None:
+    seen = make_notification(EVENT, read_at=NOW + 300, dismissed_at=NOW + 400)
+    story = tell_story(EVENT, seen, [], [])
+    assert [(each.what, each.channel) for each in story[-2:]] == [
+        ("read", Channel.IN_APP),
+        ("dismissed", Channel.IN_APP),
+    ]
+
+
+def test_the_event_may_be_forgotten() -> None:
+    assert [each.what for each in tell_story(None, NOTIFICATION, [], [])] == ["created"]
+
+
+@pytest.mark.parametrize("status", DeliveryStatus)
+def test_every_state_has_a_word(status: DeliveryStatus) -> None:
+    delivery = make_delivery(NOTIFICATION, status=status, decided_at=NOW + 200)
+    (_, told) = tell_story(None, NOTIFICATION, [delivery], [])
+    assert told.what in {"send", "hold", "fold", "drop", "failed"}

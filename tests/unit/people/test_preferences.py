@@ -1,0 +1,144 @@
+"""Preferences: what holds, and why; the rules that decide say the same."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clarion.catalog.model import ALWAYS_HEARD, Category, Channel, NotificationType, Priority
+from clarion.events.decide.case import Case, Person
+from clarion.events.decide.rules import check_preferences
+from clarion.people import preferences as rules
+from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
+from clarion.people.preferences import Setting, Source
+from tests.factories import NOW, make_type, make_user
+
+ON, OFF = True, False
+TOGGLES = st.dictionaries(st.sampled_from(Channel), st.booleans())
+PREFERENCES = st.builds(
+    Preferences,
+    quiet_hours=st.none() | st.just(DEFAULT_QUIET_HOURS) | st.tuples(*[st.booleans()] * 24),
+    categories=st.dictionaries(st.sampled_from(Category), st.booleans()),
+    types=st.dictionaries(st.sampled_from(["A", "B"]), TOGGLES),
+)
+TYPES = st.builds(
+    make_type,
+    st.sampled_from(["A", "C"]),
+    category=st.sampled_from(Category),
+    user_can_disable=st.booleans(),
+)
+
+
+def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -> bool:
+    """Return whether the rules let a channel pass."""
+    person = Person(
+        id="ana",
+        is_active=True,
+        timezone="UTC",
+        preferences=preferences,
+        addresses=frozenset(Channel),
+    )
+    case = Case(
+        now=NOW,
+        type=kind,
+        priority=Priority.MEDIUM,
+        channels=(channel,),
+        templates=frozenset(Channel),
+        available=frozenset(Channel),
+        expires_at=None,
+        person=person,
+    )
+    return check_preferences(case, channel) is None
+
+
+@given(PREFERENCES, TYPES, st.sampled_from(Channel))
+def test_what_is_explained_is_what_is_decided(
+    preferences: Preferences, kind: NotificationType, channel: Channel
+) -> None:
+    explained = rules.explain_channel(preferences, kind, channel)
+    assert explained.value is decide(preferences, kind, channel)
+    assert explained.set_to is preferences.types.get(kind.type, {}).get(channel)
+
+
+@given(PREFERENCES, TYPES, st.sampled_from(Channel))
+def test_leaving_out_defaults_changes_no_decision(
+    preferences: Preferences, kind: NotificationType, channel: Channel
+) -> None:
+    kept = rules.keep_differences(preferences)
+    assert decide(kept, kind, channel) is decide(preferences, kind, channel)
+    for each in Category:
+        before = rules.explain_category(preferences, each).value
+        assert rules.explain_category(kept, each).value is before
+    hours = rules.explain_quiet_hours(preferences).value
+    assert rules.explain_quiet_hours(kept).value == hours
+
+
+@given(PREFERENCES)
+def test_only_what_differs_is_kept(preferences: Preferences) -> None:
+    kept = rules.keep_differences(preferences)
+    assert rules.keep_differences(kept) == kept
+    assert kept.quiet_hours != DEFAULT_QUIET_HOURS
+    assert not any(kept.categories.values())
+    for toggles in kept.types.values():
+        assert toggles
+        assert all(on is (channel is Channel.SMS) for channel, on in toggles.items())
+
+
+def test_the_source_of_a_category_is_named() -> None:
+    preferences = Preferences(categories={Category.SAFETY: False, Category.NEWS: False})
+    for category, expected in (
+        (Category.SOCIAL, Setting(ON, Source.DEFAULT)),
+        (Category.NEWS, Setting(OFF, Source.USER, OFF)),
+        (Category.SAFETY, Setting(ON, Source.ALWAYS_HEARD, OFF)),
+    ):
+        assert rules.explain_category(preferences, category) == expected
+
+
+def test_the_source_of_a_channel_is_named() -> None:
+    preferences = Preferences(
+        categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False, Channel.SMS: True}}
+    )
+    for changes, channel, expected in (
+        ({}, Channel.EMAIL, Setting(ON, Source.DEFAULT)),
+        ({}, Channel.PUSH, Setting(OFF, Source.USER, OFF)),
+        ({}, Channel.SMS, Setting(ON, Source.USER, ON)),
+        ({"category": Category.NEWS}, Channel.SMS, Setting(OFF, Source.CATEGORY, ON)),
+        ({"category": Category.SAFETY}, Channel.PUSH, Setting(ON, Source.ALWAYS_HEARD, OFF)),
+        ({"user_can_disable": False}, Channel.PUSH, Setting(ON, Source.TYPE, OFF)),
+        ({"is_active": False}, Channel.EMAIL, Setting(OFF, Source.TYPE)),
+    ):
+        assert rules.explain_channel(preferences, make_type("T", **changes), channel) == expected
+
+
+def test_the_source_of_language_time_zone_and_quiet_hours_is_named() -> None:
+    plain, set_up = make_user(), make_user(language="de", timezone="Europe/Berlin")
+    assert rules.explain_language(plain) == Setting("en", Source.DEFAULT)
+    assert rules.explain_language(set_up) == Setting("de", Source.USER, "de")
+    assert rules.explain_timezone(plain) == Setting("UTC", Source.DEFAULT)
+    assert rules.explain_timezone(set_up).source is Source.USER
+    quiet = (True,) * 24
+    assert rules.explain_quiet_hours(Preferences()).value == DEFAULT_QUIET_HOURS
+    assert rules.explain_quiet_hours(Preferences(quiet_hours=quiet)) == Setting(
+        quiet, Source.USER, quiet
+    )
+
+
+def test_a_toggle_stands_where_it_was_put_whatever_the_category_says() -> None:
+    preferences = Preferences(categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False}})
+    news = make_type("T", category=Category.NEWS)
+    assert not rules.get_toggle(preferences, news, Channel.PUSH)
+    assert rules.get_toggle(preferences, news, Channel.EMAIL)
+    assert not rules.get_toggle(preferences, news, Channel.SMS)
+    for category in ALWAYS_HEARD:
+        assert rules.get_toggle(preferences, make_type("T", category=category), Channel.PUSH)
+
+
+def test_merging_takes_over_takes_back_and_leaves_alone() -> None:
+    assert rules.merge({1: True, 2: True, 3: False}, {2: None, 3: True}) == {1: True, 3: True}
+    assert rules.merge({1: True}, None) == {}
+    old = {"A": {Channel.PUSH: False, Channel.SMS: True}, "B": {Channel.PUSH: False}, "C": {}}
+    new = {"A": {Channel.PUSH: None, Channel.EMAIL: False}, "B": None}
+    assert rules.merge_types(old, new) == {
+        "A": {Channel.SMS: True, Channel.EMAIL: False},
+        "B": {},
+        "C": {},
+    }
+    assert rules.merge_types(old, None) == {}

@@ -1,0 +1,307 @@
+"""Who pushes: signatures as clients make them, ages, what is remembered, and for how long."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clarion.access.model import App, ProviderKey
+from clarion.push.apns.provider_tokens import (
+    CONNECTION_QUIET_MS,
+    KEY_BELIEVED_MS,
+    TOKEN_LIFE_MS,
+    TOKENS_LIMIT,
+    UPDATE_INTERVAL_MS,
+    Provider,
+    ProviderTokens,
+)
+from clarion.push.apns.reasons import Reason, Rejected
+from tests.factories import MINUTE, NOW, make_app, make_provider_key
+from tests.unit.push.memory import MemoryApps
+
+KEY = ec.derive_private_key(7, ec.SECP256R1())
+CLIENT = ("192.0.2.1", 50_000)
+# A signature that some client sent may not take part of a second to make in each test.
+Claims = dict[str, Any]
+
+
+def pem(key: Any) -> str:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return str(key.public_key().public_bytes(serialization.Encoding.PEM, form).decode())
+
+
+def encode(part: object) -> str:
+    data = part if isinstance(part, bytes) else json.dumps(part).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def sign(head: Claims, body: Claims, key: Any = KEY, *, is_raw: bool = True) -> str:
+    signed = f"{encode(head)}.{encode(body)}"
+    signature = key.sign(signed.encode(), ec.ECDSA(hashes.SHA256()))
+    if is_raw:
+        r, s = decode_dss_signature(signature)
+        signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
+    return f"{signed}.{encode(signature)}"
+
+
+class Door:
+    """Asks who pushes, as the APNs door does."""
+
+    def __init__(self) -> None:
+        self.apps = MemoryApps()
+        self.tokens = ProviderTokens(self.apps)
+
+    async def add_app(self, **changes: Any) -> tuple[App, ProviderKey]:
+        app = make_app(**changes)
+        key = make_provider_key(app, public_key=pem(KEY))
+        await self.apps.create(app, key)
+        return app, key
+
+    async def identify(
+        self, token: str, *, now: int = NOW, client: tuple[str, int] = CLIENT
+    ) -> Provider:
+        return await self.tokens.identify(f"bearer {token}".encode(), client, now)
+
+    async def refusal(
+        self, token: str, *, now: int = NOW, client: tuple[str, int] = CLIENT
+    ) -> Reason:
+        with pytest.raises(Rejected) as raised:
+            await self.identify(token, now=now, client=client)
+        return raised.value.reason
+
+
+def token_of(key: ProviderKey, *, is_raw: bool = True, **claims: Any) -> str:
+    head = {"alg": "ES256", "kid": key.key_id}
+    return sign(head, {"iss": key.team_id, "iat": NOW // 1000} | claims, is_raw=is_raw)
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture
+async def key(door: Door) -> ProviderKey:
+    return (await door.add_app())[1]
+
+
+@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "DER"])
+async def test_both_ways_to_write_a_signature_are_right(
+    door: Door, key: ProviderKey, *, is_raw: bool
+) -> None:
+    provider = await door.identify(token_of(key, is_raw=is_raw))
+    assert provider == Provider(door.apps.apps[key.app_id], key.key_id, key.team_id, NOW)
+
+
+@pytest.mark.parametrize("scheme", [b"bearer", b"Bearer", b"BEARER"])
+async def test_the_scheme_is_read_in_any_case(door: Door, key: ProviderKey, scheme: bytes) -> None:
+    assert (
+        await door.tokens.identify(scheme + b" " + token_of(key).encode(), CLIENT, NOW) is not None
+    )
+
+
+@pytest.mark.parametrize("given", [None, b"", b"bearer", b"bearer ", b"bearer   ", b"x"])
+async def test_without_a_token_there_is_none(door: Door, given: bytes | None) -> None:
+    with pytest.raises(Rejected) as raised:
+        await door.tokens.identify(given, CLIENT, NOW)
+    assert raised.value.reason is Reason.MISSING_PROVIDER_TOKEN
+
+
+async def test_another_scheme_is_no_token_of_ours(door: Door, key: ProviderKey) -> None:
+    with pytest.raises(Rejected) as raised:
+        await door.tokens.identify(b"basic " + token_of(key).encode(), CLIENT, NOW)
+    assert raised.value.reason is Reason.INVALID_PROVIDER_TOKEN
+
+
+@pytest.mark.parametrize("iat", [NOW / 1000, NOW // 1000, NOW / 1000 + 0.284602])
+async def test_a_fraction_is_a_time_too(door: Door, key: ProviderKey, iat: float) -> None:
+    assert (await door.identify(token_of(key, iat=iat))).issued_at == int(iat * 1000)
+
+
+@pytest.mark.parametrize("iat", ["1767225600", None, True, [], -1, 1e306, 1e13])
+async def test_what_is_no_time_is_refused(door: Door, key: ProviderKey, iat: object) -> None:
+    assert await door.refusal(token_of(key, iat=iat)) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_token_lives_an_hour(door: Door, key: ProviderKey) -> None:
+    token = token_of(key)
+    assert await door.identify(token, now=NOW + TOKEN_LIFE_MS) is not None
+    assert await door.refusal(token, now=NOW + TOKEN_LIFE_MS + 1) is Reason.EXPIRED_PROVIDER_TOKEN
+
+
+async def test_a_token_of_the_future_is_refused_beyond_an_hour(
+    door: Door, key: ProviderKey
+) -> None:
+    token = token_of(key)
+    assert await door.identify(token, now=NOW - TOKEN_LIFE_MS) is not None
+    early = NOW - TOKEN_LIFE_MS - 1
+    assert await door.refusal(token, now=early) is Reason.INVALID_PROVIDER_TOKEN
+
+
+HEADS: dict[str, Claims] = {
+    "another algorithm": {"alg": "HS256"},
+    "no algorithm": {"alg": "none"},
+    "an unknown key": {"kid": "UNKNOWN"},
+    "a key id that is no text": {"kid": 7},
+}
+
+
+@pytest.mark.parametrize("change", HEADS.values(), ids=list(HEADS))
+async def test_a_wrong_head_is_refused(door: Door, key: ProviderKey, change: Claims) -> None:
+    head = {"alg": "ES256", "kid": key.key_id} | change
+    token = sign(head, {"iss": key.team_id, "iat": NOW // 1000})
+    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_token_of_another_team_is_refused(door: Door, key: ProviderKey) -> None:
+    assert await door.refusal(token_of(key, iss="TEAM000002")) is Reason.INVALID_PROVIDER_TOKEN
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+async def test_a_signature_by_another_key_is_refused(
+    door: Door, key: ProviderKey, *, is_raw: bool
+) -> None:
+    other = ec.derive_private_key(8, ec.SECP256R1())
+    head, body = {"alg": "ES256", "kid": key.key_id}, {"iss": key.team_id, "iat": NOW // 1000}
+    token = sign(head, body, other, is_raw=is_raw)
+    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+
+
+@pytest.mark.parametrize("signature", [b"", b"\x00" * 64, b"\xff" * 64, b"\x30\x06", b"x" * 70])
+async def test_what_is_no_signature_is_refused(
+    door: Door, key: ProviderKey, signature: bytes
+) -> None:
+    head, body, _ = token_of(key).split(".")
+    token = f"{head}.{body}.{encode(signature)}"
+    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_key_of_another_kind_verifies_nothing(door: Door, key: ProviderKey) -> None:
+    other = pem(ed25519.Ed25519PrivateKey.generate())
+    door.apps.keys[key.key_id] = replace(key, public_key=other)
+    assert await door.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_key_of_an_app_that_is_gone_is_refused(door: Door, key: ProviderKey) -> None:
+    door.apps.apps.clear()
+    assert await door.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text() | st.lists(st.binary().map(encode) | st.text(), min_size=3, max_size=3).map(".".join)
+)
+async def test_any_text_is_refused(door: Door, text: str) -> None:
+    with pytest.raises(Rejected):
+        await door.tokens.identify(b"bearer " + text.encode(), CLIENT, NOW)
+
+
+async def test_a_token_is_verified_once(door: Door, key: ProviderKey) -> None:
+    token = token_of(key)
+    for moment in range(0, KEY_BELIEVED_MS, KEY_BELIEVED_MS // 10):
+        await door.identify(token, now=NOW + moment)
+    assert door.apps.asked == 1
+
+
+async def test_a_revoked_key_is_refused_within_a_minute(door: Door, key: ProviderKey) -> None:
+    token = token_of(key)
+    await door.identify(token)
+    door.apps.keys[key.key_id] = replace(key, revoked_at=NOW)
+    assert await door.identify(token, now=NOW + KEY_BELIEVED_MS - 1) is not None
+    later = NOW + KEY_BELIEVED_MS
+    assert await door.refusal(token, now=later) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_clock_that_is_set_back_does_not_prolong_a_belief(
+    door: Door, key: ProviderKey
+) -> None:
+    token = token_of(key)
+    await door.identify(token)
+    door.apps.keys[key.key_id] = replace(key, revoked_at=NOW)
+    assert await door.refusal(token, now=NOW - MINUTE) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_token_that_was_refused_is_not_remembered_as_good(
+    door: Door, key: ProviderKey
+) -> None:
+    token = token_of(key)
+    del door.apps.keys[key.key_id]
+    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+    door.apps.keys[key.key_id] = key
+    assert await door.identify(token) is not None
+
+
+async def test_what_is_remembered_has_a_limit(door: Door, key: ProviderKey) -> None:
+    provider = await door.identify(token_of(key))
+    door.tokens._known = {b"%d" % n: (provider, f"{n}", NOW) for n in range(TOKENS_LIMIT)}
+    await door.identify(token_of(key))
+    assert len(door.tokens._known) <= TOKENS_LIMIT
+
+
+async def test_a_connection_may_change_its_token_once_in_20_minutes(
+    door: Door, key: ProviderKey
+) -> None:
+    tokens = [token_of(key, iat=NOW // 1000 + n) for n in range(4)]
+    await door.identify(tokens[0])
+    await door.identify(tokens[1], now=NOW + 1)
+    assert await door.refusal(tokens[2], now=NOW + 2) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
+    assert await door.refusal(tokens[0], now=NOW + 3) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
+    for moment in range(MINUTE, UPDATE_INTERVAL_MS, MINUTE):
+        await door.identify(tokens[1], now=NOW + moment)
+    assert await door.identify(tokens[3], now=NOW + 1 + UPDATE_INTERVAL_MS) is not None
+
+
+async def test_each_connection_has_a_token_of_its_own(door: Door, key: ProviderKey) -> None:
+    for port in range(10):
+        token = token_of(key, iat=NOW // 1000 + port)
+        assert await door.identify(token, client=("192.0.2.1", port)) is not None
+
+
+async def test_a_connection_belongs_to_the_team_of_its_first_push(
+    door: Door, key: ProviderKey
+) -> None:
+    _, of_other_team = await door.add_app(team_id="TEAM000002")
+    await door.identify(token_of(key))
+    assert await door.refusal(token_of(of_other_team)) is Reason.INVALID_PROVIDER_TOKEN
+    assert await door.identify(token_of(key), now=NOW + 1) is not None
+
+
+async def test_a_connection_belongs_to_the_app_of_its_first_push(
+    door: Door, key: ProviderKey
+) -> None:
+    _, of_other_app = await door.add_app()
+    await door.identify(token_of(key))
+    assert await door.refusal(token_of(of_other_app)) is Reason.UNRELATED_KEY_ID_IN_TOKEN
+
+
+async def test_another_key_of_the_same_app_may_follow(door: Door, key: ProviderKey) -> None:
+    second = replace(key, key_id="SECOND0001")
+    door.apps.keys[second.key_id] = second
+    await door.identify(token_of(key))
+    assert (await door.identify(token_of(second))).key_id == "SECOND0001"
+
+
+async def test_an_address_that_was_quiet_for_a_minute_is_a_new_connection(
+    door: Door, key: ProviderKey
+) -> None:
+    _, of_other_team = await door.add_app(team_id="TEAM000002")
+    await door.identify(token_of(key))
+    still = NOW + CONNECTION_QUIET_MS
+    assert await door.refusal(token_of(of_other_team), now=still) is Reason.INVALID_PROVIDER_TOKEN
+    assert (
+        await door.identify(token_of(of_other_team), now=still + CONNECTION_QUIET_MS + 1)
+        is not None
+    )
+
+
+async def test_a_refused_token_does_not_bind_a_connection(door: Door, key: ProviderKey) -> None:
+    await door.refusal(token_of(key, iss="TEAM000002"))
+    await door.refusal(token_of(key), now=NOW + TOKEN_LIFE_MS + 1)
+    assert door.tokens._connections == {}

@@ -1,0 +1,252 @@
+"""Devices by token: what is kept, for how long, and what a change does to it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clarion.push.model import Device, DeviceDetails, DeviceEnd, Platform
+from clarion.push.registry import (
+    ENTRIES_LIMIT,
+    KNOWN_MS,
+    UNKNOWN_MS,
+    Registry,
+    hash_secret,
+    new_token,
+)
+from tests.factories import NOW, FixedClock, make_device
+from tests.unit.push.memory import Gates, MemoryDevices
+
+DETAILS = DeviceDetails(label="new")
+
+
+@pytest.fixture
+def devices() -> MemoryDevices:
+    return MemoryDevices()
+
+
+@pytest.fixture
+def registry(devices: MemoryDevices, clock: FixedClock) -> Registry:
+    return Registry(devices, clock)
+
+
+@pytest.fixture
+def device(devices: MemoryDevices) -> Device:
+    device = make_device()
+    devices.devices[device.id] = device
+    return device
+
+
+async def test_a_known_token_is_looked_up_once_an_hour(
+    registry: Registry, devices: MemoryDevices, device: Device, clock: FixedClock
+) -> None:
+    assert await registry.find(device.token_hash) == device
+    clock.advance(KNOWN_MS - 1)
+    assert await registry.find(device.token_hash) == device
+    assert devices.asked == 1
+    clock.advance(1)
+    await registry.find(device.token_hash)
+    assert devices.asked == 2
+
+
+async def test_an_unknown_token_is_looked_up_once_in_five_minutes(
+    registry: Registry, devices: MemoryDevices, clock: FixedClock
+) -> None:
+    assert await registry.find(b"unknown") is None
+    clock.advance(UNKNOWN_MS - 1)
+    assert await registry.find(b"unknown") is None
+    assert devices.asked == 1
+    clock.advance(1)
+    await registry.find(b"unknown")
+    assert devices.asked == 2
+
+
+async def test_hits_and_misses_are_counted(registry: Registry, device: Device) -> None:
+    for _ in range(3):
+        await registry.find(device.token_hash)
+    assert (registry.hits, registry.misses) == (2, 1)
+
+
+async def test_a_known_device_is_recalled_until_its_time_is_over(
+    registry: Registry, device: Device
+) -> None:
+    assert registry.recall(device.token_hash, NOW) is None
+    await registry.find(device.token_hash)
+    assert registry.recall(device.token_hash, NOW + KNOWN_MS - 1) is device
+    assert registry.recall(device.token_hash, NOW + KNOWN_MS) is None
+    assert (registry.hits, registry.misses) == (1, 1)
+
+
+async def test_that_a_token_is_unknown_is_not_recalled(registry: Registry) -> None:
+    await registry.find(b"unknown")
+    assert registry.recall(b"unknown", NOW) is None
+
+
+async def test_a_device_that_changed_is_not_recalled(registry: Registry, device: Device) -> None:
+    await registry.find(device.token_hash)
+    await registry.renew_secret(device)
+    assert registry.recall(device.token_hash, NOW) is None
+
+
+CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
+    "refresh": lambda registry, device: registry.refresh(device),
+    "renew_secret": lambda registry, device: registry.renew_secret(device),
+    "update": lambda registry, device: registry.update("app", device.id, DETAILS),
+    "invalidate": lambda registry, device: registry.invalidate("app", device.id, DeviceEnd.REVOKED),
+    "delete": lambda registry, device: registry.delete("app", device.id),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+async def test_after_a_change_the_device_is_found_as_it_is(
+    registry: Registry,
+    devices: MemoryDevices,
+    device: Device,
+    change: Callable[[Registry, Device], Awaitable[object]],
+) -> None:
+    await registry.find(device.token_hash)
+    await change(registry, device)
+    assert await registry.find(device.token_hash) == devices.devices.get(device.id)
+
+
+async def test_a_new_device_is_found_though_it_was_unknown(
+    registry: Registry, devices: MemoryDevices
+) -> None:
+    device = make_device()
+    assert await registry.find(device.token_hash) is None
+    assert await registry.add(device) is True
+    assert await registry.find(device.token_hash) == device
+    assert await registry.add(make_device(token_hash=device.token_hash)) is False
+    assert list(devices.devices.values()) == [device]
+
+
+async def test_changing_what_is_not_there_changes_nothing(registry: Registry) -> None:
+    assert await registry.update("app", "nobody", DETAILS) is None
+    assert await registry.invalidate("app", "nobody", DeviceEnd.REVOKED) is None
+    assert await registry.delete("app", "nobody") is None
+
+
+async def test_a_look_up_under_way_during_a_change_is_made_again(
+    registry: Registry, devices: MemoryDevices, device: Device
+) -> None:
+    devices.gates.are_open = False
+    finding = asyncio.ensure_future(registry.find(device.token_hash))
+    await devices.gates.let_pass()  # it has read the device, and has not said so yet
+    ending = asyncio.ensure_future(registry.invalidate("app", device.id, DeviceEnd.REVOKED))
+    for _ in range(2):
+        await devices.gates.let_pass(1)
+    assert ending.done()
+    await devices.gates.let_all_pass()
+    assert await finding == devices.devices[device.id]
+    assert await registry.find(device.token_hash) == devices.devices[device.id]
+
+
+async def test_changes_of_other_devices_do_not_disturb_a_look_up(
+    registry: Registry, devices: MemoryDevices, device: Device
+) -> None:
+    other = make_device()
+    devices.devices[other.id] = other
+    devices.gates.are_open = False
+    finding = asyncio.ensure_future(registry.find(device.token_hash))
+    await devices.gates.let_pass()
+    changing = asyncio.ensure_future(registry.update("app", other.id, DETAILS))
+    await devices.gates.let_all_pass()
+    assert await finding == device
+    assert await changing
+    await registry.find(device.token_hash)
+    assert devices.asked == 1
+
+
+@given(
+    acts=st.lists(st.sampled_from([*sorted(CHANGES), "find", "add"]), max_size=6),
+    order=st.lists(st.integers(0, 9), max_size=40),
+)
+async def test_in_any_interleaving_the_registry_ends_up_right(
+    acts: list[str], order: list[int]
+) -> None:
+    devices, device = MemoryDevices(Gates()), make_device()
+    devices.devices[device.id] = device
+    registry = Registry(devices, FixedClock())
+    devices.gates.are_open = False
+    tasks = [asyncio.ensure_future(act_on(registry, device, act)) for act in acts]
+    for number in order:
+        await devices.gates.let_pass(number)
+    await devices.gates.let_all_pass()
+    await asyncio.gather(*tasks)
+    devices.gates.are_open = True
+    left = devices.devices.values()
+    found = await registry.find(device.token_hash)
+    assert found == next((each for each in left if each.token_hash == device.token_hash), None)
+
+
+async def act_on(registry: Registry, device: Device, act: str) -> None:
+    match act:
+        case "find":
+            await registry.find(device.token_hash)
+        case "add":
+            await registry.add(make_device(token_hash=device.token_hash))
+        case _:
+            await CHANGES[act](registry, device)
+
+
+async def test_what_is_kept_has_a_limit_and_the_oldest_makes_room(
+    registry: Registry, devices: MemoryDevices
+) -> None:
+    entries = {n.to_bytes(4, "big"): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
+    registry._entries = {**entries}
+    await registry.find(b"one more")
+    assert len(registry._entries) == ENTRIES_LIMIT
+    assert (0).to_bytes(4, "big") not in registry._entries
+    assert devices.asked == 1
+
+
+async def test_a_device_with_its_secret_is_let_in(registry: Registry) -> None:
+    device, secret = registry.propose(
+        app_id="app", token="AB12", platform=Platform.CLARION, details=DETAILS
+    )
+    await registry.add(device)
+    assert await registry.authorise("ab12", secret) == device
+    assert await registry.authorise("AB12", secret) == device
+    assert await registry.authorise("ab12", "another") is None
+    assert await registry.authorise("other", secret) is None
+
+
+async def test_an_ended_device_is_not_let_in(registry: Registry) -> None:
+    device, secret = registry.propose(
+        app_id="app", token="token", platform=Platform.CLARION, details=DETAILS
+    )
+    await registry.add(device)
+    await registry.authorise("token", secret)
+    await registry.invalidate("app", device.id, DeviceEnd.REVOKED)
+    assert await registry.authorise("token", secret) is None
+
+
+async def test_with_a_new_secret_the_old_one_is_refused(registry: Registry) -> None:
+    device, old = registry.propose(
+        app_id="app", token="token", platform=Platform.CLARION, details=DETAILS
+    )
+    await registry.add(device)
+    new = await registry.renew_secret(device)
+    assert await registry.authorise("token", old) is None
+    assert await registry.authorise("token", new) == replace(device, secret_hash=hash_secret(new))
+
+
+def test_what_is_proposed_is_not_stored_and_keeps_no_secret(
+    registry: Registry, devices: MemoryDevices
+) -> None:
+    device, secret = registry.propose(
+        app_id="app", token="token", platform=Platform.WEB, details=DETAILS
+    )
+    assert devices.devices == {}
+    assert (device.created_at, device.last_seen_at, device.platform) == (NOW, NOW, Platform.WEB)
+    assert secret.encode() not in device.secret_hash
+    assert device.is_valid
+
+
+def test_tokens_are_64_hexadecimal_digits_and_differ() -> None:
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert all(len(bytes.fromhex(token)) == 32 for token in tokens)
