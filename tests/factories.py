@@ -16,16 +16,16 @@ from clarion.access.model import (
     UserTokenAlgorithm,
 )
 from clarion.catalog.model import Category, Channel, NotificationType, Template
-from clarion.idempotency.model import Once
+from clarion.idempotency.model import IdempotencyClaim
 from clarion.people.model import User
 from clarion.push.model import (
     Device,
     DeviceDetails,
     DeviceTopic,
-    Keeps,
     Message,
     Platform,
     PushPriority,
+    StoragePolicy,
 )
 
 # 2026-01-01T00:00:00Z, the beginning of a minute.
@@ -106,7 +106,7 @@ def make_administrator(username: str, **changes: Any) -> Administrator:
     return Administrator(**values | changes)
 
 
-def make_once(app_id: str, **changes: Any) -> Once:
+def make_once(app_id: str, **changes: Any) -> IdempotencyClaim:
     values: dict[str, Any] = {
         "app_id": app_id,
         "key": "once",
@@ -115,7 +115,7 @@ def make_once(app_id: str, **changes: Any) -> Once:
         "now": NOW,
         "expires_at": NOW + DAY,
     }
-    return Once(**values | changes)
+    return IdempotencyClaim(**values | changes)
 
 
 def make_device(app_id: str = "app", **changes: Any) -> Device:
@@ -160,8 +160,8 @@ def make_topic(topic: str = "news", **changes: Any) -> DeviceTopic:
     values: dict[str, Any] = {
         "app_id": "app",
         "topic": topic,
-        "is_channel": False,
-        "keeps": Keeps.ALL,
+        "is_broadcast_channel": False,
+        "storage_policy": StoragePolicy.ALL,
         "created_at": NOW,
     }
     return DeviceTopic(**values | changes)

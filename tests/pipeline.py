@@ -9,7 +9,7 @@ from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql.templates import SqlTemplates
 from clarion.catalog.sql.types import SqlTypes
-from clarion.channels.port import Courier
+from clarion.channels.port import ChannelProvider
 from clarion.clock import Clock
 from clarion.events.model import (
     Audience,
@@ -159,7 +159,7 @@ class Desk:
 def build_pipeline(
     engine: Engine,
     clock: Clock,
-    couriers: Mapping[Channel, Courier],
+    providers: Mapping[Channel, ChannelProvider],
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
 ) -> Pipeline:
     """Put the real pipeline together, as the server does."""
@@ -172,13 +172,13 @@ def build_pipeline(
         users=SqlUsers(engine),
         catalog=Catalog(SqlTypes(engine), SqlTemplates(engine), clock),
         clock=clock,
-        couriers=couriers,
+        providers=providers,
     )
     return Pipeline(ports, on_inbox_changed=on_inbox_changed, queue_age_limit_s=3600)
 
 
 async def finish_sending() -> None:
-    """Wait for what couriers have in hand."""
+    """Wait for what providers have in hand."""
     while sending := [each for each in asyncio.all_tasks() if is_sending(each)]:
         await asyncio.gather(*sending)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
-from clarion.channels.stub import StubCourier
+from clarion.channels.stub import StubProvider
 from clarion.events.cases import Caps
 from clarion.events.pipeline import Pipeline, PipelinePorts
 from clarion.events.retention import Keeper
@@ -105,7 +105,7 @@ def build_pipeline(
         users=house.users,
         catalog=house.catalog,
         clock=house.clock,
-        couriers={Channel.STUB: StubCourier()},
+        providers={Channel.STUB: StubProvider()},
     )
     pipeline = Pipeline(
         ports,

@@ -23,9 +23,9 @@ from clarion.catalog.model import (
 )
 from clarion.catalog.sql.templates import SqlTemplates
 from clarion.catalog.sql.types import SqlTypes
-from clarion.channels.model import Outcome, Parcel
-from clarion.channels.port import Courier
-from clarion.channels.stub import StubCourier
+from clarion.channels.model import Outcome, OutgoingMessage
+from clarion.channels.port import ChannelProvider
+from clarion.channels.stub import StubProvider
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Notification
 from clarion.events.pipeline import Pipeline
@@ -91,17 +91,17 @@ class Recorder:
 
     clock: FixedClock
     people: list[Person]
-    parcels: list[tuple[Parcel, int, bool]] = field(default_factory=list)
+    parcels: list[tuple[OutgoingMessage, int, bool]] = field(default_factory=list)
     name = "stub"
 
     def can_reach(self, user: User) -> bool:
-        return StubCourier().can_reach(user)
+        return StubProvider().can_reach(user)
 
-    async def deliver(self, parcel: Parcel) -> Outcome:
+    async def deliver(self, message: OutgoingMessage) -> Outcome:
         now = self.clock.now()
-        (person,) = [each for each in self.people if each.id == parcel.user.id]
-        self.parcels.append((parcel, now, person.is_quiet(now)))
-        return await StubCourier().deliver(parcel)
+        (person,) = [each for each in self.people if each.id == message.user.id]
+        self.parcels.append((message, now, person.is_quiet(now)))
+        return await StubProvider().deliver(message)
 
 
 class World:
@@ -111,14 +111,14 @@ class World:
         self.app_id = new_app_id()
         # One row of ids for all worlds: they share a store.
         self.clock = FixedClock(START, _ids)
-        self.courier = Recorder(self.clock, people)
+        self.provider = Recorder(self.clock, people)
         self.desk = Desk(engine, self.app_id)
         self._runner = runner
         self._engine = engine
         self._inboxes = SqlInboxes(engine)
         self._users = SqlUsers(engine)
-        couriers: dict[Channel, Courier] = {Channel.STUB: self.courier}
-        self._make = partial(_build, engine, self.clock, couriers)
+        providers: dict[Channel, ChannelProvider] = {Channel.STUB: self.provider}
+        self._make = partial(_build, engine, self.clock, providers)
         self.zombie = self.pipeline = runner.run(self._make())
         runner.run(self._furnish(people))
 
@@ -223,9 +223,9 @@ class World:
 
 
 async def _build(
-    engine: Engine, clock: FixedClock, couriers: Mapping[Channel, Courier]
+    engine: Engine, clock: FixedClock, providers: Mapping[Channel, ChannelProvider]
 ) -> Pipeline:
-    return build_pipeline(engine, clock, couriers)
+    return build_pipeline(engine, clock, providers)
 
 
 def _words(name: str) -> Any:

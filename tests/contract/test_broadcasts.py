@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.idempotency.model import Once, Replay
-from clarion.push.model import Keeps, Message, PushPriority, Subscription
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.push.model import Message, PushPriority, StoragePolicy, Subscription
 from clarion.push.port import Broadcasts, DeviceTopics
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.store.engine import Engine
@@ -16,12 +16,12 @@ from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new
 
 
 async def published(
-    broadcasts: Broadcasts, *several: Message, keeps: Keeps = Keeps.ALL
+    broadcasts: Broadcasts, *several: Message, storage_policy: StoragePolicy = StoragePolicy.ALL
 ) -> list[Message]:
     """Publish one after the other and return them with their sequences."""
     numbered = []
     for message in several:
-        sequence = await broadcasts.publish(message, keeps)
+        sequence = await broadcasts.publish(message, storage_policy)
         assert isinstance(sequence, int)
         numbered.append(message._replace(sequence=sequence))
     return numbered
@@ -43,7 +43,7 @@ async def test_a_message_comes_back_as_published(
     broadcasts: Broadcasts, priority: PushPriority
 ) -> None:
     message = make_broadcast(priority=priority, collapse_id="ä", payload=b'{"\x00\xff":1}')
-    assert await broadcasts.publish(message, Keeps.ALL) == 1
+    assert await broadcasts.publish(message, StoragePolicy.ALL) == 1
     assert await missed(broadcasts) == [message._replace(sequence=1)]
 
 
@@ -67,8 +67,8 @@ async def test_publishing_makes_the_topic(broadcasts: Broadcasts, topics: Device
 async def test_a_deleted_topic_takes_nothing(broadcasts: Broadcasts, topics: DeviceTopics) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
-    for keeps in Keeps:
-        assert await broadcasts.publish(make_broadcast(), keeps) is None
+    for storage_policy in StoragePolicy:
+        assert await broadcasts.publish(make_broadcast(), storage_policy) is None
     assert await broadcasts.subscribe("app", "device", "news", NOW) is None
     assert await missed(broadcasts) == []
     assert await broadcasts.subscriptions("device") == ()
@@ -76,15 +76,20 @@ async def test_a_deleted_topic_takes_nothing(broadcasts: Broadcasts, topics: Dev
 
 async def test_the_same_id_is_published_once_a_topic(broadcasts: Broadcasts) -> None:
     made = await published(broadcasts, make_broadcast(id="same"))
-    assert await broadcasts.publish(make_broadcast(id="same", payload=b"{}"), Keeps.ALL) is None
+    assert (
+        await broadcasts.publish(make_broadcast(id="same", payload=b"{}"), StoragePolicy.ALL)
+        is None
+    )
     assert await missed(broadcasts) == made
-    assert await broadcasts.publish(make_broadcast("other", id="same"), Keeps.ALL) == 1
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL) == 2
+    assert await broadcasts.publish(make_broadcast("other", id="same"), StoragePolicy.ALL) == 1
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL) == 2
 
 
 async def test_of_one_id_many_times_at_once_one_is_published(broadcasts: Broadcasts) -> None:
     many = [make_broadcast(id="same") for _ in range(20)]
-    sequences = await asyncio.gather(*(broadcasts.publish(each, Keeps.ALL) for each in many))
+    sequences = await asyncio.gather(
+        *(broadcasts.publish(each, StoragePolicy.ALL) for each in many)
+    )
     assert [sequence for sequence in sequences if sequence is not None] == [1]
     assert len(await missed(broadcasts)) == 1
 
@@ -92,7 +97,9 @@ async def test_of_one_id_many_times_at_once_one_is_published(broadcasts: Broadca
 async def test_of_a_topic_that_keeps_nothing_only_the_sequence_stays(
     broadcasts: Broadcasts,
 ) -> None:
-    made = await published(broadcasts, make_broadcast(), make_broadcast(), keeps=Keeps.NONE)
+    made = await published(
+        broadcasts, make_broadcast(), make_broadcast(), storage_policy=StoragePolicy.NONE
+    )
     assert [message.sequence for message in made] == [1, 2]
     assert await missed(broadcasts) == []
 
@@ -101,7 +108,7 @@ async def test_of_a_topic_that_keeps_the_last_the_ones_before_are_dropped(
     broadcasts: Broadcasts,
 ) -> None:
     made = [make_broadcast(collapse_id=c) for c in (None, "c", "c", "d")]
-    *_, last = await published(broadcasts, *made, keeps=Keeps.LAST)
+    *_, last = await published(broadcasts, *made, storage_policy=StoragePolicy.LAST)
     assert last.sequence == 4
     assert await missed(broadcasts) == [last]
 
@@ -109,19 +116,20 @@ async def test_of_a_topic_that_keeps_the_last_the_ones_before_are_dropped(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plan=st.lists(
-        st.tuples(st.sampled_from(Keeps), st.sampled_from([None, "c"]), st.booleans()), max_size=12
+        st.tuples(st.sampled_from(StoragePolicy), st.sampled_from([None, "c"]), st.booleans()),
+        max_size=12,
     )
 )
 async def test_whatever_is_published_at_once_is_numbered_without_a_gap(
-    broadcasts: Broadcasts, plan: list[tuple[Keeps, str | None, bool]]
+    broadcasts: Broadcasts, plan: list[tuple[StoragePolicy, str | None, bool]]
 ) -> None:
     topic = new_app_id()
     made = [make_broadcast(topic, collapse_id=collapse_id) for _, collapse_id, _ in plan]
 
     async def publish(number: int) -> Message:
-        keeps, _, is_once = plan[number]
+        storage_policy, _, is_once = plan[number]
         once = make_once("app", key=made[number].id) if is_once else None
-        sequence = await broadcasts.publish(made[number], keeps, once)
+        sequence = await broadcasts.publish(made[number], storage_policy, once)
         assert isinstance(sequence, int)
         return made[number]._replace(sequence=sequence)
 
@@ -137,7 +145,9 @@ async def test_many_messages_at_once_are_numbered_in_the_order_in_which_they_cam
     broadcasts: Broadcasts,
 ) -> None:
     many = [make_broadcast() for _ in range(200)]
-    sequences = await asyncio.gather(*(broadcasts.publish(each, Keeps.ALL) for each in many))
+    sequences = await asyncio.gather(
+        *(broadcasts.publish(each, StoragePolicy.ALL) for each in many)
+    )
     assert sequences == list(range(1, 201))
 
 
@@ -146,7 +156,9 @@ async def test_two_nodes_number_a_topic_without_a_gap_each_in_its_order(
 ) -> None:
     async def publish_all(node: Broadcasts) -> list[object]:
         rounds = [
-            await asyncio.gather(*(node.publish(make_broadcast(), Keeps.ALL) for _ in range(10)))
+            await asyncio.gather(
+                *(node.publish(make_broadcast(), StoragePolicy.ALL) for _ in range(10))
+            )
             for _ in range(10)
         ]
         return [sequence for each in rounds for sequence in each]
@@ -166,7 +178,7 @@ async def test_a_reader_never_sees_a_hole_while_two_nodes_publish(
 
     async def publish_all(node: Broadcasts) -> None:
         for _ in range(count):
-            await node.publish(make_broadcast(), Keeps.ALL)
+            await node.publish(make_broadcast(), StoragePolicy.ALL)
 
     writing = [asyncio.create_task(publish_all(node)) for node in nodes]
     while len(seen) < 2 * count:
@@ -182,7 +194,9 @@ async def test_nodes_that_publish_to_many_topics_do_not_stand_in_each_other_s_wa
 ) -> None:
     nodes, names = (broadcasts, SqlBroadcasts(other_node)), [f"{n}" for n in range(10)]
     many = [
-        node.publish(make_broadcast(topic), Keeps.ALL, make_once("app", key=f"{n}-{topic}-{i}"))
+        node.publish(
+            make_broadcast(topic), StoragePolicy.ALL, make_once("app", key=f"{n}-{topic}-{i}")
+        )
         for i in range(5)
         for n, node in enumerate(nodes)
         for topic in (names if n else reversed(names))
@@ -194,20 +208,22 @@ async def test_nodes_that_publish_to_many_topics_do_not_stand_in_each_other_s_wa
 async def test_a_repeat_gets_the_first_answer_and_is_not_published(
     broadcasts: Broadcasts,
 ) -> None:
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL, make_once("app")) == 1
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, make_once("app")) == 1
     again = make_once("app", answer=b"another", now=NOW + 1)
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL, again) == Replay(b"the answer")
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, again) == StoredResponse(
+        b"the answer"
+    )
     assert len(await missed(broadcasts)) == 1
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL) == 2
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL) == 2
 
 
 async def test_the_same_idempotency_key_for_another_request_is_refused(
     broadcasts: Broadcasts,
 ) -> None:
-    await broadcasts.publish(make_broadcast(), Keeps.ALL, make_once("app"))
+    await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, make_once("app"))
     other = make_once("app", fingerprint=b"other")
     with pytest.raises(IdempotencyKeyReused):
-        await broadcasts.publish(make_broadcast(), Keeps.ALL, other)
+        await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, other)
     assert len(await missed(broadcasts)) == 1
 
 
@@ -216,19 +232,19 @@ async def test_a_deleted_topic_leaves_the_idempotency_key_unused(
 ) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL, make_once("app")) is None
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, make_once("app")) is None
     mended = make_once("app", fingerprint=b"mended")
-    assert await broadcasts.publish(make_broadcast("other"), Keeps.ALL, mended) == 1
+    assert await broadcasts.publish(make_broadcast("other"), StoragePolicy.ALL, mended) == 1
 
 
 async def test_an_idempotency_key_holds_until_it_expires(broadcasts: Broadcasts) -> None:
-    def once(now: int) -> Once:
+    def once(now: int) -> IdempotencyClaim:
         return make_once("app", now=now, expires_at=now + DAY)
 
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL, once(NOW)) == 1
-    repeat = await broadcasts.publish(make_broadcast(), Keeps.ALL, once(NOW + DAY - 1))
-    assert isinstance(repeat, Replay)
-    assert await broadcasts.publish(make_broadcast(), Keeps.ALL, once(NOW + DAY)) == 2
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, once(NOW)) == 1
+    repeat = await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, once(NOW + DAY - 1))
+    assert isinstance(repeat, StoredResponse)
+    assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, once(NOW + DAY)) == 2
 
 
 async def test_a_device_hears_a_topic_from_now_on(broadcasts: Broadcasts) -> None:
@@ -259,11 +275,11 @@ async def test_a_device_that_subscribes_anew_hears_from_then_on(broadcasts: Broa
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 1
 
 
-@pytest.mark.parametrize("keeps", Keeps)
+@pytest.mark.parametrize("storage_policy", StoragePolicy)
 async def test_who_subscribes_hears_from_now_on_whatever_the_topic_keeps(
-    broadcasts: Broadcasts, keeps: Keeps
+    broadcasts: Broadcasts, storage_policy: StoragePolicy
 ) -> None:
-    await published(broadcasts, make_broadcast(), make_broadcast(), keeps=keeps)
+    await published(broadcasts, make_broadcast(), make_broadcast(), storage_policy=storage_policy)
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 2
 
 
@@ -332,7 +348,7 @@ async def test_of_many_with_one_collapse_id_at_two_nodes_the_newest_is_missed(
 ) -> None:
     nodes = (broadcasts, SqlBroadcasts(other_node))
     many = [make_broadcast(collapse_id="c") for _ in range(40)]
-    publishing = (nodes[i % 2].publish(each, Keeps.ALL) for i, each in enumerate(many))
+    publishing = (nodes[i % 2].publish(each, StoragePolicy.ALL) for i, each in enumerate(many))
     await asyncio.gather(*publishing)
     assert [message.sequence for message in await missed(broadcasts)] == [40]
 
@@ -368,13 +384,13 @@ async def test_messages_whose_time_has_passed_are_deleted(broadcasts: Broadcasts
     assert left == [0, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("keeps", Keeps)
+@pytest.mark.parametrize("storage_policy", StoragePolicy)
 async def test_a_sequence_is_not_used_again_when_its_message_is_gone(
-    broadcasts: Broadcasts, keeps: Keeps
+    broadcasts: Broadcasts, storage_policy: StoragePolicy
 ) -> None:
-    await published(broadcasts, make_broadcast(expires_at=NOW), keeps=keeps)
+    await published(broadcasts, make_broadcast(expires_at=NOW), storage_policy=storage_policy)
     await broadcasts.expire(NOW, limit=9)
-    assert await broadcasts.publish(make_broadcast(), keeps) == 2
+    assert await broadcasts.publish(make_broadcast(), storage_policy) == 2
 
 
 async def test_deleting_while_others_publish_leaves_nothing_behind(
@@ -387,8 +403,8 @@ async def test_deleting_while_others_publish_leaves_nothing_behind(
         await asyncio.gather(
             broadcasts.subscribe("app", "a", topic, NOW),
             topics.delete("app", topic, NOW),
-            broadcasts.publish(make_broadcast(topic), Keeps.ALL),
-            elsewhere.publish(make_broadcast(topic), Keeps.ALL),
+            broadcasts.publish(make_broadcast(topic), StoragePolicy.ALL),
+            elsewhere.publish(make_broadcast(topic), StoragePolicy.ALL),
             elsewhere.subscribe("app", "b", topic, NOW),
         )
         assert await missed(broadcasts, topic) == []

@@ -8,13 +8,13 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     Attempt,
-    Chapter,
     DedupeClaim,
     Delivery,
     DeliveryStatus,
     Earlier,
     Entry,
     Notification,
+    PastDecision,
     ReasonCode,
 )
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -61,7 +61,7 @@ async def test_deliveries_are_found_as_they_were_put(desk: Desk) -> None:
         "rule": "quiet_hours",
         "until": NOW + 9,
         "story": (
-            Chapter(NOW, DeliveryStatus.COLLECTED, ReasonCode.JOINS_DIGEST, "digest", NOW + 1),
+            PastDecision(NOW, DeliveryStatus.COLLECTED, ReasonCode.JOINS_DIGEST, "digest", NOW + 1),
         ),
         "digest": "digest",
         "count": 7,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.push.model import DeviceTopic, Keeps
+from clarion.push.model import DeviceTopic, StoragePolicy
 from clarion.push.port import Broadcasts, DeviceTopics
 from clarion.push.sql.topics import SqlDeviceTopics
 from clarion.store.engine import Engine
@@ -14,19 +14,21 @@ from tests.factories import NOW, make_broadcast, make_topic, new_app_id
 
 
 async def all_topics(
-    topics: DeviceTopics, app_id: str = "app", *, are_channels: bool = False
+    topics: DeviceTopics, app_id: str = "app", *, broadcast_channels: bool = False
 ) -> list[DeviceTopic]:
-    page = await topics.list(app_id, are_channels=are_channels, after=None, limit=100)
+    page = await topics.list(app_id, broadcast_channels=broadcast_channels, after=None, limit=100)
     assert page.next is None
     return list(page.items)
 
 
-@pytest.mark.parametrize("keeps", Keeps)
-@pytest.mark.parametrize("is_channel", [True, False])
+@pytest.mark.parametrize("storage_policy", StoragePolicy)
+@pytest.mark.parametrize("is_broadcast_channel", [True, False])
 async def test_a_topic_comes_back_as_made(
-    topics: DeviceTopics, keeps: Keeps, *, is_channel: bool
+    topics: DeviceTopics, storage_policy: StoragePolicy, *, is_broadcast_channel: bool
 ) -> None:
-    topic = make_topic("ünïcode", keeps=keeps, is_channel=is_channel)
+    topic = make_topic(
+        "ünïcode", storage_policy=storage_policy, is_broadcast_channel=is_broadcast_channel
+    )
     assert await topics.create(topic) is True
     assert await topics.get("app", "ünïcode") == topic
 
@@ -38,7 +40,12 @@ async def test_an_unknown_topic_is_none(topics: DeviceTopics) -> None:
 async def test_a_taken_name_is_not_made_again(topics: DeviceTopics) -> None:
     first = make_topic()
     await topics.create(first)
-    assert await topics.create(make_topic(keeps=Keeps.NONE, is_channel=True)) is False
+    assert (
+        await topics.create(
+            make_topic(storage_policy=StoragePolicy.NONE, is_broadcast_channel=True)
+        )
+        is False
+    )
     assert await topics.get("app", "news") == first
 
 
@@ -74,7 +81,7 @@ async def test_deleting_takes_messages_and_subscriptions_along(
 ) -> None:
     for topic in ("news", "other"):
         await broadcasts.subscribe("app", "device", topic, NOW)
-        await broadcasts.publish(make_broadcast(topic), Keeps.ALL)
+        await broadcasts.publish(make_broadcast(topic), StoragePolicy.ALL)
     assert await topics.delete("app", "news", NOW) is True
     assert await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9) == ()
     assert len(await broadcasts.missed("app", "other", cursor=0, now=NOW, limit=9)) == 1
@@ -89,11 +96,11 @@ async def test_what_is_not_there_cannot_be_deleted(topics: DeviceTopics) -> None
 
 
 async def test_topics_and_channels_are_listed_apart(topics: DeviceTopics) -> None:
-    plain, channel = make_topic("a"), make_topic("b", is_channel=True)
+    plain, channel = make_topic("a"), make_topic("b", is_broadcast_channel=True)
     await topics.create(plain)
     await topics.create(channel)
     assert await all_topics(topics) == [plain]
-    assert await all_topics(topics, are_channels=True) == [channel]
+    assert await all_topics(topics, broadcast_channels=True) == [channel]
 
 
 async def test_deleted_topics_are_not_listed(topics: DeviceTopics) -> None:
@@ -114,9 +121,9 @@ async def test_pages_hold_every_topic_once_in_order_while_more_are_added(
     made = [make_topic(name, app_id=app_id) for name in sorted(names)]
     for number, topic in enumerate(reversed(made)):
         await topics.create(topic)
-        await topics.create(make_topic(f"c{number}", app_id=app_id, is_channel=True))
+        await topics.create(make_topic(f"c{number}", app_id=app_id, is_broadcast_channel=True))
     while True:
-        page = await topics.list(app_id, are_channels=False, after=after, limit=limit)
+        page = await topics.list(app_id, broadcast_channels=False, after=after, limit=limit)
         assert len(page.items) <= limit
         seen += page.items
         after = page.next

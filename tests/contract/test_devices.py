@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.push.model import (
     Device,
     DeviceDetails,
-    DeviceEnd,
+    InvalidationReason,
     MessageReason,
     MessageStatus,
     Platform,
@@ -109,7 +109,7 @@ async def test_a_repeat_gets_the_first_answer_and_adds_nothing(devices: Devices)
     first = make_device()
     assert await devices.add(first, make_once("app")) is True
     again = await devices.add(make_device(), make_once("app", answer=b"another", now=NOW + 1))
-    assert again == Replay(b"the answer")
+    assert again == StoredResponse(b"the answer")
     assert await all_devices(devices, "app") == [first]
 
 
@@ -161,7 +161,7 @@ async def test_refreshing_keeps_what_the_device_is_and_takes_what_it_says(
 
 async def test_refreshing_makes_a_device_valid_again(devices: Devices) -> None:
     device = await added(devices, make_device())
-    await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW)
+    await devices.invalidate("app", device.id, InvalidationReason.UNINSTALLED, NOW)
     assert await devices.refresh(make_device(token_hash=device.token_hash)) == device
 
 
@@ -189,7 +189,9 @@ async def test_a_repeated_refresh_gets_the_first_answer_and_changes_nothing(
     again = make_device(token_hash=device.token_hash)
     assert await devices.refresh(again, make_once("app")) == device
     changed = replace(again, details=DETAILS)
-    assert await devices.refresh(changed, make_once("app", now=NOW + 1)) == Replay(b"the answer")
+    assert await devices.refresh(changed, make_once("app", now=NOW + 1)) == StoredResponse(
+        b"the answer"
+    )
     assert await devices.get("app", device.id) == device
 
 
@@ -234,7 +236,7 @@ async def test_a_device_is_got_by_its_own_app_and_found_by_its_token(devices: De
 
 async def test_a_device_is_got_and_found_whatever_its_state(devices: Devices) -> None:
     device = await added(devices, make_device())
-    ended = await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW + 1)
+    ended = await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW + 1)
     assert await devices.get("app", device.id) == ended
     assert await devices.find(device.token_hash) == ended
 
@@ -244,7 +246,9 @@ async def test_the_list_holds_the_devices_of_one_app_whatever_their_state(
 ) -> None:
     mine = [await added(devices, make_device()) for _ in range(3)]
     await added(devices, make_device("other"))
-    mine[1] = await devices.invalidate("app", mine[1].id, DeviceEnd.REVOKED, NOW) or mine[1]
+    mine[1] = (
+        await devices.invalidate("app", mine[1].id, InvalidationReason.REVOKED, NOW) or mine[1]
+    )
     assert await all_devices(devices, "app") == mine
     assert await all_devices(devices, "nobody") == []
 
@@ -297,8 +301,10 @@ async def test_touching_nothing_does_nothing(devices: Devices) -> None:
     await devices.touch([], NOW)
 
 
-@pytest.mark.parametrize("reason", DeviceEnd)
-async def test_ending_a_device_says_when_and_why(devices: Devices, reason: DeviceEnd) -> None:
+@pytest.mark.parametrize("reason", InvalidationReason)
+async def test_ending_a_device_says_when_and_why(
+    devices: Devices, reason: InvalidationReason
+) -> None:
     device = await added(devices, make_device())
     ended = await devices.invalidate("app", device.id, reason, NOW + 1)
     assert ended == replace(device, invalidated_at=NOW + 1, invalidation_reason=reason)
@@ -307,15 +313,17 @@ async def test_ending_a_device_says_when_and_why(devices: Devices, reason: Devic
 
 async def test_ending_a_device_again_changes_nothing(devices: Devices) -> None:
     device = await added(devices, make_device())
-    ended = await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
-    assert await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW + 1) is None
+    ended = await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
+    assert (
+        await devices.invalidate("app", device.id, InvalidationReason.UNINSTALLED, NOW + 1) is None
+    )
     assert await devices.get("app", device.id) == ended
 
 
 async def test_only_the_app_s_own_devices_are_ended(devices: Devices) -> None:
     device = await added(devices, make_device())
-    assert await devices.invalidate("other", device.id, DeviceEnd.REVOKED, NOW) is None
-    assert await devices.invalidate("app", "nobody", DeviceEnd.REVOKED, NOW) is None
+    assert await devices.invalidate("other", device.id, InvalidationReason.REVOKED, NOW) is None
+    assert await devices.invalidate("app", "nobody", InvalidationReason.REVOKED, NOW) is None
     assert await devices.get("app", device.id) == device
 
 
@@ -329,7 +337,7 @@ async def test_what_waits_for_a_device_that_is_ended_has_failed(
         await messages.add(message, *QUEUED)
     await messages.add(pending, MessageStatus.PENDING, None)
     await messages.acknowledge([(device.id, done.id)], NOW + 1)
-    await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW + 2)
+    await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW + 2)
     for message in (queued, pending):
         record = await history.get("app", device.id, message.id)
         assert record is not None
@@ -351,7 +359,7 @@ async def test_what_is_added_while_a_device_is_ended_does_not_wait(
     for _ in range(10):
         device = await added(devices, make_device())
         adding = [messages.add(make_message(device.id), *QUEUED) for _ in range(6)]
-        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+        ending = devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
         await asyncio.gather(*adding[:3], ending, *adding[3:])
         assert await messages.waiting(device.id, now=NOW, limit=9) == ()
 
@@ -363,7 +371,7 @@ async def test_what_another_node_adds_while_a_device_is_ended_is_not_given_to_it
     for _ in range(10):
         device = await added(devices, make_device())
         adding = [elsewhere.add(make_message(device.id), *QUEUED) for _ in range(6)]
-        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+        ending = devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
         await asyncio.gather(*adding, ending)
         await devices.refresh(device)
         assert await messages.waiting(device.id, now=NOW, limit=9) == ()
@@ -414,7 +422,7 @@ async def test_deleting_feeds_a_token_back_once(
 ) -> None:
     device = await added(devices, make_device())
     if not is_valid:
-        await devices.invalidate("app", device.id, DeviceEnd.UNINSTALLED, NOW)
+        await devices.invalidate("app", device.id, InvalidationReason.UNINSTALLED, NOW)
     await devices.delete("app", device.id, NOW + 1)
     page = await feedback.list("app", since=0, after=None, limit=9)
     expected = ("deleted", NOW + 1) if is_valid else ("uninstalled", NOW)
@@ -427,7 +435,7 @@ async def test_refreshing_and_ending_at_once_leave_the_device_in_one_of_both_sta
     elsewhere = SqlDevices(other_node)
     device = await added(devices, make_device())
     for moment in range(NOW, NOW + 10):
-        ending = devices.invalidate("app", device.id, DeviceEnd.REVOKED, moment)
+        ending = devices.invalidate("app", device.id, InvalidationReason.REVOKED, moment)
         refreshed, ended = await asyncio.gather(elsewhere.refresh(device), ending)
         assert refreshed == device
         assert await devices.get("app", device.id) in (device, ended)
@@ -442,7 +450,7 @@ async def test_the_valid_devices_of_a_user_come_as_they_were_seen(devices: Devic
     ]
     await added(devices, make_device(app_id=app_id, details=DeviceDetails(user_id="bo")))
     await added(devices, make_device(app_id=new_app_id(), details=of_ana))
-    await devices.invalidate(app_id, made[2].id, DeviceEnd.REVOKED, NOW)
+    await devices.invalidate(app_id, made[2].id, InvalidationReason.REVOKED, NOW)
     expected = [made[0], made[3], made[1]]
     assert list(await devices.valid_of_user(app_id, "ana", 9)) == expected
     assert list(await devices.valid_of_user(app_id, "ana", 2)) == expected[:2]

@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
-from clarion.push.model import Device, DeviceEnd, Feedback
+from clarion.push.model import Device, Feedback, InvalidationReason
 from clarion.push.port import Devices, FeedbackList
 from tests.factories import NOW, make_device, new_app_id
 
 
 async def end(devices: Devices, device: Device, now: int) -> Feedback:
     await devices.refresh(device)
-    ended = await devices.invalidate(device.app_id, device.id, DeviceEnd.UNINSTALLED, now)
+    ended = await devices.invalidate(device.app_id, device.id, InvalidationReason.UNINSTALLED, now)
     assert ended is not None
     return Feedback(
         app_id=device.app_id,
@@ -37,9 +37,9 @@ async def test_a_valid_device_is_not_in_the_feedback(
     assert await all_feedback(feedback, "app") == []
 
 
-@pytest.mark.parametrize("reason", DeviceEnd)
+@pytest.mark.parametrize("reason", InvalidationReason)
 async def test_an_ended_device_is_in_the_feedback_with_its_reason(
-    devices: Devices, feedback: FeedbackList, reason: DeviceEnd
+    devices: Devices, feedback: FeedbackList, reason: InvalidationReason
 ) -> None:
     device = make_device()
     await devices.add(device)

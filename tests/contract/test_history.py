@@ -5,7 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
-from clarion.push.model import DeviceEnd, Message, MessageReason, MessageRecord, MessageStatus
+from clarion.push.model import (
+    InvalidationReason,
+    Message,
+    MessageReason,
+    MessageRecord,
+    MessageStatus,
+)
 from clarion.push.port import Devices, History, Messages
 from tests.factories import NOW, make_device, make_message, new_app_id
 
@@ -90,7 +96,7 @@ async def test_the_history_survives_the_device(
     if is_deleted:
         await devices.delete("app", device.id, NOW)
     else:
-        await devices.invalidate("app", device.id, DeviceEnd.REVOKED, NOW)
+        await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
     assert await all_records(history, device.id) == [record]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clarion.access.model import ALL_SCOPES, ApiKey
 from clarion.access.port import Keys
 from clarion.errors import Conflict, IdempotencyKeyReused
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from tests.factories import DAY, NOW, make_key, make_once, new_app_id
 
 
@@ -109,7 +109,7 @@ async def test_a_repeat_gets_the_first_answer_and_adds_nothing(keys: Keys) -> No
     first = make_key("app")
     assert await keys.create(first, make_once("app")) is None
     again = await keys.create(make_key("app"), make_once("app", answer=b"another", now=NOW + 1))
-    assert again == Replay(b"the answer")
+    assert again == StoredResponse(b"the answer")
     assert await all_keys(keys, "app") == (first,)
 
 
@@ -124,11 +124,11 @@ async def test_the_same_idempotency_key_for_another_request_is_refused(keys: Key
 async def test_an_idempotency_key_holds_until_it_expires_and_no_longer(keys: Keys) -> None:
     await keys.create(make_key("app"), make_once("app"))
     before = make_once("app", now=NOW + DAY - 1, expires_at=NOW + 2 * DAY)
-    assert await keys.create(make_key("app"), before) == Replay(b"the answer")
+    assert await keys.create(make_key("app"), before) == StoredResponse(b"the answer")
     at = make_once("app", now=NOW + DAY, expires_at=NOW + 2 * DAY, answer=b"new", fingerprint=b"n")
     assert await keys.create(make_key("app"), at) is None
     later = make_once("app", now=NOW + DAY + 1, fingerprint=b"n")
-    assert await keys.create(make_key("app"), later) == Replay(b"new")
+    assert await keys.create(make_key("app"), later) == StoredResponse(b"new")
 
 
 async def test_apps_do_not_share_idempotency_keys(keys: Keys) -> None:

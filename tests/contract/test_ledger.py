@@ -15,12 +15,12 @@ from clarion.events.model import (
     Entry,
     Event,
     EventStatus,
+    InboxUpdate,
     Job,
     JobKind,
     Later,
     LimitClaim,
     Notification,
-    Telling,
 )
 from clarion.inbox.model import InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -172,8 +172,8 @@ async def test_a_lost_use_of_a_limit_is_refused(desk: Desk, inboxes: SqlInboxes)
     assert await desk.facts.used(desk.app_id, ["limit", "x"]) == {"limit": 1}
 
 
-def tell(of: Notification, seen: int, *, is_first: bool = False) -> Telling:
-    return Telling(
+def tell(of: Notification, seen: int, *, is_first: bool = False) -> InboxUpdate:
+    return InboxUpdate(
         id=of.id,
         title=f"{seen + 1} news",
         body="of Bo and others",
@@ -196,7 +196,7 @@ async def test_new_words_change_what_is_unread(desk: Desk, inboxes: SqlInboxes) 
     first = await shown(desk)
     event, job = await desk.claimed()
     hidden = make_notification(event, is_shown=False, folded_into=first.id)
-    assert await desk.write(Entry(job=job, telling=tell(first, 1), added=hidden)) == [True]
+    assert await desk.write(Entry(job=job, inbox_update=tell(first, 1), added=hidden)) == [True]
     told = await inboxes.get(desk.app_id, "ana", first.id)
     assert told is not None
     assert (told.title, told.body, told.count) == ("2 news", "of Bo and others", 2)
@@ -210,18 +210,18 @@ async def test_what_has_changed_is_not_told_anew(desk: Desk, inboxes: SqlInboxes
     first = await shown(desk)
     if act == "told":
         _, job = await desk.claimed()
-        await desk.write(Entry(job=job, telling=tell(first, 1)))
+        await desk.write(Entry(job=job, inbox_update=tell(first, 1)))
     else:
         await getattr(inboxes, act)(desk.app_id, "ana", first.id, NOW)
     event, job = await desk.claimed()
-    await refuse(desk, inboxes, full_entry(event, job, telling=tell(first, 1)))
+    await refuse(desk, inboxes, full_entry(event, job, inbox_update=tell(first, 1)))
 
 
 async def test_what_was_hidden_appears_and_counts(desk: Desk, inboxes: SqlInboxes) -> None:
     hidden = await shown(desk, is_shown=False)
     assert await inboxes.state(desk.app_id, "ana") == InboxState(0, 0)
     _, job = await desk.claimed()
-    entry = Entry(job=job, telling=tell(hidden, 1, is_first=True))
+    entry = Entry(job=job, inbox_update=tell(hidden, 1, is_first=True))
     assert await desk.write(entry) == [True]
     assert await inboxes.state(desk.app_id, "ana") == InboxState(1, 1)
     again = await desk.claimed()
@@ -354,13 +354,13 @@ async def test_a_digest_begins_anew_if_more_was_collected(desk: Desk) -> None:
     digest = f"digest/{desk.app_id}"
     event = make_event(desk.app_id)
     await desk.events.accept([event], [make_job(event, id=digest, kind=JobKind.DIGEST)])
-    (telling,) = await desk.claim()
+    (inbox_update,) = await desk.claim()
     joining, job = await desk.claimed()
     added = make_notification(joining)
     late = make_delivery(added, status=DeliveryStatus.COLLECTED, digest=digest)
     shared = make_job(joining, id=digest, kind=JobKind.DIGEST, due_at=NOW + LEASE)
     await desk.write(Entry(job=job, added=added, deliveries=(late,), shared_jobs=(shared,)))
-    assert await desk.write(Entry(job=telling), now=NOW + 1) == [True]
+    assert await desk.write(Entry(job=inbox_update), now=NOW + 1) == [True]
     assert await desk.due_times([digest]) == {digest: NOW + 1}
     (again,) = await desk.claim(NOW + 1)
     await desk.write(Entry(job=again, deliveries=(replace(late, status=DeliveryStatus.FOLDED),)))

@@ -68,7 +68,7 @@ def test_a_job_that_gets_on_is_never_buried(world: World, ana: Person) -> None:
     ana.quiet = NOBODY
     world.change(ana)
     world.drain()
-    assert len(world.courier.parcels) == 1
+    assert len(world.provider.parcels) == 1
 
 
 @pytest.mark.parametrize("name", ["FEW", "ONCE", "LIKES"])
@@ -90,10 +90,10 @@ def test_a_digest_is_told_at_its_time_whatever_is_changed_before(world: World, a
     world.change(ana)
     send(world, "LETTER")
     world.drain()
-    assert world.courier.parcels == []
+    assert world.provider.parcels == []
     world.clock.advance(HOUR)
     world.drain()
-    assert [(parcel.count, at) for parcel, at, _ in world.courier.parcels] == [
+    assert [(message.count, at) for message, at, _ in world.provider.parcels] == [
         (2, world.clock.now())
     ]
 
@@ -105,7 +105,7 @@ def test_what_is_too_late_for_a_digest_does_not_spoil_it(world: World) -> None:
     world.drain()
     world.clock.advance(2 * HOUR)
     world.drain()
-    (told,) = world.courier.parcels
+    (told,) = world.provider.parcels
     ids = dict(world.notifications())
     assert (told[0].notification_id, told[0].count) == (ids[first, "ana"], 1)
 
@@ -128,5 +128,5 @@ def test_a_digest_that_could_not_be_sent_by_night_is_told_whole_in_the_morning(
     ana.quiet = NOBODY
     world.change(ana)
     world.drain()
-    assert [parcel.count for parcel, _, _ in world.courier.parcels] == [3, 3]
+    assert [message.count for message, _, _ in world.provider.parcels] == [3, 3]
     assert world.count_jobs() == (0, 0)

@@ -256,9 +256,9 @@ class PipelineMachine(RuleBasedStateMachine):
         self.model.drain(self.ids, self.world.limited())
 
     def drain_nothing(self) -> None:
-        before = len(self.world.courier.parcels)
+        before = len(self.world.provider.parcels)
         self.world.drain()
-        assert len(self.world.courier.parcels) == before, "it took what somebody else had claimed"
+        assert len(self.world.provider.parcels) == before, "it took what somebody else had claimed"
 
     # What holds at every moment.
 
@@ -287,15 +287,15 @@ class PipelineMachine(RuleBasedStateMachine):
     @invariant()
     def each_is_sent_once_and_in_time(self) -> None:
         places = {notification_id: place for place, notification_id in self.ids.items()}
-        parcels = self.world.courier.parcels
-        sent = [(*places[parcel.notification_id], at, parcel.count) for parcel, at, _ in parcels]
+        parcels = self.world.provider.parcels
+        sent = [(*places[message.notification_id], at, message.count) for message, at, _ in parcels]
         assert sorted(sent) == sorted(self.model.sent)
 
     @invariant()
     def nobody_is_woken(self) -> None:
         loud = {self.ids[item.place] for item in self.model.items if item.is_loud}
-        parcels = self.world.courier.parcels
-        woken = {parcel.notification_id for parcel, _, asleep in parcels if asleep}
+        parcels = self.world.provider.parcels
+        woken = {message.notification_id for message, _, asleep in parcels if asleep}
         assert woken <= loud
 
     @invariant()

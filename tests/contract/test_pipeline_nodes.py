@@ -6,7 +6,7 @@ from collections import Counter
 from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
 from clarion.catalog.sql.templates import SqlTemplates
 from clarion.catalog.sql.types import SqlTypes
-from clarion.channels.stub import StubCourier
+from clarion.channels.stub import StubProvider
 from clarion.events.model import Audience, AudienceKind, Event
 from clarion.events.pipeline import Pipeline
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -55,8 +55,8 @@ async def furnish(engine: Engine, app_id: str) -> list[Event]:
 
 
 def on_nodes(engine: Engine, other_node: Engine, clock: FixedClock) -> list[Pipeline]:
-    couriers = {Channel.STUB: StubCourier()}
-    return [build_pipeline(each, clock, couriers) for each in (engine, other_node)]
+    providers = {Channel.STUB: StubProvider()}
+    return [build_pipeline(each, clock, providers) for each in (engine, other_node)]
 
 
 async def check(engine: Engine, app_id: str) -> None:

@@ -67,10 +67,10 @@ VALUES: dict[str, Value] = {
     "expires_at": NOW + DAY,
     "fingerprint": b"fingerprint",
     "id": "device-7",
-    "is_channel": 0,
+    "is_broadcast_channel": 0,
     "is_stored": 1,
     "keep": 5,
-    "keeps": -1,
+    "storage_policy": -1,
     "key": "key-7",
     "key_id": "KEY-7",
     "last_seen_at": NOW,
@@ -126,7 +126,7 @@ VALUES: dict[str, Value] = {
     "event_id": "event-7",
     "kind": "decide",
     "notification_id": "n-7",
-    "story": "[]",
+    "past_decisions": "[]",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
 # What has another meaning in some statements.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.push.model import DeviceEnd, MessageStatus
+from clarion.push.model import InvalidationReason, MessageStatus
 from clarion.push.port import Broadcasts, Devices, Messages, Statistics
 from tests.factories import NOW, make_device, make_message
 
@@ -25,7 +25,7 @@ async def test_devices_are_counted_by_whether_they_are_valid(
 ) -> None:
     ids = await add_devices(devices, 3)
     await add_devices(devices, 1, "other")
-    await devices.invalidate("app", ids[0], DeviceEnd.REVOKED, NOW)
+    await devices.invalidate("app", ids[0], InvalidationReason.REVOKED, NOW)
     assert await statistics.count_devices("app") == (2, 1)
 
 
@@ -64,7 +64,7 @@ async def test_topics_are_counted_by_valid_devices_most_first(
     for topic, hearing in (("b", ids[:2]), ("a", ids[:2]), ("most", ids), ("gone", ids[3:])):
         for device_id in hearing:
             await broadcasts.subscribe("app", device_id, topic, NOW)
-    await devices.invalidate("app", ids[3], DeviceEnd.REVOKED, NOW)
+    await devices.invalidate("app", ids[3], InvalidationReason.REVOKED, NOW)
     expected = (("most", 3), ("a", 2), ("b", 2))
     assert await statistics.count_subscribers("app", 9) == expected
     assert await statistics.count_subscribers("app", 2) == expected[:2]

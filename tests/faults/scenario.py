@@ -18,7 +18,7 @@ import apsw
 from clarion.access.sql.keys import INSERT_KEY
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
-from clarion.idempotency.model import Once
+from clarion.idempotency.model import IdempotencyClaim
 from clarion.store.batch import Done, Outcome, arrange
 from clarion.store.group_commit import GroupCommit
 from clarion.store.migrations.plan import apply_to_sqlite
@@ -43,7 +43,7 @@ def key_unit(
     name: str, *, key_id: str | None = None, claims: str | None = None, size_bytes: int = 300
 ) -> Unit:
     """The unit that makes a key; `key_id` and `claims` are the name unless they are taken ones."""
-    once = Once(
+    once = IdempotencyClaim(
         app_id="app",
         key=claims or name,
         fingerprint=b"",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
+from clarion.access.model import ApiKey, AppCaller, Caller
 from clarion.access.secrets import PREFIX, ApiSecret, parse_api_secret
-from clarion.errors import Forbidden, Unauthenticated
+from clarion.errors import Unauthenticated
 
 if TYPE_CHECKING:
-    from clarion.access.model import Scope
     from clarion.access.port import Keys
     from clarion.access.user_tokens import UserTokens
     from clarion.clock import Clock
@@ -67,24 +66,3 @@ class Callers:
             self._cache.clear()
         self._cache[secret.id] = (now, key)
         return key
-
-
-def require_app(caller: Caller, scope: Scope) -> AppCaller:
-    """Return the caller if it is an application whose key holds the scope."""
-    match caller:
-        case AppCaller() if scope in caller.scopes:
-            return caller
-        case AppCaller():
-            msg = f"This API key lacks the scope `{scope.value}`."
-            raise Forbidden(msg)
-        case UserCaller():
-            msg = "This is for application servers: call it with an API key."
-            raise Forbidden(msg)
-
-
-def require_user(caller: Caller | None) -> UserCaller:
-    """Return the caller if it is a user's own client."""
-    if not isinstance(caller, UserCaller):
-        msg = "This is for users: call it with a user token."
-        raise Forbidden(msg)
-    return caller

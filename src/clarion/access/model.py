@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from clarion.errors import Forbidden
+
 
 class Scope(StrEnum):
     """What an API key may do. A key holds one or more; `*` at creation means all of them."""
@@ -118,3 +120,24 @@ class UserCaller:
 
 
 Caller = AppCaller | UserCaller
+
+
+def require_app(caller: Caller, scope: Scope) -> AppCaller:
+    """Return the caller if it is an application whose key holds the scope."""
+    match caller:
+        case AppCaller() if scope in caller.scopes:
+            return caller
+        case AppCaller():
+            msg = f"This API key lacks the scope `{scope.value}`."
+            raise Forbidden(msg)
+        case UserCaller():
+            msg = "This is for application servers: call it with an API key."
+            raise Forbidden(msg)
+
+
+def require_user(caller: Caller | None) -> UserCaller:
+    """Return the caller if it is a user's own client."""
+    if not isinstance(caller, UserCaller):
+        msg = "This is for users: call it with a user token."
+        raise Forbidden(msg)
+    return caller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from clarion.access.model import Administrator, ApiKey, App, ProviderKey
-from clarion.idempotency.model import Once, Replay
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 
 
@@ -32,7 +32,9 @@ class Apps(Protocol):
 class Keys(Protocol):
     """The API keys of the apps."""
 
-    async def create(self, key: ApiKey, once: Once | None = None) -> Replay | None:
+    async def create(
+        self, key: ApiKey, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
         """Add a key.
 
         With `once`: if its idempotency key was used before for the same request and has not
@@ -67,7 +69,7 @@ class Administrators(Protocol):
 
 
 class Vault(Protocol):
-    """Keeps secrets that must be read again. The key is not in the database."""
+    """StoragePolicy secrets that must be read again. The key is not in the database."""
 
     def seal(self, secret: bytes, context: str) -> bytes:
         """Encrypt a secret for one place; it opens nowhere else."""

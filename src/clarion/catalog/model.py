@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Channel(StrEnum):
@@ -113,3 +117,32 @@ class Template:
     body: str
     variables: tuple[str, ...]
     created_at: int
+
+
+# What a template sees beside the data of the event.
+GIVEN = frozenset({"actor", "target", "user", "count"})
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """What a person reads; a subject is the title of a push and the subject of a mail."""
+
+    subject: str | None
+    body: str
+
+
+def build_context(
+    data: Mapping[str, object],
+    *,
+    actor: dict[str, object] | None = None,
+    target: dict[str, object] | None = None,
+    user: dict[str, object] | None = None,
+    count: int = 1,
+) -> dict[str, object]:
+    """Return what a template sees. A snippet without words counts as none."""
+    values = {**data, "actor": actor, "target": target, "user": user, "count": count}
+    # What is not there is missing, not empty: an error where it is shown.
+    for name in ("actor", "target", "user", "snippet"):
+        if not values.get(name, True):
+            del values[name]
+    return values

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.catalog.model import Channel, NotificationType, Template
+from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
+from clarion.errors import FieldFault
 from clarion.pages import Page
 
 
@@ -59,4 +61,55 @@ class Templates(Protocol):
         limit: int,
     ) -> Page[Template]:
         """Return the versions, newest first. `InvalidFields` if `after` is not a `next`."""
+        ...
+
+
+class CatalogEntry(Protocol):
+    """A notification type with its schema and templates."""
+
+    @property
+    def type(self) -> NotificationType:
+        """The definition of the type."""
+        ...
+
+    @property
+    def channels(self) -> frozenset[Channel]:
+        """The channels for which there is a template."""
+        ...
+
+    def find_faults(
+        self, data: Mapping[str, object], channels: Collection[Channel]
+    ) -> tuple[FieldFault, ...]:
+        """Return what the schema says is wrong with data, and the variables that are missing."""
+        ...
+
+    def render(
+        self, channel: Channel, language: str, context: Mapping[str, object]
+    ) -> RenderedText:
+        """Render the template for a channel in the nearest language: `pt-BR`, `pt`, `en`, any.
+
+        `NotFound` if the channel has no template, `InvalidFields` if it cannot be rendered.
+        """
+        ...
+
+    def check_context(
+        self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
+    ) -> None:
+        """Raise `InvalidFields` if a template of these channels shows one of the missing names."""
+        ...
+
+    def with_type(self, definition: NotificationType) -> CatalogEntry:
+        """Return the entry with another definition of its type."""
+        ...
+
+
+class Catalog(Protocol):
+    """The notification types of the apps, built-in ones included."""
+
+    async def find(self, app_id: str, type_name: str) -> CatalogEntry | None:
+        """Return an entry, or None if the app has no such type. May be ten seconds old."""
+        ...
+
+    async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
+        """Return all types of an app, built-in ones included, in the order of their names."""
         ...

@@ -1,1 +1,1 @@
-"""A parcel → delivered, retry, rejected or gone. One file a channel; the inbox needs none."""
+"""A message → delivered, retry, rejected or gone. One file a channel; the inbox needs none."""

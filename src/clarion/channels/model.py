@@ -10,7 +10,7 @@ from clarion.people.model import User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class OutgoingMessage:
     """A notification ready to leave the house. `id` is the same at every try."""
 
     id: str

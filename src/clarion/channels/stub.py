@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from clarion.channels.model import Delivered, Gone, Rejected, Retry
 
 if TYPE_CHECKING:
-    from clarion.channels.model import Outcome, Parcel
+    from clarion.channels.model import Outcome, OutgoingMessage
     from clarion.people.model import User
 
 SLOW_S = 5.0
 
 
-class StubCourier:
-    """The `Courier` port, for trials."""
+class StubProvider:
+    """The `ChannelProvider` port, for trials."""
 
     name = "stub"
 
@@ -27,9 +27,9 @@ class StubCourier:
         """Whether the person has the attribute."""
         return isinstance(user.attributes.get("stub"), str)
 
-    async def deliver(self, parcel: Parcel) -> Outcome:
+    async def deliver(self, message: OutgoingMessage) -> Outcome:
         """Answer what the address says."""
-        match str(parcel.user.attributes.get("stub", "")).split():
+        match str(message.user.attributes.get("stub", "")).split():
             case ["delivered"]:
                 return Delivered(response="stub: taken")
             case ["slow"]:
@@ -40,7 +40,7 @@ class StubCourier:
             case ["retry"]:
                 return Retry(error_code="try_later", error_message="not now")
             case ["retry", times] if times.isdecimal():
-                return _answer_after(parcel.attempt, int(times))
+                return _answer_after(message.attempt, int(times))
             case ["broken"]:
                 msg = "the address says so"
                 raise RuntimeError(msg)

@@ -40,8 +40,8 @@ class Foresight:
 
     def note(self, ask: Ask, entry: Entry) -> None:
         """Take in what an entry will change."""
-        if ask.dedupe_id is not None and entry.telling is not None:
-            self._counts[ask.dedupe_id] = entry.telling.count
+        if ask.dedupe_id is not None and entry.inbox_update is not None:
+            self._counts[ask.dedupe_id] = entry.inbox_update.count
         elif ask.dedupe_id is not None and entry.dedupe is not None:
             self._new.add(ask.dedupe_id)
         self._used.update(use.id for use in entry.limits)

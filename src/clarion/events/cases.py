@@ -12,9 +12,9 @@ from clarion.people.model import UserStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from clarion.catalog.catalog import Kind
     from clarion.catalog.model import Priority
-    from clarion.channels.port import Courier
+    from clarion.catalog.port import CatalogEntry
+    from clarion.channels.port import ChannelProvider
     from clarion.events.model import Content, Earlier
     from clarion.events.port import Facts
     from clarion.people.model import User
@@ -29,7 +29,7 @@ class Ask:
 
     app_id: str
     user_id: str
-    kind: Kind
+    kind: CatalogEntry
     priority: Priority
     content: Content
     channels: tuple[Channel, ...]
@@ -88,13 +88,18 @@ class Gathering:
     """Reads what the rules need to know, for many at once."""
 
     def __init__(
-        self, *, users: Users, facts: Facts, couriers: Mapping[Channel, Courier], caps: Caps
+        self,
+        *,
+        users: Users,
+        facts: Facts,
+        providers: Mapping[Channel, ChannelProvider],
+        caps: Caps,
     ) -> None:
         self._caps = caps
         self._users = users
         self._facts = facts
-        self._couriers = couriers
-        self._available = frozenset({Channel.IN_APP, *couriers})
+        self._couriers = providers
+        self._available = frozenset({Channel.IN_APP, *providers})
 
     async def gather(self, asks: Sequence[Ask]) -> list[Brief]:
         """Return a brief for each ask, in order. All are of one app."""
@@ -150,7 +155,7 @@ class Gathering:
         return Brief(ask, user, case, earlier)
 
     def _person(self, user: User) -> Person:
-        reached = (c for c, courier in self._couriers.items() if courier.can_reach(user))
+        reached = (c for c, provider in self._couriers.items() if provider.can_reach(user))
         return Person(
             id=user.id,
             is_active=user.status is UserStatus.ACTIVE,
@@ -160,7 +165,7 @@ class Gathering:
         )
 
 
-def _spoken(kind: Kind) -> frozenset[Channel]:
+def _spoken(kind: CatalogEntry) -> frozenset[Channel]:
     # The stub says what the inbox says.
     if Channel.IN_APP in kind.channels:
         return kind.channels | {Channel.STUB}

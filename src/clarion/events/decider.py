@@ -14,7 +14,7 @@ from clarion.events.waiting import bury_for_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from clarion.catalog.catalog import Catalog, Kind
+    from clarion.catalog.port import Catalog, CatalogEntry
     from clarion.clock import Clock
     from clarion.events.cases import Brief, Gathering
     from clarion.events.model import Event, Job
@@ -111,7 +111,7 @@ class Deciding:
             entries.append(entry)
         return entries, later
 
-    def _ask(self, job: Job, event: Event, kind: Kind) -> Ask:
+    def _ask(self, job: Job, event: Event, kind: CatalogEntry) -> Ask:
         return make_ask(event, job.user_id, kind, self._clock.now())
 
     def _rule(self, opened: _Open, brief: Brief) -> Entry:
@@ -119,7 +119,7 @@ class Deciding:
         return rule(opened.job, opened.event, brief, decide(brief.case), notification_id)
 
 
-def make_ask(event: Event, user_id: str, kind: Kind, now: int) -> Ask:
+def make_ask(event: Event, user_id: str, kind: CatalogEntry, now: int) -> Ask:
     """Return what is to be decided of an event for a person."""
     return Ask(
         app_id=event.app_id,

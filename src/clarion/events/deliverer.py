@@ -1,4 +1,4 @@
-"""A notification and a channel → its courier's answer, written down with the attempt."""
+"""A notification and a channel → its provider's answer, written down with the attempt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
-from clarion.channels.model import Delivered, Gone, Parcel, Rejected, Retry
+from clarion.channels.model import Delivered, Gone, OutgoingMessage, Rejected, Retry
 from clarion.errors import ClarionError
 from clarion.events.decide.rules import decide
 from clarion.events.decide.verdicts import Send
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from clarion.channels.model import Outcome
-    from clarion.channels.port import Courier
+    from clarion.channels.port import ChannelProvider
     from clarion.clock import Clock
     from clarion.events.cases import Brief, Gathering
     from clarion.events.model import Delivery, Job
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from clarion.events.waiting import Waiting, WaitingRoom
 
 # Shorter than the lease: who answers later has no claim any more.
-COURIER_LIMIT_S = 20.0
+PROVIDER_TIMEOUT_S = 20.0
 IN_FLIGHT = 1_000
 FULL_MS = 1_000
 TEXT_LENGTH = 1_000
 
 
 class Delivering:
-    """Hands notifications to couriers. A slow one keeps nobody else waiting."""
+    """Hands notifications to providers. A slow one keeps nobody else waiting."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Delivering:
         room: WaitingRoom,
         gathering: Gathering,
         recording: Recording,
-        couriers: Mapping[Channel, Courier],
+        providers: Mapping[Channel, ChannelProvider],
         clock: Clock,
     ) -> None:
         self._room = room
         self._gathering = gathering
         self._recording = recording
-        self._couriers = couriers
+        self._couriers = providers
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,7 +65,7 @@ class Delivering:
     async def finish(self) -> None:
         """Wait for what is under way: it is soon over, one way or the other."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=COURIER_LIMIT_S)
+            await asyncio.wait(self._tasks, timeout=PROVIDER_TIMEOUT_S)
 
     async def _begin(self, jobs: Sequence[Job]) -> list[Entry]:
         """Start a task for each that may be sent; return the entries of those that may not."""
@@ -108,18 +108,18 @@ class Delivering:
             get_logger().warning("delivery_not_recorded", code=error.code)
 
     async def _hand_over(self, waiting: Waiting, brief: Brief, delivery: Delivery) -> None:
-        job, courier = waiting.job, self._couriers[delivery.channel]
+        job, provider = waiting.job, self._couriers[delivery.channel]
         try:
-            parcel = pack(waiting, brief, delivery)
+            message = pack(waiting, brief, delivery)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's alone
             await self._recording.write([self._recording.fail(job, error)])
             return
-        outcome = await _try(courier, parcel)
+        outcome = await _try(provider, message)
         now = self._clock.now()
         tried = replace(
             delivery,
             attempt_count=delivery.attempt_count + 1,
-            provider=courier.name,
+            provider=provider.name,
             last_attempt_at=now,
             sent_at=delivery.sent_at or now,
         )
@@ -165,12 +165,12 @@ def _queued(waiting: Waiting) -> tuple[Delivery, ...]:
     return (delivery,) if is_due or is_replayed else ()
 
 
-def pack(waiting: Waiting, brief: Brief, delivery: Delivery) -> Parcel:
-    """Return what the courier takes along."""
+def pack(waiting: Waiting, brief: Brief, delivery: Delivery) -> OutgoingMessage:
+    """Return what the provider takes along."""
     notification, user = waiting.notification, brief.user
     assert user is not None  # noqa: S101 - the rules let nothing go to nobody
     words = word(brief.ask.kind, delivery.channel, user, notification.content, delivery.count)
-    return Parcel(
+    return OutgoingMessage(
         id=f"{notification.id}/{delivery.channel}",
         notification_id=notification.id,
         user=user,
@@ -185,15 +185,15 @@ def pack(waiting: Waiting, brief: Brief, delivery: Delivery) -> Parcel:
     )
 
 
-async def _try(courier: Courier, parcel: Parcel) -> Outcome:
+async def _try(provider: ChannelProvider, message: OutgoingMessage) -> Outcome:
     try:
-        async with asyncio.timeout(COURIER_LIMIT_S):
-            return await courier.deliver(parcel)
+        async with asyncio.timeout(PROVIDER_TIMEOUT_S):
+            return await provider.deliver(message)
     except TimeoutError:
-        return Retry(error_code="timeout", error_message=f"no answer in {COURIER_LIMIT_S:g} s")
-    except Exception as error:  # noqa: BLE001 - a courier's fault is a failed try
-        get_logger().error("courier_failed", courier=courier.name, exc_info=error)
-        return Retry(error_code="courier_failed", error_message=type(error).__name__)
+        return Retry(error_code="timeout", error_message=f"no answer in {PROVIDER_TIMEOUT_S:g} s")
+    except Exception as error:  # noqa: BLE001 - a provider's fault is a failed try
+        get_logger().error("provider_failed", provider=provider.name, exc_info=error)
+        return Retry(error_code="provider_failed", error_message=type(error).__name__)
 
 
 def _fail(delivery: Delivery, reason: ReasonCode, now: int) -> Delivery:

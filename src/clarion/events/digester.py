@@ -120,7 +120,7 @@ def _send(
     notification = lead.waiting.notification
     return Entry(
         job=job,
-        telling=tell(lead.brief, notification.id, count, notification.count, is_first=True)
+        inbox_update=tell(lead.brief, notification.id, count, notification.count, is_first=True)
         if is_inbox
         else None,
         deliveries=(first, *others, *dropped),

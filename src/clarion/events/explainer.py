@@ -12,7 +12,7 @@ from clarion.events.drafts import find_timeless_faults, make_event
 from clarion.events.intake import find_kind_faults
 
 if TYPE_CHECKING:
-    from clarion.catalog.catalog import Catalog
+    from clarion.catalog.port import Catalog
     from clarion.events.cases import Gathering
     from clarion.events.decide.verdicts import Decision
     from clarion.events.drafts import EventDraft

@@ -13,14 +13,14 @@ from clarion.events.wording import try_words, voice_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from clarion.catalog.catalog import Catalog, Kind
     from clarion.catalog.model import Channel
+    from clarion.catalog.port import Catalog, CatalogEntry
     from clarion.clock import Clock
     from clarion.events.drafts import EventDraft
     from clarion.events.handover import Handover
     from clarion.events.model import Event
     from clarion.events.port import Events
-    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.people.port import Users
 
 # People who were found once are believed to be there: the rules look again before they are told.
@@ -65,7 +65,9 @@ class Accepting:
         await self._check_people(event, draft)
         return event
 
-    async def accept(self, events: Sequence[Event], once: Once | None = None) -> Replay | None:
+    async def accept(
+        self, events: Sequence[Event], once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
         """Store events; returns after the commit."""
         if self._is_overloaded():
             raise Overloaded
@@ -85,7 +87,7 @@ class Accepting:
             return claim(job, event.created_at)
         return job
 
-    async def recall(self, once: Once | None) -> Replay | None:
+    async def recall(self, once: IdempotencyClaim | None) -> StoredResponse | None:
         """Return what the same request was answered before, if it was."""
         return await self._events.recall(once) if once else None
 
@@ -110,14 +112,14 @@ class Accepting:
         self._known.update((app_id, user_id) for user_id in found)
 
 
-def find_kind_faults(draft: EventDraft, kind: Kind) -> tuple[FieldFault, ...]:
+def find_kind_faults(draft: EventDraft, kind: CatalogEntry) -> tuple[FieldFault, ...]:
     """Return what is wrong with a draft for its type: it sleeps, or data is missing."""
     if not kind.type.is_active:
         return (FieldFault("type", f"{draft.type} is not active"),)
     return kind.find_faults(draft.data, find_voices(draft, kind))
 
 
-def find_voices(draft: EventDraft, kind: Kind) -> set[Channel]:
+def find_voices(draft: EventDraft, kind: CatalogEntry) -> set[Channel]:
     """Return the channels whose words an event needs."""
     return set(map(voice_of, draft.channels or kind.type.default_channels))
 

@@ -169,7 +169,7 @@ class DeliveryStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
+class PastDecision:
     """What was decided for a channel at one moment."""
 
     at: int
@@ -191,7 +191,7 @@ class Delivery:
     reason: ReasonCode
     rule: str
     until: int | None = None
-    story: tuple[Chapter, ...] = ()
+    past_decisions: tuple[PastDecision, ...] = ()
     digest: str | None = None
     count: int = 1
     attempt_count: int = 0
@@ -278,7 +278,7 @@ class LimitClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class InboxUpdate:
     """New words of a notification. Holds only if its count is still the one that was `seen`.
 
     It makes what was not shown appear, and what is shown change; what was read stays as it is.
@@ -319,7 +319,7 @@ class Entry:
     dedupe: DedupeClaim | None = None
     limits: tuple[LimitClaim, ...] = ()
     added: Notification | None = None
-    telling: Telling | None = None
+    inbox_update: InboxUpdate | None = None
     deliveries: tuple[Delivery, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
@@ -329,7 +329,7 @@ class Entry:
     @property
     def changes_inbox(self) -> bool:
         """Whether the person sees something new."""
-        return self.telling is not None or (self.added is not None and self.added.is_shown)
+        return self.inbox_update is not None or (self.added is not None and self.added.is_shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

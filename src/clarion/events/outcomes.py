@@ -11,18 +11,18 @@ from clarion.events.decide.rules import passes_quiet_hours
 from clarion.events.decide.verdicts import Drop, Fold, Hold, Send
 from clarion.events.model import (
     AudienceKind,
-    Chapter,
     DedupeClaim,
     Delivery,
     DeliveryStatus,
     Entry,
     EventStatus,
+    InboxUpdate,
     Job,
     JobKind,
     LimitClaim,
     Notification,
+    PastDecision,
     ReasonCode,
-    Telling,
 )
 from clarion.events.wording import word
 
@@ -60,7 +60,7 @@ def rule(
         dedupe=None if folded else _claim_key(brief, decisions, notification_id),
         limits=claim_uses(brief, decisions),
         added=_notification(event, brief, decisions, notification_id),
-        telling=_tell_more(brief, brief.earlier) if folded and brief.earlier else None,
+        inbox_update=_tell_more(brief, brief.earlier) if folded and brief.earlier else None,
         deliveries=deliveries,
         jobs=jobs,
         shared_jobs=shared,
@@ -114,20 +114,20 @@ def _inbox_words(brief: Brief, decisions: Sequence[Decision]) -> tuple[str | Non
     return words.subject, words.body
 
 
-def _tell_more(brief: Brief, earlier: Earlier) -> Telling | None:
+def _tell_more(brief: Brief, earlier: Earlier) -> InboxUpdate | None:
     """Return the unread notification's new words, with one more counted."""
     return tell(brief, earlier.notification_id, earlier.count + 1, earlier.count, is_first=False)
 
 
 def tell(
     brief: Brief, notification_id: str, count: int, seen: int, *, is_first: bool
-) -> Telling | None:
+) -> InboxUpdate | None:
     """Return new words for what is, or comes, in the inbox."""
     if brief.user is None:
         return None
     ask = brief.ask
     words = word(ask.kind, Channel.IN_APP, brief.user, ask.content, count)
-    return Telling(
+    return InboxUpdate(
         id=notification_id,
         title=words.subject,
         body=words.body,
@@ -165,7 +165,7 @@ def apply(delivery: Delivery, ask: Ask, decision: Decision) -> Delivery:
     """Return the delivery with a verdict carried out on it."""
     fresh = _deliver(ask, delivery.notification_id, decision)
     if fresh.status is DeliveryStatus.DELIVERED:
-        return replace(fresh, story=delivery.story, count=delivery.count)
+        return replace(fresh, past_decisions=delivery.past_decisions, count=delivery.count)
     return replace(
         delivery,
         status=fresh.status,
@@ -185,8 +185,8 @@ def turn(delivery: Delivery, ask: Ask, decision: Decision) -> Delivery:
 def remember(delivery: Delivery) -> Delivery:
     """Return a delivery whose present state is part of its story."""
     d = delivery
-    chapter = Chapter(d.decided_at, d.status, d.reason, d.rule, d.until)
-    return replace(d, story=(*d.story, chapter)[-_STORY_LENGTH:])
+    past = PastDecision(d.decided_at, d.status, d.reason, d.rule, d.until)
+    return replace(d, past_decisions=(*d.past_decisions, past)[-_STORY_LENGTH:])
 
 
 def _status_of(channel: Channel, verdict: Verdict) -> tuple[DeliveryStatus, int | None]:

@@ -25,9 +25,9 @@ from clarion.telemetry.pipeline_metrics import PipelineMetrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from clarion.catalog.catalog import Catalog
     from clarion.catalog.model import Channel
-    from clarion.channels.port import Courier
+    from clarion.catalog.port import Catalog
+    from clarion.channels.port import ChannelProvider
     from clarion.clock import Clock
     from clarion.events.port import Deliveries, Events, Facts, Ledger, Queue
     from clarion.people.port import Users
@@ -49,7 +49,7 @@ class PipelinePorts:
     users: Users
     catalog: Catalog
     clock: Clock
-    couriers: Mapping[Channel, Courier]
+    providers: Mapping[Channel, ChannelProvider]
 
 
 class Pipeline:
@@ -67,7 +67,7 @@ class Pipeline:
         self.metrics = PipelineMetrics()
         recording = Recording(ports.ledger, ports.clock, self.metrics, on_inbox_changed)
         gathering = Gathering(
-            users=ports.users, facts=ports.facts, couriers=ports.couriers, caps=caps
+            users=ports.users, facts=ports.facts, providers=ports.providers, caps=caps
         )
         room = WaitingRoom(
             facts=ports.facts,
@@ -174,6 +174,6 @@ def _build_delivering(
         room=room,
         gathering=gathering,
         recording=recording,
-        couriers=ports.couriers,
+        providers=ports.providers,
         clock=ports.clock,
     )

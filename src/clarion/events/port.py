@@ -16,7 +16,7 @@ from clarion.events.model import (
     Job,
     Notification,
 )
-from clarion.idempotency.model import Once, Replay
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 
 
@@ -24,15 +24,15 @@ class Events(Protocol):
     """What happened."""
 
     async def accept(
-        self, events: Sequence[Event], jobs: Sequence[Job], once: Once | None = None
-    ) -> Replay | None:
+        self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
         """Store events together with the work that waits for them: all, or none.
 
         `once` as in `Keys.create`.
         """
         ...
 
-    async def recall(self, once: Once) -> Replay | None:
+    async def recall(self, once: IdempotencyClaim) -> StoredResponse | None:
         """Return what the first request with this key was answered, or None if there was none."""
         ...
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clarion.events.cases import Brief, Gathering
-    from clarion.events.model import Delivery, Job, Telling
+    from clarion.events.model import Delivery, InboxUpdate, Job
     from clarion.events.outcome_writer import Recording
     from clarion.events.waiting import Waiting, WaitingRoom
 
@@ -51,8 +51,8 @@ def _held(waiting: Waiting) -> tuple[Delivery, ...]:
 
 def _was_collected(waiting: Waiting) -> bool:
     """Whether it tells of several already: collected again, it would tell of one."""
-    chapters = (chapter for each in _held(waiting) for chapter in each.story)
-    return any(chapter.status is DeliveryStatus.COLLECTED for chapter in chapters)
+    past_decisions = (past for each in _held(waiting) for past in each.past_decisions)
+    return any(past.status is DeliveryStatus.COLLECTED for past in past_decisions)
 
 
 def release(waiting: Waiting, brief: Brief) -> Entry:
@@ -67,14 +67,14 @@ def release(waiting: Waiting, brief: Brief) -> Entry:
         job=waiting.job,
         next=Later(due_at=min(again)) if again else None,
         limits=claim_uses(brief, decisions),
-        telling=_appear(brief, waiting) if shows(decisions) else None,
+        inbox_update=_appear(brief, waiting) if shows(decisions) else None,
         deliveries=deliveries,
         jobs=jobs,
         shared_jobs=tuple(each for each in shared if each.id != waiting.job.id),
     )
 
 
-def _appear(brief: Brief, waiting: Waiting) -> Telling | None:
+def _appear(brief: Brief, waiting: Waiting) -> InboxUpdate | None:
     count = waiting.notification.count
     return tell(brief, waiting.notification.id, count, count, is_first=True)
 

@@ -1,4 +1,4 @@
-"""Keeps the ledger to its size: what is old goes, in steps so small that nobody waits for them."""
+"""Deletes what has been kept long enough, in small steps."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Chapter, DeliveryStatus
+from clarion.events.model import DeliveryStatus, PastDecision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,17 +80,17 @@ def _of_attempt(attempt: Attempt) -> Happening:
 
 
 def _of_delivery(delivery: Delivery) -> Iterator[Happening]:
-    now = Chapter(
+    now = PastDecision(
         delivery.decided_at, delivery.status, delivery.reason, delivery.rule, delivery.until
     )
-    for chapter in (*delivery.story, now):
+    for past in (*delivery.past_decisions, now):
         yield Happening(
-            at=chapter.at,
-            what=_VERDICTS[chapter.status],
+            at=past.at,
+            what=_VERDICTS[past.status],
             channel=delivery.channel,
-            reason=chapter.reason,
-            rule=chapter.rule,
-            until=chapter.until,
+            reason=past.reason,
+            rule=past.rule,
+            until=past.until,
         )
     if delivery.delivered_at is not None:
         yield Happening(at=delivery.delivered_at, what="delivered", channel=delivery.channel)

@@ -11,8 +11,8 @@ from clarion.events.model import Dead, Entry, EventStatus, ReasonCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from clarion.catalog.catalog import Catalog, Kind
     from clarion.catalog.model import Channel
+    from clarion.catalog.port import Catalog, CatalogEntry
     from clarion.clock import Clock
     from clarion.events.model import Delivery, Event, Job, Notification
     from clarion.events.port import Deliveries, Events, Facts
@@ -26,7 +26,7 @@ class Waiting:
     notification: Notification
     deliveries: tuple[Delivery, ...]
     event: Event | None
-    kind: Kind
+    kind: CatalogEntry
 
     @property
     def is_cancelled(self) -> bool:
@@ -105,12 +105,12 @@ class WaitingRoom:
         )
 
 
-def _without_past(kind: Kind, *, was_collected: bool) -> Kind:
+def _without_past(kind: CatalogEntry, *, was_collected: bool) -> CatalogEntry:
     of = kind.type
     digest = None if was_collected else of.digest
     if of.dedupe is None and digest is of.digest:
         return kind
-    return replace(kind, type=replace(of, dedupe=None, digest=digest))
+    return kind.with_type(replace(of, dedupe=None, digest=digest))
 
 
 def bury_for_type(job: Job, type_name: str) -> Entry:

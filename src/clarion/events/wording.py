@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clarion.catalog.model import Channel
-from clarion.catalog.rendering.templates import gather_values, render
-from clarion.errors import NotFound
+from clarion.catalog.model import Channel, build_context
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from clarion.catalog.catalog import Kind
-    from clarion.catalog.rendering.templates import Words
+    from clarion.catalog.model import RenderedText
+    from clarion.catalog.port import CatalogEntry
     from clarion.events.model import Actor, Content, Target
     from clarion.people.model import User
 
 _ANYBODY: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
 
 
-def word(kind: Kind, channel: Channel, user: User, content: Content, count: int) -> Words:
+def word(
+    kind: CatalogEntry, channel: Channel, user: User, content: Content, count: int
+) -> RenderedText:
     """Render the type's template; `InvalidFields` if it cannot be."""
-    template = kind.pick(voice_of(channel), user.language)
-    if template is None:
-        msg = f"{kind.type.type} has no words for {channel}."
-        raise NotFound(msg)
     values = _values(content, {"id": user.id, "name": user.name, "language": user.language}, count)
-    return render(template, values, is_html=channel is Channel.EMAIL)
+    return kind.render(voice_of(channel), user.language, values)
 
 
 def voice_of(channel: Channel) -> Channel:
@@ -34,7 +30,7 @@ def voice_of(channel: Channel) -> Channel:
     return Channel.IN_APP if channel is Channel.STUB else channel
 
 
-def try_words(kind: Kind, channels: Collection[Channel], content: Content) -> None:
+def try_words(kind: CatalogEntry, channels: Collection[Channel], content: Content) -> None:
     """Raise `InvalidFields` if a template shows an actor or a target that the event has not.
 
     Its other variables are declared and have been checked; these are not declared.
@@ -42,11 +38,7 @@ def try_words(kind: Kind, channels: Collection[Channel], content: Content) -> No
     missing = [name for name in ("actor", "target") if _lacks(getattr(content, name))]
     if not missing:
         return
-    values = _values(content, _ANYBODY, 1)
-    for (channel, _), template in kind.templates.items():
-        text = f"{template.subject}{template.body}"
-        if channel in channels and any(name in text for name in missing):
-            render(template, values, is_html=channel is Channel.EMAIL)
+    kind.check_context(channels, _values(content, _ANYBODY, 1), missing)
 
 
 def _lacks(named: Actor | Target | None) -> bool:
@@ -55,7 +47,7 @@ def _lacks(named: Actor | Target | None) -> bool:
 
 def _values(content: Content, user: dict[str, str | None], count: int) -> Mapping[str, object]:
     actor, target = content.actor, content.target
-    return gather_values(
+    return build_context(
         content.data,
         actor=_known({"id": actor.id, "name": actor.name}) if actor else None,
         target=_known({"id": target.id, "type": target.type}) if target else None,

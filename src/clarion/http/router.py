@@ -38,6 +38,7 @@ from clarion.events.api.events import EventsController, explain
 from clarion.events.api.notifications import NotificationsController, list_of_event
 from clarion.events.api.waiting import list_waiting
 from clarion.http import problems
+from clarion.http.bodies import StrictBody
 from clarion.inbox import api as inbox
 from clarion.people.api.follows import FollowsController
 from clarion.people.api.preferences import PreferencesController
@@ -95,6 +96,8 @@ def build(parts: Mapping[str, object]) -> Litestar:
         exception_handlers={Exception: answer_error},
         openapi_config=_openapi(),
         logging_config=None,
+        dto=StrictBody,
+        return_dto=None,
         request_max_body_size=None,  # the front has the limit
     )
 

@@ -14,9 +14,6 @@ from clarion.errors import FieldFault, InvalidFields
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from litestar import Request
-
-    from clarion.access.model import Caller
 
 T = TypeVar("T")
 PAGE_DEFAULT = 20
@@ -32,10 +29,6 @@ IdempotencyKey = Annotated[
         name="Idempotency-Key", description="A repeat within 24 h gets the first answer."
     ),
 ]
-
-
-class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A request body: an unknown field is an error, not ignored."""
 
 
 class Items(msgspec.Struct, Generic[T]):
@@ -59,12 +52,6 @@ def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
     if faults:
         raise InvalidFields(*faults)
     return values
-
-
-def caller_of(request: Request[object, object, object]) -> Caller:  # type: ignore[type-var]
-    """Return who calls; the front has asked."""
-    caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
-    return caller
 
 
 def check_limit(limit: int) -> int:

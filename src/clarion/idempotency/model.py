@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Once:
+class IdempotencyClaim:
     """What makes a request happen once: its key, what it said, and what it is answered."""
 
     app_id: str
@@ -21,7 +21,7 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class StoredResponse:
     """The answer that the first request with the same idempotency key was given."""
 
     answer: bytes

@@ -6,11 +6,11 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from clarion.errors import IdempotencyKeyReused
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.store.statement import statement
 
 if TYPE_CHECKING:
-    from clarion.idempotency.model import Once
+    from clarion.idempotency.model import IdempotencyClaim
     from clarion.store.engine import Engine
     from clarion.store.statement import Step
 
@@ -31,7 +31,7 @@ SELECT_ANSWER = statement(
 )
 
 
-def claim(once: Once) -> Step:
+def claim(once: IdempotencyClaim) -> Step:
     """Return the guard that lets only the first request with this key pass."""
     return CLAIM_KEY.guard(
         app_id=once.app_id,
@@ -43,7 +43,7 @@ def claim(once: Once) -> Step:
     )
 
 
-async def replay_if_claimed(engine: Engine, once: Once) -> Replay | None:
+async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredResponse | None:
     """Return what the first request was answered; `IdempotencyKeyReused` if it was another one.
 
     None if the key is free: then another guard of the unit refused it.
@@ -54,4 +54,4 @@ async def replay_if_claimed(engine: Engine, once: Once) -> Replay | None:
     fingerprint, answer = rows[0]
     if not compare_digest(fingerprint, once.fingerprint):
         raise IdempotencyKeyReused
-    return Replay(answer)
+    return StoredResponse(answer)

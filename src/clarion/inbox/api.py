@@ -10,15 +10,15 @@ import msgspec
 from litestar import Request, get, post
 from litestar.params import HeaderParameter, Parameter
 
-from clarion.access.callers import require_app, require_user
-from clarion.access.model import Scope
+from clarion.access.model import Scope, require_app, require_user
 from clarion.access.user_tokens import USER_ID_LENGTH
 from clarion.catalog.model import Category
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.events.model import Notification
 from clarion.fields import is_plain
+from clarion.http.callers import caller_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Limit, caller_of, check_limit
+from clarion.http.shapes import PAGE_DEFAULT, After, Limit, check_limit
 from clarion.inbox.actions import Acts, Verb
 from clarion.inbox.items import Item, to_item
 from clarion.inbox.model import InboxState

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from clarion.access.callers import require_user
+from clarion.access.model import require_user
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import Streamed, header
 from clarion.inbox.feed import Feed

@@ -10,16 +10,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, ServiceError
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.push.connections import Connection, TopicCursor
-from clarion.push.model import Keeps, Message, MessageReason, MessageStatus, PushPriority
+from clarion.push.model import Message, MessageReason, MessageStatus, PushPriority, StoragePolicy
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from clarion.clock import Clock
-    from clarion.idempotency.model import Once
+    from clarion.idempotency.model import IdempotencyClaim
     from clarion.push.apns.request import Push
     from clarion.push.connections import Connections
     from clarion.push.model import Device
@@ -142,11 +142,11 @@ class Dispatch:
     # To topics.
 
     async def publish(
-        self, message: Message, keeps: Keeps, once: Once | None = None
-    ) -> Replay | bool:
+        self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Write a message to its topic once, and offer it to all who hear it here and now."""
-        sequence = await self._broadcasts.publish(message, keeps, once)
-        if isinstance(sequence, Replay):
+        sequence = await self._broadcasts.publish(message, storage_policy, once)
+        if isinstance(sequence, StoredResponse):
             return sequence
         if sequence is None:
             return False

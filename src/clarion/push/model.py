@@ -16,7 +16,7 @@ class Platform(StrEnum):
     CLARION = "clarion"
 
 
-class DeviceEnd(StrEnum):
+class InvalidationReason(StrEnum):
     """Why a device's token is no longer valid."""
 
     UNINSTALLED = "uninstalled"
@@ -52,7 +52,7 @@ class Device:
     created_at: int
     last_seen_at: int
     invalidated_at: int | None = None
-    invalidation_reason: DeviceEnd | None = None
+    invalidation_reason: InvalidationReason | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -139,7 +139,7 @@ class Feedback:
     invalidated_at: int
 
 
-class Keeps(IntEnum):
+class StoragePolicy(IntEnum):
     """How many messages of a topic wait for devices that are away."""
 
     NONE = 0
@@ -153,8 +153,8 @@ class DeviceTopic:
 
     app_id: str
     topic: str
-    is_channel: bool
-    keeps: Keeps
+    is_broadcast_channel: bool
+    storage_policy: StoragePolicy
     created_at: int
 
 

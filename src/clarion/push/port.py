@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from clarion.idempotency.model import Once, Replay
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import (
     Device,
     DeviceDetails,
-    DeviceEnd,
     DeviceTopic,
     Feedback,
-    Keeps,
+    InvalidationReason,
     Message,
     MessageReason,
     MessageRecord,
     MessageStatus,
     PushPriority,
+    StoragePolicy,
     Subscription,
 )
 
@@ -26,11 +26,15 @@ from clarion.push.model import (
 class Devices(Protocol):
     """The registry of devices. A token belongs to one app, and to one device of it."""
 
-    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+    async def add(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Add a device; False if its token is taken. `once` as in `Keys.create`."""
         ...
 
-    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+    async def refresh(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | Device:
         """Refresh the device that has this token, and return it as it is now.
 
         It keeps its id, secret and time of creation, takes over what the details say (what they
@@ -69,7 +73,7 @@ class Devices(Protocol):
         ...
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: DeviceEnd, now: int
+        self, app_id: str, device_id: str, reason: InvalidationReason, now: int
     ) -> Device | None:
         """End a device: it gets nothing more, what waits for it has failed, its token is in the
         feedback. Returns it, or None if the app has no such device that is valid.
@@ -193,7 +197,7 @@ class DeviceTopics(Protocol):
         ...
 
     async def list(
-        self, app_id: str, *, are_channels: bool, after: str | None, limit: int
+        self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[DeviceTopic]:
         """Return the topics, or the channels, in the order of their names."""
         ...
@@ -235,12 +239,13 @@ class Broadcasts(Protocol):
         ...
 
     async def publish(
-        self, message: Message, keeps: Keeps, once: Once | None = None
-    ) -> Replay | int | None:
+        self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
         """Write a message to its `topic` and return its sequence there, which only grows.
 
-        None if the topic had one with the same id, or was deleted. With `Keeps.NONE` nothing is
-        kept but the sequence; with `Keeps.LAST` the messages before it are dropped. `once` as in
+        None if the topic had one with the same id, or was deleted. With `StoragePolicy.NONE`
+        nothing is kept but the sequence; with `StoragePolicy.LAST` the messages before it are
+        dropped. `once` as in
         `Keys.create`.
         """
         ...

@@ -7,12 +7,12 @@ import secrets
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from clarion.idempotency.model import Replay
-from clarion.push.model import Device, DeviceDetails, DeviceEnd, Platform
+from clarion.idempotency.model import StoredResponse
+from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 
 if TYPE_CHECKING:
     from clarion.clock import Clock
-    from clarion.idempotency.model import Once
+    from clarion.idempotency.model import IdempotencyClaim
     from clarion.push.port import Devices
 
 KNOWN_MS = 3600 * 1000
@@ -95,17 +95,21 @@ class Registry:
         )
         return device, secret
 
-    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+    async def add(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Add a device; False if its token is taken."""
         added = await self._devices.add(device, once)
         if added is True:
             self._forget(device.token_hash)
         return added
 
-    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+    async def refresh(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | Device:
         """Refresh the device that has this token."""
         refreshed = await self._devices.refresh(device, once)
-        if not isinstance(refreshed, Replay):
+        if not isinstance(refreshed, StoredResponse):
             self._forget(refreshed.token_hash)
         return refreshed
 
@@ -115,7 +119,7 @@ class Registry:
             return ()
         known = await self._devices.valid_of_user(app_id, user_id, self._per_user + ROOM_LIMIT)
         ended = [
-            await self.invalidate(app_id, device.id, DeviceEnd.REVOKED)
+            await self.invalidate(app_id, device.id, InvalidationReason.REVOKED)
             for device in known[self._per_user :]
         ]
         return tuple(device for device in ended if device is not None)
@@ -135,7 +139,9 @@ class Registry:
             self._forget(device.token_hash)
         return device
 
-    async def invalidate(self, app_id: str, device_id: str, reason: DeviceEnd) -> Device | None:
+    async def invalidate(
+        self, app_id: str, device_id: str, reason: InvalidationReason
+    ) -> Device | None:
         """End a device."""
         device = await self._devices.invalidate(app_id, device_id, reason, self._clock.now())
         if device is not None:

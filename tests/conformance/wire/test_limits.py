@@ -18,7 +18,8 @@ from tests.conformance.wire.scene import bearer, create, manage, push
 PER_MINUTE = 3
 CHANNELS_LIMIT = 10_000
 SEED_CHANNEL = """INSERT INTO device_topics
-(app_id, topic, is_channel, keeps, last_sequence, created_at) VALUES (?, ?, 1, 1, 0, 0)"""
+(app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
+VALUES (?, ?, 1, 1, 0, 0)"""
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from dataclasses import replace
 import jwt
 import pytest
 
-from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers, require_app, require_user
+from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers
 from clarion.access.issuing import IssuedKey
-from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller
+from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import NewApp, create_app
 from clarion.access.secrets import ApiSecret, new_api_secret

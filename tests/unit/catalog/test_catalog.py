@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.catalog import BELIEVED_MS, Catalog, Kind, build_kind
+from clarion.catalog.catalog import BELIEVED_MS, Catalog
+from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import ALWAYS_HEARD, Category, Channel, NotificationType, Template
 from clarion.catalog.rendering.templates import check_template
 from clarion.catalog.schemas import compile_schema
@@ -182,9 +183,9 @@ async def test_the_list_holds_ready_made_and_own_types(
     assert changed in listed
 
 
-def kind_in(*languages: str) -> Kind:
+def kind_in(*languages: str) -> Entry:
     words = [make_template(language=language, channel=Channel.PUSH) for language in languages]
-    return build_kind(make_type(), words)
+    return build_entry(make_type(), words)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_faults_name_what_the_schema_and_the_templates_miss() -> None:
         "required": ["a"],
         "properties": {"b": {"items": {"type": "integer"}}},
     }
-    kind = build_kind(make_type(data_schema=schema), [make_template(variables=("order", "c"))])
+    kind = build_entry(make_type(data_schema=schema), [make_template(variables=("order", "c"))])
     assert kind.required_variables([Channel.EMAIL]) == {"order", "c"}
     assert kind.find_faults({"b": [1, "x"], "c": None}, [Channel.EMAIL]) == (
         FieldFault("data.a", "is required"),

@@ -3,14 +3,14 @@
 import pytest
 
 from clarion.catalog.model import Priority
-from clarion.channels.model import Delivered, Gone, Outcome, Parcel, Rejected, Retry
-from clarion.channels.stub import StubCourier
+from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.channels.stub import StubProvider
 from clarion.events.model import Content
 from tests.factories import make_user
 
 
-def make_parcel(address: object, attempt: int = 1) -> Parcel:
-    return Parcel(
+def make_parcel(address: object, attempt: int = 1) -> OutgoingMessage:
+    return OutgoingMessage(
         id="n1/stub",
         notification_id="n1",
         user=make_user(attributes={"stub": address}),
@@ -26,7 +26,7 @@ def make_parcel(address: object, attempt: int = 1) -> Parcel:
 
 
 async def deliver(address: object, attempt: int = 1) -> Outcome:
-    return await StubCourier().deliver(make_parcel(address, attempt))
+    return await StubProvider().deliver(make_parcel(address, attempt))
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ async def test_it_can_break() -> None:
 
 @pytest.mark.parametrize(("attributes", "can"), [({"stub": "x"}, True), ({"stub": 7}, False)])
 def test_who_has_the_attribute_can_be_reached(attributes: dict[str, object], *, can: bool) -> None:
-    assert StubCourier().can_reach(make_user(attributes=attributes)) is can
-    assert not StubCourier().can_reach(make_user())
+    assert StubProvider().can_reach(make_user(attributes=attributes)) is can
+    assert not StubProvider().can_reach(make_user())

@@ -1,7 +1,7 @@
 """What those before it in a batch will have changed."""
 
 from clarion.catalog import built_in
-from clarion.catalog.catalog import build_kind
+from clarion.catalog.entry import build_entry
 from clarion.catalog.model import Overflow, Priority
 from clarion.events.batch_view import Foresight
 from clarion.events.cases import Ask, Brief
@@ -11,14 +11,14 @@ from clarion.events.model import (
     DedupeClaim,
     Earlier,
     Entry,
+    InboxUpdate,
     Job,
     JobKind,
     LimitClaim,
-    Telling,
 )
 from tests.factories import NOW
 
-KIND = build_kind(built_in.TYPES["POST_LIKE"], ())
+KIND = build_entry(built_in.TYPES["POST_LIKE"], ())
 JOB = Job("j", Priority.LOW, NOW, JobKind.DECIDE, "a", "e", "ana")
 EARLIER = Earlier(notification_id="n", count=3, is_unread=True)
 
@@ -50,12 +50,12 @@ def brief(earlier: Earlier | None = None, key: str | None = "p1", used: int = 0)
     return Brief(ask, None, case, earlier)
 
 
-def telling(count: int) -> Entry:
+def inbox_update(count: int) -> Entry:
     content = Content()
-    told = Telling(
+    told = InboxUpdate(
         id="n", title=None, body="x", content=content, count=count, seen=0, is_first=False
     )
-    return Entry(job=JOB, telling=told)
+    return Entry(job=JOB, inbox_update=told)
 
 
 def test_the_first_is_seen_as_it_is() -> None:
@@ -65,7 +65,7 @@ def test_the_first_is_seen_as_it_is() -> None:
 
 def test_the_next_sees_the_count_that_the_one_before_will_have_made() -> None:
     foresight = Foresight()
-    foresight.note(brief(EARLIER).ask, telling(4))
+    foresight.note(brief(EARLIER).ask, inbox_update(4))
     seen = foresight.see(brief(EARLIER))
     assert seen is not None
     assert seen.earlier is not None

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.catalog import Kind, build_kind
+from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Overflow, Priority, RateLimit
 from clarion.events.cases import HOUR_MS, Ask, Caps
 from clarion.events.model import Content
 from tests.factories import NOW
 
-PLAIN = build_kind(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), ())
-LIMITED = build_kind(
+PLAIN = build_entry(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), ())
+LIMITED = build_entry(
     replace(PLAIN.type, rate_limit=RateLimit(per_user_per_hour=5, overflow=Overflow.DIGEST)), ()
 )
 ASK = Ask(
@@ -38,7 +38,7 @@ ASK = Ask(
     ],
 )
 def test_a_type_s_own_limit_is_asked_first(
-    caps: Caps, of: Kind, expected: list[tuple[int, Overflow]]
+    caps: Caps, of: Entry, expected: list[tuple[int, Overflow]]
 ) -> None:
     limits = caps.limits_of(replace(ASK, kind=of))
     assert [(limit.per_hour, limit.overflow) for limit in limits] == expected
@@ -49,7 +49,7 @@ def test_what_does_not_count_has_no_limits() -> None:
 
 
 def test_each_limit_counts_for_itself() -> None:
-    other_kind = build_kind(replace(LIMITED.type, type="OTHER"), ())
+    other_kind = build_entry(replace(LIMITED.type, type="OTHER"), ())
     asks = [
         ASK,
         replace(ASK, user_id="bo"),

@@ -3,14 +3,14 @@
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Attempt, Chapter, DeliveryStatus, ReasonCode
+from clarion.events.model import Attempt, DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.timeline import tell_story
 from tests.factories import NOW
 from tests.pipeline import make_delivery, make_event, make_notification
 
 EVENT = make_event(scheduled_at=NOW + 100)
 NOTIFICATION = make_notification(EVENT, created_at=NOW + 100)
-QUIET = Chapter(
+QUIET = PastDecision(
     NOW + 100, DeliveryStatus.HELD, ReasonCode.QUIET_HOURS, "quiet_hours", until=NOW + 500
 )
 
@@ -32,7 +32,7 @@ def test_it_is_told_from_the_beginning() -> None:
     delivery = make_delivery(
         NOTIFICATION,
         status=DeliveryStatus.DELIVERED,
-        story=(QUIET,),
+        past_decisions=(QUIET,),
         decided_at=NOW + 500,
         delivered_at=NOW + 502,
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.catalog import Kind, build_kind
+from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Channel, Template
 from clarion.errors import InvalidFields, NotFound
 from clarion.events.model import Actor, Content, Target
@@ -17,7 +17,7 @@ ANA = User(app_id="a", id="ana", name="Ana", created_at=NOW, updated_at=NOW)
 FULL = Content(actor=Actor("bo", "Bo"), target=Target("p1", "post"))
 
 
-def kind(body: str, channel: Channel = Channel.IN_APP) -> Kind:
+def kind(body: str, channel: Channel = Channel.IN_APP) -> Entry:
     template = Template(
         type="OWN",
         channel=channel,
@@ -28,12 +28,12 @@ def kind(body: str, channel: Channel = Channel.IN_APP) -> Kind:
         variables=(),
         created_at=NOW,
     )
-    return build_kind(replace(built_in.TYPES["POST_LIKE"], type="OWN"), (template,))
+    return build_entry(replace(built_in.TYPES["POST_LIKE"], type="OWN"), (template,))
 
 
 @pytest.mark.parametrize("name", built_in.TYPES)
 def test_the_ready_made_words_need_neither_actor_nor_target(name: str) -> None:
-    ready = build_kind(built_in.TYPES[name], ())
+    ready = build_entry(built_in.TYPES[name], ())
     try_words(ready, tuple(Channel), Content())
     assert word(ready, Channel.IN_APP, replace(ANA, name=None), Content(), 1).body
 
@@ -73,5 +73,5 @@ def test_the_stub_says_what_the_inbox_says() -> None:
 
 
 def test_a_channel_without_words_says_so() -> None:
-    with pytest.raises(NotFound, match="OWN has no words for sms"):
+    with pytest.raises(NotFound, match="OWN has no template for sms"):
         word(kind("x"), Channel.SMS, ANA, FULL, 1)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from clarion.access.model import App, ProviderKey
 from clarion.errors import StoreUnavailable
-from clarion.idempotency.model import Once, Replay
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import (
     Device,
     DeviceDetails,
-    DeviceEnd,
-    Keeps,
+    InvalidationReason,
     Message,
     MessageReason,
     MessageStatus,
     PushPriority,
+    StoragePolicy,
     Subscription,
 )
 
@@ -99,7 +99,9 @@ class MemoryDevices:
     devices: dict[str, Device] = field(default_factory=dict)
     asked: int = 0
 
-    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+    async def add(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         assert once is None
         await self.gates.stop()
         is_taken = self._with_token(device.token_hash) is not None
@@ -108,7 +110,9 @@ class MemoryDevices:
         await self.gates.stop()
         return not is_taken
 
-    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+    async def refresh(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | Device:
         assert once is None
         known = self._with_token(device.token_hash) or device
         valid = replace(known, invalidated_at=None, invalidation_reason=None)
@@ -147,7 +151,7 @@ class MemoryDevices:
         raise NotImplementedError(device_ids, now)
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: DeviceEnd, now: int
+        self, app_id: str, device_id: str, reason: InvalidationReason, now: int
     ) -> Device | None:
         _ = app_id
         return await self._change(
@@ -304,13 +308,13 @@ class MemoryBroadcasts:
         return found
 
     async def publish(
-        self, message: Message, keeps: Keeps, once: Once | None = None
-    ) -> Replay | int | None:
+        self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
         assert once is None
         await self.gates.stop()
         topic = message.topic or ""
         sequence = self.highest[topic] = self.highest.get(topic, 0) + 1
-        if keeps is not Keeps.NONE:
+        if storage_policy is not StoragePolicy.NONE:
             self._keep(message._replace(sequence=sequence), topic)
         await self.gates.stop()
         return sequence

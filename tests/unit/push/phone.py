@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import Device, Keeps, Message, PushPriority
+from clarion.push.model import Device, Message, PushPriority, StoragePolicy
 from clarion.push.session import (
     Acknowledged,
     Authorise,
@@ -132,8 +132,8 @@ class House:
 
     async def publish(self, topic: str = "news", **changes: Any) -> Message:
         message = make_broadcast(topic, created_at=self.clock.now(), **changes)
-        keeps = Keeps.ALL if message.is_stored else Keeps.NONE
-        assert await self.dispatch.publish(message, keeps) is True
+        storage_policy = StoragePolicy.ALL if message.is_stored else StoragePolicy.NONE
+        assert await self.dispatch.publish(message, storage_policy) is True
         await settle()
         return message
 

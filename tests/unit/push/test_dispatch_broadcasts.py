@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from clarion.push.dispatch import CHUNK, PUT_OFF_LIMIT
-from clarion.push.model import Keeps, PushPriority
+from clarion.push.model import PushPriority, StoragePolicy
 from clarion.push.session import MAILBOX_LIMIT
 from tests.factories import make_broadcast, make_device
 from tests.unit.push.memory import settle
@@ -148,7 +148,7 @@ async def test_what_another_node_published_before_comes_first(house: House) -> N
     await house.dispatch.subscribe(house.device, "news")
     phone = await house.connect()
     elsewhere = make_broadcast()
-    await house.broadcasts.publish(elsewhere, Keeps.ALL)
+    await house.broadcasts.publish(elsewhere, StoragePolicy.ALL)
     here = await house.publish()
     assert phone.ids == [elsewhere.id, here.id]
 
@@ -157,7 +157,7 @@ async def test_what_is_put_off_when_it_is_read_comes_in_the_window(house: House)
     await house.dispatch.subscribe(house.device, "news")
     phone = await house.connect()
     low = make_broadcast(priority=LOW)
-    await house.broadcasts.publish(low, Keeps.ALL)
+    await house.broadcasts.publish(low, StoragePolicy.ALL)
     here = await house.publish()
     assert phone.ids == [here.id]
     phone.carry_out(phone.session.open_window())

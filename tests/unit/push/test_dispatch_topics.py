@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import CHUNK, Dispatch
 from clarion.push.frames import Ack
-from clarion.push.model import Keeps, Message, Subscription
+from clarion.push.model import Message, StoragePolicy, Subscription
 from clarion.push.port import Broadcasts, Messages
 from clarion.push.session import Acknowledged, Effect, Refill, SendFrame, Session
 from clarion.telemetry.metrics import GatewayMetrics
@@ -45,8 +45,10 @@ class SlowTopics:
         del device_id
         return tuple(Subscription(topic=topic, cursor=0) for topic in self.stored)
 
-    async def publish(self, message: Message, keeps: Keeps, once: object = None) -> int:
-        del keeps, once
+    async def publish(
+        self, message: Message, storage_policy: StoragePolicy, once: object = None
+    ) -> int:
+        del storage_policy, once
         sequence = len(self.stored[message.topic or ""]) + 1
         self.store(message.topic or "", sequence)
         return sequence
@@ -124,7 +126,7 @@ async def test_what_is_published_while_a_topic_is_read_is_read_after_it() -> Non
     dispatch = make_dispatch(topics)
     connection = await connect(dispatch)
     await topics.is_read.wait()
-    await dispatch.publish(make_broadcast("news"), Keeps.ALL)
+    await dispatch.publish(make_broadcast("news"), StoragePolicy.ALL)
     topics.may_read.set()
     await finish(dispatch)
     assert connection.sent == 1 + 2  # the ready and both messages

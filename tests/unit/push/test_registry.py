@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.push.model import Device, DeviceDetails, DeviceEnd, Platform
+from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
     ENTRIES_LIMIT,
     KNOWN_MS,
@@ -95,7 +95,9 @@ CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
     "refresh": lambda registry, device: registry.refresh(device),
     "renew_secret": lambda registry, device: registry.renew_secret(device),
     "update": lambda registry, device: registry.update("app", device.id, DETAILS),
-    "invalidate": lambda registry, device: registry.invalidate("app", device.id, DeviceEnd.REVOKED),
+    "invalidate": lambda registry, device: registry.invalidate(
+        "app", device.id, InvalidationReason.REVOKED
+    ),
     "delete": lambda registry, device: registry.delete("app", device.id),
 }
 
@@ -125,7 +127,7 @@ async def test_a_new_device_is_found_though_it_was_unknown(
 
 async def test_changing_what_is_not_there_changes_nothing(registry: Registry) -> None:
     assert await registry.update("app", "nobody", DETAILS) is None
-    assert await registry.invalidate("app", "nobody", DeviceEnd.REVOKED) is None
+    assert await registry.invalidate("app", "nobody", InvalidationReason.REVOKED) is None
     assert await registry.delete("app", "nobody") is None
 
 
@@ -135,7 +137,9 @@ async def test_a_look_up_under_way_during_a_change_is_made_again(
     devices.gates.are_open = False
     finding = asyncio.ensure_future(registry.find(device.token_hash))
     await devices.gates.let_pass()  # it has read the device, and has not said so yet
-    ending = asyncio.ensure_future(registry.invalidate("app", device.id, DeviceEnd.REVOKED))
+    ending = asyncio.ensure_future(
+        registry.invalidate("app", device.id, InvalidationReason.REVOKED)
+    )
     for _ in range(2):
         await devices.gates.let_pass(1)
     assert ending.done()
@@ -220,7 +224,7 @@ async def test_an_ended_device_is_not_let_in(registry: Registry) -> None:
     )
     await registry.add(device)
     await registry.authorise("token", secret)
-    await registry.invalidate("app", device.id, DeviceEnd.REVOKED)
+    await registry.invalidate("app", device.id, InvalidationReason.REVOKED)
     assert await registry.authorise("token", secret) is None
 
 

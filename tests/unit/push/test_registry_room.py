@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clarion.push.model import DeviceDetails, DeviceEnd
+from clarion.push.model import DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
 from clarion.store.opening import migrate, open_engine
@@ -25,7 +25,7 @@ async def test_one_more_device_revokes_the_one_seen_longest_ago(tmp_path: Path, 
             assert await registry.add(device) is True
         ended = await registry.make_room("app", "ana")
         assert {device.id for device in ended} == {made[0].id, made[1].id}
-        assert {device.invalidation_reason for device in ended} == {DeviceEnd.REVOKED}
+        assert {device.invalidation_reason for device in ended} == {InvalidationReason.REVOKED}
         assert await registry.make_room("app", "ana") == ()
         assert await registry.make_room("app", None) == ()
     finally:

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Request, get
 
 from clarion.access.model import AppCaller
-from clarion.http.shapes import caller_of
+from clarion.http.callers import caller_of
 
 
 class CallerView(msgspec.Struct):

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post
 
-from clarion.access.callers import Callers, require_app
+from clarion.access.callers import Callers
 from clarion.access.issuing import IssuedKey, issue_key
 from clarion.access.model import AppCaller, Scope
 from clarion.access.port import Keys
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
-    Body,
     IdempotencyKey,
     Items,
     Limit,
-    caller_of,
     check_limit,
     to_milliseconds,
     to_wire,
@@ -73,7 +73,7 @@ class KeysController(Controller):
         after: After = None,
     ) -> Items[KeyView]:
         """Return the keys in the order of their ids, revoked and expired ones too."""
-        caller = require_app(caller_of(request), Scope.KEYS_READ)
+        caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
         return Items([KeyView(**_view(key)) for key in page.items], page.next)
 
@@ -88,7 +88,7 @@ class KeysController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
         """Make a key that holds at most the scopes of the key that calls."""
-        caller = require_app(caller_of(request), Scope.KEYS_WRITE)
+        caller = app_of(request, Scope.KEYS_WRITE)
         now = clock.now()
         issued = issue_key(
             app_id=caller.app_id,
@@ -115,7 +115,7 @@ class KeysController(Controller):
         callers: Injected[Callers],
     ) -> KeyView:
         """Revoke a key at once; it stays in the list. Revoking it again changes nothing."""
-        caller = require_app(caller_of(request), Scope.KEYS_WRITE)
+        caller = app_of(request, Scope.KEYS_WRITE)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
             msg = "This app has no such key."

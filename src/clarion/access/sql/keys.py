@@ -10,7 +10,7 @@ from clarion.pages import Page
 from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
-    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.store.engine import Engine
 
 _COLUMNS = "id, app_id, label, scopes, secret_hash, created_at, expires_at, revoked_at"
@@ -39,7 +39,9 @@ class SqlKeys:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def create(self, key: ApiKey, once: Once | None = None) -> Replay | None:
+    async def create(
+        self, key: ApiKey, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
         """Add a key, once."""
         insert = INSERT_KEY.step(
             id=key.id,

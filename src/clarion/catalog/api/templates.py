@@ -11,31 +11,22 @@ from litestar import Controller, Request, get, post, put
 from litestar.params import Parameter
 
 from clarion import fields
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.catalog.api.types import find_kind
 from clarion.catalog.built_in import ENGLISH
 from clarion.catalog.catalog import Catalog
-from clarion.catalog.model import Channel, Template
+from clarion.catalog.model import GIVEN, Channel, Template, build_context
 from clarion.catalog.port import Templates
-from clarion.catalog.rendering.templates import GIVEN, check_template, gather_values, render
+from clarion.catalog.rendering.templates import check_template, render
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Body,
-    Items,
-    Limit,
-    caller_of,
-    check_limit,
-    collect,
-    to_wire,
-)
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, collect, to_wire
 
 if TYPE_CHECKING:
-    from clarion.catalog.catalog import Kind
+    from clarion.catalog.entry import Entry
 
 VARIABLES_LIMIT = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
@@ -98,7 +89,7 @@ class TemplatesController(Controller):
         self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[Catalog]
     ) -> Items[TemplateView]:
         """Return the newest for each channel and language, ready-made ones too."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         kind = await find_kind(catalog, caller.app_id, type_name)
         return Items([_view(kind.templates[place]) for place in sorted(kind.templates)], None)
 
@@ -112,7 +103,7 @@ class TemplatesController(Controller):
         language: Language = None,
     ) -> TemplateView:
         """Return the newest version in just this language."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         place = (_check_channel(channel), _check_language(language))
         kind = await find_kind(catalog, caller.app_id, type_name)
         return _view(_found(kind.templates.get(place)))
@@ -130,7 +121,7 @@ class TemplatesController(Controller):
         after: After = None,
     ) -> Items[TemplateView]:
         """Return what the app has written, newest first."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         place = (_check_channel(channel), _check_language(language))
         size = check_limit(limit)
         await find_kind(catalog, caller.app_id, type_name)
@@ -150,7 +141,7 @@ class TemplatesController(Controller):
         language: Language = None,
     ) -> TemplateView:
         """Add a new version, which is used from now on."""
-        caller = require_app(caller_of(request), Scope.TYPES_WRITE)
+        caller = app_of(request, Scope.TYPES_WRITE)
         template = Template(
             type=type_name,
             channel=_check_channel(channel),
@@ -178,14 +169,14 @@ class TemplatesController(Controller):
         language: Language = None,
     ) -> PreviewView:
         """Fill in the template that a person of this language would get; nothing is stored."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         place = (_check_channel(channel), _check_language(language))
         kind = await find_kind(catalog, caller.app_id, type_name)
         template = _found(kind.pick(*place)) if data.body is None else _draft(kind, *place, data)
         return _preview(template, data, is_draft=data.body is not None)
 
 
-def _draft(kind: Kind, channel: Channel, language: str, data: Trial) -> Template:
+def _draft(kind: Entry, channel: Channel, language: str, data: Trial) -> Template:
     template = Template(
         type=kind.type.type,
         channel=channel,
@@ -204,7 +195,7 @@ def _preview(template: Template, data: Trial, *, is_draft: bool) -> PreviewView:
     missing = [name for name in template.variables if data.data.get(name) is None]
     if missing:
         raise InvalidFields(*(FieldFault(f"data.{name}", "is required") for name in missing))
-    values = gather_values(
+    values = build_context(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
     words = render(template, values, is_html=template.channel is Channel.EMAIL)

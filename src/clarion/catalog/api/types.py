@@ -10,7 +10,6 @@ import msgspec
 from litestar import Controller, Request, delete, get, put
 from msgspec import UNSET, UnsetType
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.catalog import built_in
 from clarion.catalog.catalog import Catalog
@@ -30,11 +29,13 @@ from clarion.catalog.schemas import compile_schema
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import is_plain
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Body, Items, Limit, caller_of, check_limit
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 
 if TYPE_CHECKING:
-    from clarion.catalog.catalog import Kind
+    from clarion.catalog.entry import Entry
 
 TYPES_LIMIT = 1_000
 SCHEMA_LIMIT_BYTES = 65_536
@@ -123,7 +124,7 @@ class TypesController(Controller):
         after: After = None,
     ) -> Items[TypeView]:
         """Return all types, ready-made ones too, in the order of their names."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         size = check_limit(limit)
         types = await catalog.list_types(caller.app_id)
         rest = [each for each in types if each.type > (after or "")]
@@ -135,7 +136,7 @@ class TypesController(Controller):
         self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[Catalog]
     ) -> TypeView:
         """Return the type as it is at this moment."""
-        caller = require_app(caller_of(request), Scope.TYPES_READ)
+        caller = app_of(request, Scope.TYPES_READ)
         return _view((await find_kind(catalog, caller.app_id, type_name)).type)
 
     @put("/{type_name:str}", summary="Add a type, or change one")
@@ -149,7 +150,7 @@ class TypesController(Controller):
         clock: Injected[Clock],
     ) -> TypeView:
         """Define the type anew. A ready-made type can be changed like any other."""
-        caller = require_app(caller_of(request), Scope.TYPES_WRITE)
+        caller = app_of(request, Scope.TYPES_WRITE)
         definition = _define(_check_name(type_name), data)
         await _check_room(types, caller.app_id, type_name)
         await types.put(caller.app_id, definition, clock.now())
@@ -165,7 +166,7 @@ class TypesController(Controller):
         catalog: Injected[Catalog],
     ) -> None:
         """Remove the type with its templates; a ready-made type is as it was shipped again."""
-        caller = require_app(caller_of(request), Scope.TYPES_WRITE)
+        caller = app_of(request, Scope.TYPES_WRITE)
         is_removed = is_type_name(type_name) and await types.delete(caller.app_id, type_name)
         catalog.forget(caller.app_id, type_name)
         if not is_removed:
@@ -176,7 +177,7 @@ class TypesController(Controller):
             raise NotFound(msg)
 
 
-async def find_kind(catalog: Catalog, app_id: str, type_name: str) -> Kind:
+async def find_kind(catalog: Catalog, app_id: str, type_name: str) -> Entry:
     """Return a kind as it is at this moment; `NotFound` if there is none."""
     kind = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
     if kind is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from liquid.exceptions import LiquidError, ResourceLimitError, UndefinedError
 
+from clarion.catalog.model import GIVEN, RenderedText
 from clarion.catalog.rendering import liquid
 from clarion.catalog.rendering.liquid import LOOP_LIMIT, TEXT_LIMIT_BYTES, TIME_LIMIT_S
 from clarion.catalog.rendering.quick import Unsure, compile_quickly
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from clarion.catalog.model import Template
 
-# What a template sees beside the data of the event.
-GIVEN = frozenset({"actor", "target", "user", "count"})
 # A template may ask for it without declaring it: not every event brings one.
 OPTIONAL = frozenset({"snippet"})
 _COMPILED = 20_000
@@ -31,41 +29,18 @@ _TOO_MUCH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What a person reads; a subject is the title of a push and the subject of a mail."""
-
-    subject: str | None
-    body: str
-
-
-def gather_values(
-    data: Mapping[str, object],
-    *,
-    actor: dict[str, object] | None = None,
-    target: dict[str, object] | None = None,
-    user: dict[str, object] | None = None,
-    count: int = 1,
-) -> dict[str, object]:
-    """Return what a template sees. A snippet without words counts as none."""
-    values = {**data, "actor": actor, "target": target, "user": user, "count": count}
-    # What is not there is missing, not empty: an error where it is shown.
-    for name in ("actor", "target", "user", "snippet"):
-        if not values.get(name, True):
-            del values[name]
-    return values
-
-
-def render(template: Template, values: Mapping[str, object], *, is_html: bool = False) -> Words:
+def render(
+    template: Template, values: Mapping[str, object], *, is_html: bool = False
+) -> RenderedText:
     """Return the words; `InvalidFields` names what is missing, or the part that does too much.
 
     In HTML the values in the body are escaped; a subject is always plain, and one line.
     """
     body = _fill("body", template.body, values, is_html=is_html)
     if template.subject is None:
-        return Words(None, body)
+        return RenderedText(None, body)
     subject = _fill("subject", template.subject, values, is_html=False)
-    return Words(subject if subject.isprintable() else " ".join(subject.split()), body)
+    return RenderedText(subject if subject.isprintable() else " ".join(subject.split()), body)
 
 
 def check_template(subject: str | None, body: str, variables: Collection[str]) -> None:

@@ -9,7 +9,6 @@ import msgspec
 from litestar import Controller, Request, delete, get, post
 from litestar.params import Parameter
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InternalError, InvalidFields, NotFound
@@ -19,6 +18,7 @@ from clarion.events.drafts import EventDraft
 from clarion.events.explainer import RULES, Explaining, Explanation
 from clarion.events.model import LISTED, Event, EventStatus
 from clarion.events.port import Events
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.shapes import (
     PAGE_DEFAULT,
@@ -26,7 +26,6 @@ from clarion.http.shapes import (
     IdempotencyKey,
     Items,
     Limit,
-    caller_of,
     check_limit,
     to_milliseconds,
     to_wire,
@@ -120,7 +119,7 @@ class EventsController(Controller):
         after: After = None,
     ) -> Items[EventView]:
         """Return events, newest first; `?status=failed` are the dead letters."""
-        caller = require_app(caller_of(request), Scope.EVENTS_READ)
+        caller = app_of(request, Scope.EVENTS_READ)
         page = await events.list(
             caller.app_id, status=_check_status(status), after=after, limit=check_limit(limit)
         )
@@ -131,7 +130,7 @@ class EventsController(Controller):
         self, request: Request[Any, Any, Any], event_id: str, events: Injected[Events]
     ) -> EventView:
         """Return an event's state."""
-        caller = require_app(caller_of(request), Scope.EVENTS_READ)
+        caller = app_of(request, Scope.EVENTS_READ)
         return _view(await _find(events, caller.app_id, event_id))
 
     @delete("/{event_id:str}", summary="Cancel an event", status_code=200)
@@ -143,7 +142,7 @@ class EventsController(Controller):
         clock: Injected[Clock],
     ) -> EventView:
         """Call back what is not sent yet. Again changes nothing."""
-        caller = require_app(caller_of(request), Scope.EVENTS_WRITE)
+        caller = app_of(request, Scope.EVENTS_WRITE)
         is_done = await events.cancel(caller.app_id, event_id, clock.now())
         event = await _find(events, caller.app_id, event_id)
         if not is_done and event.status is not EventStatus.CANCELLED:
@@ -161,7 +160,7 @@ class EventsController(Controller):
         wake: Injected[Wake],
     ) -> EventView:
         """Try what failed once more, from the first of its five tries."""
-        caller = require_app(caller_of(request), Scope.EVENTS_WRITE)
+        caller = app_of(request, Scope.EVENTS_WRITE)
         event = await _find(events, caller.app_id, event_id)
         if not await events.replay(caller.app_id, event_id, event.priority, clock.now()):
             msg = f"This event is {event.status.value}: only what has failed can be replayed."
@@ -178,7 +177,7 @@ async def explain(
     clock: Injected[Clock],
 ) -> ExplanationView:
     """Decide without sending: the verdict for each channel, its reason and rule."""
-    caller = require_app(caller_of(request), Scope.EVENTS_READ)
+    caller = app_of(request, Scope.EVENTS_READ)
     at = to_milliseconds(data.at, "at")
     planned = to_milliseconds(data.scheduled_at, "scheduled_at")
     at = next((each for each in (at, planned) if each is not None), clock.now())

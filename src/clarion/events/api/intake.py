@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.access.callers import require_app
-from clarion.access.model import Scope
+from clarion.access.model import Scope, require_app
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.http.asgi import Request, Response, header
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.events.intake import Accepting
     from clarion.events.model import Event
-    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.idempotency.requests import Idempotency
 
 BATCH_LIMIT = 1_000
@@ -122,13 +121,13 @@ class EventDoor:
             return self._answer_again(replay, once)
         return Response(ACCEPTED, answer, (_JSON,))
 
-    def _answer_again(self, replay: Replay, once: Once | None) -> Response:
+    def _answer_again(self, replay: StoredResponse, once: IdempotencyClaim | None) -> Response:
         first = self._idempotency.open(replay, once)
         return Response(ACCEPTED, first, (_JSON, _REPLAYED))
 
     def _once(
         self, request: Request, path: str, app_id: str, body: bytes, answer: bytes
-    ) -> Once | None:
+    ) -> IdempotencyClaim | None:
         key = header(request.scope, b"idempotency-key")
         if key is None:
             return None

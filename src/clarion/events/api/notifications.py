@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from litestar import Controller, Request, get
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
@@ -15,8 +14,9 @@ from clarion.events.model import Attempt, Delivery, DeliveryStatus, Notification
 from clarion.events.port import Deliveries, Events, Facts
 from clarion.events.status import sum_up
 from clarion.events.timeline import Happening, tell_story
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, caller_of, check_limit, to_wire
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 from clarion.inbox.items import Item, to_item
 
 
@@ -151,7 +151,7 @@ async def list_of_event(
     after: After = None,
 ) -> Items[NotificationView]:
     """Return a notification for each person the event was for, also if nothing was sent."""
-    caller = require_app(caller_of(request), Scope.NOTIFICATIONS_READ)
+    caller = app_of(request, Scope.NOTIFICATIONS_READ)
     page = await facts.of_event(caller.app_id, event_id, after=after, limit=check_limit(limit))
     known = await deliveries.find_many(caller.app_id, [each.id for each in page.items])
     views = [_view_whole(each, known.get(each.id, ())) for each in page.items]
@@ -161,7 +161,7 @@ async def list_of_event(
 async def _find(
     request: Request[Any, Any, Any], notification_id: str, facts: Facts
 ) -> Notification:
-    caller = require_app(caller_of(request), Scope.NOTIFICATIONS_READ)
+    caller = app_of(request, Scope.NOTIFICATIONS_READ)
     found = await facts.find(caller.app_id, notification_id)
     if found is None:
         raise NotFound

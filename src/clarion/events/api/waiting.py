@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from litestar import Request, get
 
-from clarion.access.callers import require_app, require_user
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.events.model import Delivery, Notification
 from clarion.events.port import Deliveries, Facts
+from clarion.http.callers import app_of, user_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, caller_of, check_limit, to_wire
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 
 
 class WaitingChannel(msgspec.Struct):
@@ -62,9 +62,9 @@ async def list_waiting(
 
 def _whose(request: Request[Any, Any, Any], user_id: str | None) -> tuple[str, str]:
     if user_id is None:
-        user = require_user(caller_of(request))
+        user = user_of(request)
         return user.app_id, user.user_id
-    return require_app(caller_of(request), Scope.NOTIFICATIONS_READ).app_id, user_id
+    return app_of(request, Scope.NOTIFICATIONS_READ).app_id, user_id
 
 
 def _group(found: tuple[Delivery, ...]) -> dict[str, list[Delivery]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Attempt, Chapter, Delivery, DeliveryStatus, ReasonCode
+from clarion.events.model import Attempt, Delivery, DeliveryStatus, PastDecision, ReasonCode
 from clarion.store.keyed import keys_of
 from clarion.store.statement import Row, statement
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
     from clarion.store.engine import Engine
 
-_COLUMNS = """notification_id, channel, app_id, user_id, status, reason, rule, until, story, digest,
-count, attempt_count, provider, sent_at, delivered_at, last_attempt_at, error_code, error_message,
-decided_at"""
+_COLUMNS = """notification_id, channel, app_id, user_id, status, reason, rule, until,
+past_decisions, digest, count, attempt_count, provider, sent_at, delivered_at, last_attempt_at,
+error_code, error_message, decided_at"""
 _ATTEMPT = """notification_id, channel, number, device_id, status, provider_response, error_code,
 error_message, attempted_at"""
 
 PUT_DELIVERY = statement(
     "put_delivery",
     f"""INSERT INTO deliveries ({_COLUMNS}) VALUES (:notification_id, :channel, :app_id, :user_id,
-    :status, :reason, :rule, :until, :story, :digest, :count, :attempt_count, :provider, :sent_at,
+    :status, :reason, :rule, :until, :past_decisions,
+    :digest, :count, :attempt_count, :provider, :sent_at,
     :delivered_at, :last_attempt_at, :error_code, :error_message, :decided_at)
     ON CONFLICT (notification_id, channel) DO UPDATE SET status = excluded.status,
     reason = excluded.reason, rule = excluded.rule, until = excluded.until,
-    story = excluded.story, digest = excluded.digest, count = excluded.count,
+    past_decisions = excluded.past_decisions, digest = excluded.digest, count = excluded.count,
     attempt_count = excluded.attempt_count, provider = excluded.provider,
     sent_at = excluded.sent_at, delivered_at = excluded.delivered_at,
     last_attempt_at = excluded.last_attempt_at, error_code = excluded.error_code,
@@ -66,7 +67,7 @@ SELECT_WAITING = statement(
     ORDER BY notification_id, channel LIMIT :limit""",
 )
 _encode = msgspec.json.Encoder().encode
-_decode_story = msgspec.json.Decoder(tuple[Chapter, ...]).decode
+_decode_story = msgspec.json.Decoder(tuple[PastDecision, ...]).decode
 _NO_STORY = "[]"
 
 
@@ -119,7 +120,9 @@ def bind_delivery(delivery: Delivery) -> Row:
         reason=delivery.reason.value,
         rule=delivery.rule,
         until=delivery.until,
-        story=_encode(delivery.story).decode() if delivery.story else _NO_STORY,
+        past_decisions=_encode(delivery.past_decisions).decode()
+        if delivery.past_decisions
+        else _NO_STORY,
         digest=delivery.digest,
         count=delivery.count,
         attempt_count=delivery.attempt_count,
@@ -159,7 +162,7 @@ def read_delivery(row: Row) -> Delivery:
         reason=ReasonCode(row[5]),
         rule=row[6],
         until=row[7],
-        story=() if row[8] == _NO_STORY else _decode_story(row[8]),
+        past_decisions=() if row[8] == _NO_STORY else _decode_story(row[8]),
         digest=row[9],
         count=row[10],
         attempt_count=row[11],

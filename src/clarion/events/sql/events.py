@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from clarion.events.model import Job
-    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.store.engine import Engine
     from clarion.store.statement import Value
 
@@ -93,8 +93,8 @@ class SqlEvents:
         self._engine = engine
 
     async def accept(
-        self, events: Sequence[Event], jobs: Sequence[Job], once: Once | None = None
-    ) -> Replay | None:
+        self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
         """Store events with their work, all or none."""
         claim = (idempotency.claim(once),) if once else ()
         add = ADD.many([_bind(event) for event in events])
@@ -104,7 +104,7 @@ class SqlEvents:
             return await idempotency.replay_if_claimed(self._engine, once)
         return None
 
-    async def recall(self, once: Once) -> Replay | None:
+    async def recall(self, once: IdempotencyClaim) -> StoredResponse | None:
         """Return what the first request with this key was answered, or None."""
         return await idempotency.replay_if_claimed(self._engine, once)
 

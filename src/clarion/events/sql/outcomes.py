@@ -16,7 +16,7 @@ from clarion.store.statement import Unit, statement
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from clarion.events.model import Entry, Notification, Telling
+    from clarion.events.model import Entry, InboxUpdate, Notification
     from clarion.store.engine import Engine
     from clarion.store.statement import Row, Step
 
@@ -108,8 +108,8 @@ def _steps(entry: Entry, now: int) -> Iterator[Step]:
             app_id=job.app_id, event_id=job.event_id, status=entry.settles.value, now=now
         )
     yield from _claims(entry, now)
-    if entry.telling is not None:
-        yield from _tell(entry, entry.telling)
+    if entry.inbox_update is not None:
+        yield from _tell(entry, entry.inbox_update)
     if entry.added is not None:
         yield from _add(entry.added)
     yield from _follow_up(entry, now)
@@ -151,18 +151,18 @@ def _claims(entry: Entry, now: int) -> Iterator[Step]:
         )
 
 
-def _tell(entry: Entry, telling: Telling) -> Iterator[Step]:
+def _tell(entry: Entry, inbox_update: InboxUpdate) -> Iterator[Step]:
     of_person = {"app_id": entry.job.app_id, "user_id": entry.job.user_id}
-    yield TAKE.step(**of_person, unread=int(telling.is_first))
+    yield TAKE.step(**of_person, unread=int(inbox_update.is_first))
     yield TELL.guard(
         **of_person,
-        id=telling.id,
-        title=telling.title,
-        body=telling.body,
-        content=_encode(telling.content).decode(),
-        count=telling.count,
-        seen=telling.seen,
-        was_shown=int(not telling.is_first),
+        id=inbox_update.id,
+        title=inbox_update.title,
+        body=inbox_update.body,
+        content=_encode(inbox_update.content).decode(),
+        count=inbox_update.count,
+        seen=inbox_update.seen,
+        was_shown=int(not inbox_update.is_first),
     )
     yield REMEMBER.step(**of_person)
 

@@ -9,11 +9,11 @@ import msgspec
 from litestar import Controller, Request, delete, get, put
 
 from clarion import fields
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.clock import Clock
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, caller_of, check_limit, collect
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, collect
 from clarion.people.api.users import check_known, find_user, found
 from clarion.people.port import Users
 
@@ -40,7 +40,7 @@ class FollowsController(Controller):
         after: After = None,
     ) -> Items[FollowView]:
         """Return the topics in the order of their names."""
-        caller = require_app(caller_of(request), Scope.USERS_READ)
+        caller = app_of(request, Scope.USERS_READ)
         size = check_limit(limit)
         user = await find_user(users, caller.app_id, user_id)
         page = await users.followed(caller.app_id, user.id, after=after, limit=size)
@@ -56,7 +56,7 @@ class FollowsController(Controller):
         clock: Injected[Clock],
     ) -> None:
         """Follow from now on. Again changes nothing."""
-        caller = require_app(caller_of(request), Scope.USERS_WRITE)
+        caller = app_of(request, Scope.USERS_WRITE)
         name = _check_topic(topic)
         if not await users.follow(caller.app_id, check_known(user_id), name, clock.now()):
             found(None)
@@ -66,7 +66,7 @@ class FollowsController(Controller):
         self, request: Request[Any, Any, Any], user_id: str, topic: str, users: Injected[Users]
     ) -> None:
         """Stop. Again changes nothing."""
-        caller = require_app(caller_of(request), Scope.USERS_WRITE)
+        caller = app_of(request, Scope.USERS_WRITE)
         await users.unfollow(caller.app_id, check_known(user_id), _check_topic(topic))
 
 

@@ -12,15 +12,14 @@ from litestar.params import Parameter
 from msgspec import UNSET, UnsetType
 
 from clarion import fields
-from clarion.access.callers import require_app
-from clarion.access.model import Scope, UserCaller
-from clarion.catalog.catalog import Catalog
+from clarion.access.model import Scope, UserCaller, require_app
 from clarion.catalog.model import Category, Channel, NotificationType
+from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, Forbidden, InvalidFields
-from clarion.http.decoding import decode
+from clarion.http.bodies import Body
+from clarion.http.callers import caller_of
 from clarion.http.dependencies import Injected, OnPersonChanged
-from clarion.http.shapes import Body, caller_of
 from clarion.people import preferences as rules
 from clarion.people.api.users import check_known, find_user, found
 from clarion.people.model import Preferences, User
@@ -45,9 +44,6 @@ class PreferencesBody(Body):
     quiet_hours: list[bool] | UnsetType | None = UNSET
     categories: Toggles | UnsetType | None = UNSET
     types: dict[str, Toggles | None] | UnsetType | None = UNSET
-
-
-_strictly = msgspec.json.Decoder(PreferencesBody).decode
 
 
 class PreferencesView(msgspec.Struct):
@@ -126,7 +122,6 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set what is given; everything else has its default again."""
         app_id, person = _whose(request, user_id, Scope.USERS_WRITE)
-        await _refuse_lookalikes(request)
         changes, now = await _check(app_id, data, catalog), clock.now()
         changed = await users.patch(
             app_id, person, lambda user: _change(user, Preferences(), changes, now)
@@ -147,7 +142,6 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set what is given; everything else stays."""
         app_id, person = _whose(request, user_id, Scope.USERS_WRITE)
-        await _refuse_lookalikes(request)
         changes, now = await _check(app_id, data, catalog), clock.now()
         changed = await users.patch(
             app_id, person, lambda user: _change(user, user.preferences, changes, now)
@@ -165,11 +159,6 @@ def _whose(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -
         msg = "This is for users: call it with a user token."
         raise Forbidden(msg)
     return caller.app_id, check_known(caller.user_id)
-
-
-async def _refuse_lookalikes(request: Request[Any, Any, Any]) -> None:
-    """Refuse 1 and "true" where a flag is wanted; the framework takes them for one."""
-    decode(_strictly, await request.body())
 
 
 async def _check(app_id: str, data: PreferencesBody, catalog: Catalog) -> _Changes:

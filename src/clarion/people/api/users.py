@@ -11,12 +11,13 @@ from litestar import Controller, Request, Response, get, patch, put
 from msgspec import UNSET, UnsetType
 
 from clarion import fields
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected, OnPersonChanged
-from clarion.http.shapes import Body, caller_of, collect, to_wire
+from clarion.http.shapes import collect, to_wire
 from clarion.people.model import User, UserStatus
 from clarion.people.port import Users
 from clarion.people.preferences import DEFAULT_LANGUAGE, DEFAULT_TIMEZONE
@@ -83,7 +84,7 @@ class PeopleController(Controller):
         on_person_changed: Injected[OnPersonChanged],
     ) -> Response[PersonView]:
         """Add (201) or replace (200). What is left out has its default; preferences stay."""
-        caller = require_app(caller_of(request), Scope.USERS_WRITE)
+        caller = app_of(request, Scope.USERS_WRITE)
         now = clock.now()
         user = User(
             app_id=caller.app_id,
@@ -101,7 +102,7 @@ class PeopleController(Controller):
         self, request: Request[Any, Any, Any], user_id: str, users: Injected[Users]
     ) -> PersonView:
         """Return the person, active or not."""
-        caller = require_app(caller_of(request), Scope.USERS_READ)
+        caller = app_of(request, Scope.USERS_READ)
         return _view(await find_user(users, caller.app_id, user_id))
 
     @patch(summary="Change what is known of a person")
@@ -115,7 +116,7 @@ class PeopleController(Controller):
         on_person_changed: Injected[OnPersonChanged],
     ) -> PersonView:
         """Take over what is given; null is the default. Attributes are merged, null removes one."""
-        caller = require_app(caller_of(request), Scope.USERS_WRITE)
+        caller = app_of(request, Scope.USERS_WRITE)
         changes = collect(_checks(data))
         now = clock.now()
         changed = found(

@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from litestar import Controller, Request, Response, delete, get, patch, post
 
-from clarion.access.callers import require_app
-from clarion.access.model import AppCaller, Scope, UserCaller
+from clarion.access.model import AppCaller, Scope, UserCaller, require_app
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
-    Body,
     IdempotencyKey,
     Items,
     Limit,
-    caller_of,
     check_limit,
     to_wire,
 )
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.idempotency.requests import Idempotency
 from clarion.push.connections import Connections
 from clarion.push.frames import CloseCode
-from clarion.push.model import DeviceDetails, DeviceEnd, Platform
+from clarion.push.model import DeviceDetails, InvalidationReason, Platform
 from clarion.push.port import Devices
 from clarion.push.registry import Registry, new_token
 
@@ -124,7 +123,7 @@ class DeviceView(msgspec.Struct):
 class Invalidation(Body):
     """Why a device is no longer valid."""
 
-    reason: DeviceEnd = DeviceEnd.REVOKED
+    reason: InvalidationReason = InvalidationReason.REVOKED
 
 
 class DevicesController(Controller):
@@ -159,13 +158,13 @@ class DevicesController(Controller):
         new = RegisteredDevice(device.id, token, is_new=True, secret=secret)
         once = await idempotency.once(request, idempotency_key, caller.app_id, new)
         added = await registry.add(device, once)
-        if isinstance(added, Replay):
+        if isinstance(added, StoredResponse):
             return idempotency.answer_again(added, once, RegisteredDevice, 201)
         if added:
             await _make_room(device, registry, connections)
             return Response(new, status_code=201)
         refreshed = await registry.refresh(device)
-        if isinstance(refreshed, Replay):
+        if isinstance(refreshed, StoredResponse):
             return idempotency.answer_again(refreshed, once, RegisteredDevice, 200)
         await _make_room(refreshed, registry, connections)
         return Response(RegisteredDevice(refreshed.id, token, is_new=False), status_code=200)
@@ -252,7 +251,7 @@ async def list_user_devices(
     after: After = None,
 ) -> Items[DeviceView]:
     """Return the devices of a user."""
-    caller = require_app(caller_of(request), Scope.DEVICES_READ)
+    caller = app_of(request, Scope.DEVICES_READ)
     page = await devices.list(caller.app_id, user_id=user_id, after=after, limit=check_limit(limit))
     return Items([_view(device, connections) for device in page.items], page.next)
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from litestar import Request, get
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import After, Items, caller_of, to_milliseconds, to_wire
+from clarion.http.shapes import After, Items, to_milliseconds, to_wire
 from clarion.push.port import FeedbackList
 
 PAGE = 1_000
@@ -40,7 +40,7 @@ async def get_feedback(
 
     Stop using a token unless it was registered again after its timestamp.
     """
-    caller = require_app(caller_of(request), Scope.DEVICES_READ)
+    caller = app_of(request, Scope.DEVICES_READ)
     if app_id is not None and app_id != caller.app_id:
         raise InvalidFields(FieldFault("app_id", "must be the app of the key that calls"))
     if not 1 <= limit <= PAGE:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from litestar import Request, get
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.errors import NotFound
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, caller_of, check_limit, to_wire
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 from clarion.push.port import History
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def list_messages(
     after: After = None,
 ) -> Items[MessageView]:
     """Return the messages to a device, newest first, also when the device is gone."""
-    caller = require_app(caller_of(request), Scope.DEVICES_READ)
+    caller = app_of(request, Scope.DEVICES_READ)
     page = await history.list(
         caller.app_id, device_id=device_id, after=after, limit=check_limit(limit)
     )
@@ -61,7 +61,7 @@ async def see_message(
     request: Request[Any, Any, Any], device_id: str, message_id: str, history: Injected[History]
 ) -> MessageView:
     """Return one message and what became of it."""
-    caller = require_app(caller_of(request), Scope.DEVICES_READ)
+    caller = app_of(request, Scope.DEVICES_READ)
     record = await history.get(caller.app_id, device_id, message_id)
     if record is None:
         msg = "This device has no such message."

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from litestar import Request, get
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.clock import Clock
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import caller_of, to_milliseconds, to_wire
+from clarion.http.shapes import to_milliseconds, to_wire
 from clarion.push.connections import Connections
 from clarion.push.model import MessageStatus
 from clarion.push.port import Statistics
@@ -56,7 +56,7 @@ async def get_stats(
     since: datetime | None = None,
 ) -> Stats:
     """Return the numbers of the last 24 hours, or since a time."""
-    caller = require_app(caller_of(request), Scope.STATS_READ)
+    caller = app_of(request, Scope.STATS_READ)
     start = to_milliseconds(since, "since")
     start = clock.now() - DAY_MS if start is None else start
     valid, invalid = await statistics.count_devices(caller.app_id)

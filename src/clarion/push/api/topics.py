@@ -9,29 +9,28 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post, put
 
-from clarion.access.callers import require_app
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
-    Body,
     IdempotencyKey,
     Items,
     Limit,
-    caller_of,
     check_limit,
     to_milliseconds,
     to_wire,
 )
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.idempotency.requests import Idempotency
 from clarion.push.api.devices import find_device
 from clarion.push.apns.request import LONGEST_LIFE_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import Keeps, Message, PushPriority
+from clarion.push.model import Message, PushPriority, StoragePolicy
 from clarion.push.port import Devices, DeviceTopics
 
 _TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
@@ -78,9 +77,9 @@ class TopicsController(Controller):
         after: After = None,
     ) -> Items[TopicView]:
         """Return the topics in the order of their names."""
-        caller = require_app(caller_of(request), Scope.TOPICS_READ)
+        caller = app_of(request, Scope.TOPICS_READ)
         page = await topics.list(
-            caller.app_id, are_channels=False, after=after, limit=check_limit(limit)
+            caller.app_id, broadcast_channels=False, after=after, limit=check_limit(limit)
         )
         views = [TopicView(topic.topic, to_wire(topic.created_at)) for topic in page.items]
         return Items(views, page.next)
@@ -97,12 +96,12 @@ class TopicsController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[AcceptedMessage]:
         """Send to all devices that hear the topic: to those connected now, to the others later."""
-        caller = require_app(caller_of(request), Scope.TOPICS_WRITE)
+        caller = app_of(request, Scope.TOPICS_WRITE)
         message = _message(caller.app_id, check_topic(topic), data, clock)
         answer = AcceptedMessage(message.id, topic, to_wire(message.created_at))
         once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
-        published = await dispatch.publish(message, Keeps.ALL, once)
-        if isinstance(published, Replay):
+        published = await dispatch.publish(message, StoragePolicy.ALL, once)
+        if isinstance(published, StoredResponse):
             return idempotency.answer_again(published, once, AcceptedMessage, 202)
         if not published:
             msg = "This topic was deleted."

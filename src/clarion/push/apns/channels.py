@@ -16,7 +16,7 @@ from clarion.push.apns.request import (
     read_expiration,
     read_id,
 )
-from clarion.push.model import DeviceTopic, Keeps, Message, PushPriority
+from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +56,10 @@ class ChannelDoor:
         channel = DeviceTopic(
             app_id=provider.app.id,
             topic=_new_id(),
-            is_channel=True,
-            keeps=Keeps.LAST if config.message_storage_policy else Keeps.NONE,
+            is_broadcast_channel=True,
+            storage_policy=StoragePolicy.LAST
+            if config.message_storage_policy
+            else StoragePolicy.NONE,
             created_at=self._clock.now(),
         )
         await self._topics.create(channel)
@@ -69,7 +71,7 @@ class ChannelDoor:
         """Return how a channel was made."""
         check_bundle(provider, bundle_id)
         channel = await self._find(provider, headers)
-        return ChannelConfig(int(channel.keeps is Keeps.LAST), PUSH_TYPE)
+        return ChannelConfig(int(channel.storage_policy is StoragePolicy.LAST), PUSH_TYPE)
 
     async def delete(
         self, provider: Provider, bundle_id: str, headers: Mapping[bytes, bytes]
@@ -83,7 +85,7 @@ class ChannelDoor:
         """Return the ids of all channels."""
         check_bundle(provider, bundle_id)
         page = await self._topics.list(
-            provider.app.id, are_channels=True, after=None, limit=CHANNELS_LIMIT
+            provider.app.id, broadcast_channels=True, after=None, limit=CHANNELS_LIMIT
         )
         return [channel.topic for channel in page.items]
 
@@ -96,7 +98,7 @@ class ChannelDoor:
         _check_push_type(headers)
         channel = await self._find(provider, headers)
         now = self._clock.now()
-        keeps, expires_at = _read_expiration(headers, channel, now)
+        storage_policy, expires_at = _read_expiration(headers, channel, now)
         message = Message(
             id=request_id,
             device_id="",
@@ -105,12 +107,12 @@ class ChannelDoor:
             payload=check_payload(body, LARGE_PAYLOAD_LIMIT_BYTES),
             priority=_read_priority(headers),
             collapse_id=None,
-            is_stored=keeps is not Keeps.NONE,
+            is_stored=storage_policy is not StoragePolicy.NONE,
             created_at=now,
             expires_at=expires_at,
             topic=channel.topic,
         )
-        await self._dispatch.publish(message, keeps)
+        await self._dispatch.publish(message, storage_policy)
         return request_id
 
     async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> DeviceTopic:
@@ -120,13 +122,13 @@ class ChannelDoor:
         if not _is_id(given):
             raise Rejected(Reason.BAD_CHANNEL_ID)
         channel = await self._topics.get(provider.app.id, given)
-        if channel is None or not channel.is_channel:
+        if channel is None or not channel.is_broadcast_channel:
             raise Rejected(Reason.CHANNEL_NOT_REGISTERED)
         return channel
 
     async def _is_full(self, provider: Provider) -> bool:
         page = await self._topics.list(
-            provider.app.id, are_channels=True, after=None, limit=CHANNELS_LIMIT
+            provider.app.id, broadcast_channels=True, after=None, limit=CHANNELS_LIMIT
         )
         return len(page.items) >= CHANNELS_LIMIT
 
@@ -192,14 +194,17 @@ def _read_priority(headers: Mapping[bytes, bytes]) -> PushPriority:
 
 def _read_expiration(
     headers: Mapping[bytes, bytes], channel: DeviceTopic, now: int
-) -> tuple[Keeps, int]:
+) -> tuple[StoragePolicy, int]:
     """Return what is kept of the message, and until when it lives.
 
     A channel that keeps nothing takes only zero; zero keeps nothing on any channel.
     """
     is_stored, expires_at = read_expiration(headers, now)
-    if channel.keeps is Keeps.NONE and headers.get(b"apns-expiration", b"0") != b"0":
+    if (
+        channel.storage_policy is StoragePolicy.NONE
+        and headers.get(b"apns-expiration", b"0") != b"0"
+    ):
         raise Rejected(Reason.BAD_EXPIRATION_DATE)
     if not is_stored:
-        return Keeps.NONE, expires_at
-    return channel.keeps, min(expires_at, now + LONGEST_LIFE_MS)
+        return StoragePolicy.NONE, expires_at
+    return channel.storage_policy, min(expires_at, now + LONGEST_LIFE_MS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import parse_push
-from clarion.push.model import DeviceEnd
+from clarion.push.model import InvalidationReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -108,7 +108,7 @@ def _check_device(device: Device | None, provider: Provider) -> Device:
     if device.app_id != provider.app.id:
         raise Rejected(Reason.DEVICE_TOKEN_NOT_FOR_TOPIC)
     if device.invalidated_at is not None:
-        is_expired = device.invalidation_reason is DeviceEnd.TOKEN_EXPIRED
+        is_expired = device.invalidation_reason is InvalidationReason.TOKEN_EXPIRED
         reason = Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED
         raise Rejected(reason, timestamp=device.invalidated_at)
     return device

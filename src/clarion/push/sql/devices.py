@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
-from clarion.idempotency.model import Replay
+from clarion.idempotency.model import StoredResponse
 from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
-from clarion.push.model import Device, DeviceDetails, DeviceEnd, Feedback, Platform
+from clarion.push.model import Device, DeviceDetails, Feedback, InvalidationReason, Platform
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clarion.idempotency.model import Once
+    from clarion.idempotency.model import IdempotencyClaim
     from clarion.store.engine import Engine
     from clarion.store.statement import Step, Value
 
@@ -128,24 +128,30 @@ class SqlDevices:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def add(self, device: Device, once: Once | None = None) -> Replay | bool:
+    async def add(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Add a device."""
         done = await self._write_once(device.id, once, ADD.guard(**_values(device)))
-        return done if isinstance(done, Replay) else done is not None
+        return done if isinstance(done, StoredResponse) else done is not None
 
-    async def refresh(self, device: Device, once: Once | None = None) -> Replay | Device:
+    async def refresh(
+        self, device: Device, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | Device:
         """Refresh the device that has this token."""
         left = FAIL_LEFT.step(token_hash=device.token_hash, now=device.last_seen_at)
         refresh = REFRESH.guard(**_values(device))
         done = await self._write_once(device.id, once, left, refresh)
-        if isinstance(done, Replay):
+        if isinstance(done, StoredResponse):
             return done
         if done is None:
             msg = "This token is registered for another app."
             raise Conflict(msg)
         return _device(done)
 
-    async def _write_once(self, key: str, once: Once | None, *steps: Step) -> Replay | Row | None:
+    async def _write_once(
+        self, key: str, once: IdempotencyClaim | None, *steps: Step
+    ) -> StoredResponse | Row | None:
         """Write steps, once; return the row of the last, or None if it was refused."""
         claim = (idempotency.claim(once),) if once else ()
         done = await self._engine.write(Unit(key, (*claim, *steps)))
@@ -200,7 +206,7 @@ class SqlDevices:
             await self._engine.write(Unit(device_ids[0], (TOUCH.many(rows),)))
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: DeviceEnd, now: int
+        self, app_id: str, device_id: str, reason: InvalidationReason, now: int
     ) -> Device | None:
         """End a device."""
         return await self._write(
@@ -294,5 +300,5 @@ def _device(row: Row) -> Device:
         created_at=row[12],
         last_seen_at=row[13],
         invalidated_at=row[14],
-        invalidation_reason=DeviceEnd(end) if end else None,
+        invalidation_reason=InvalidationReason(end) if end else None,
     )

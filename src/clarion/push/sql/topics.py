@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
-from clarion.push.model import DeviceTopic, Keeps, Message, PushPriority, Subscription
+from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy, Subscription
 from clarion.push.sql.messages import count_changed
 from clarion.store.statement import Row, Unit, statement
 
 if TYPE_CHECKING:
-    from clarion.idempotency.model import Once, Replay
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.store.engine import Engine
     from clarion.store.statement import Step
 
 SUBSCRIPTIONS_LIMIT = 1000
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_TOPIC = "app_id, topic, is_channel, keeps, created_at"
+_TOPIC = "app_id, topic, is_broadcast_channel, storage_policy, created_at"
 _MESSAGE = "app_id, topic, sequence, id, payload, priority, collapse_id, created_at, expires_at"
 # The topic remembers the highest number even after its messages are gone, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
@@ -27,14 +27,16 @@ UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"
 
 CREATE = statement(
     "create_topic",
-    """INSERT INTO device_topics (app_id, topic, is_channel, keeps, last_sequence, created_at)
-    VALUES (:app_id, :topic, :is_channel, :keeps, 0, :created_at)
+    """INSERT INTO device_topics
+    (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
+    VALUES (:app_id, :topic, :is_broadcast_channel, :storage_policy, 0, :created_at)
     ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
 # Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
 LOCK = statement(
     "lock_topic",
-    """INSERT INTO device_topics (app_id, topic, is_channel, keeps, last_sequence, created_at)
+    """INSERT INTO device_topics
+    (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
     VALUES (:app_id, :topic, 0, -1, 0, :now)
     ON CONFLICT (app_id, topic) DO UPDATE SET last_sequence = device_topics.last_sequence
     WHERE device_topics.deleted_at IS NULL RETURNING topic""",
@@ -44,8 +46,9 @@ GET = statement(
 )
 LIST = statement(
     "list_topics",
-    f"""SELECT {_TOPIC} FROM device_topics WHERE app_id = :app_id AND is_channel = :is_channel
-    AND deleted_at IS NULL AND topic > :after ORDER BY topic LIMIT :limit""",
+    f"""SELECT {_TOPIC} FROM device_topics WHERE app_id = :app_id
+    AND is_broadcast_channel = :is_broadcast_channel AND deleted_at IS NULL AND topic > :after
+    ORDER BY topic LIMIT :limit""",
 )
 MARK_DELETED = statement(
     "mark_topic_deleted",
@@ -133,8 +136,8 @@ class SqlDeviceTopics:
         step = CREATE.guard(
             app_id=topic.app_id,
             topic=topic.topic,
-            is_channel=int(topic.is_channel),
-            keeps=topic.keeps.value,
+            is_broadcast_channel=int(topic.is_broadcast_channel),
+            storage_policy=topic.storage_policy.value,
             created_at=topic.created_at,
         )
         return await self._engine.write(Unit(topic.topic, (step,))) is not None
@@ -156,11 +159,15 @@ class SqlDeviceTopics:
         return await self._engine.write(Unit(topic, steps)) is not None
 
     async def list(
-        self, app_id: str, *, are_channels: bool, after: str | None, limit: int
+        self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[DeviceTopic]:
         """Return the topics, or the channels."""
         rows = await self._engine.fetch(
-            LIST, app_id=app_id, is_channel=int(are_channels), after=after or "", limit=limit + 1
+            LIST,
+            app_id=app_id,
+            is_broadcast_channel=int(broadcast_channels),
+            after=after or "",
+            limit=limit + 1,
         )
         items = tuple(_topic(row) for row in rows[:limit])
         return Page(items, items[-1].topic if len(rows) > limit else None)
@@ -198,13 +205,13 @@ class SqlBroadcasts:
         return tuple(Subscription(topic=topic, cursor=cursor) for topic, cursor in rows)
 
     async def publish(
-        self, message: Message, keeps: Keeps, once: Once | None = None
-    ) -> Replay | int | None:
+        self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
         """Write a message to its topic and return its sequence there."""
         topic = message.topic or ""
         claim = (idempotency.claim(once),) if once else ()
         lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
-        steps = (*claim, lock, *_writing(message, topic, keeps))
+        steps = (*claim, lock, *_writing(message, topic, storage_policy))
         done = await self._engine.write(Unit(topic, steps))
         if done is None:
             return await idempotency.replay_if_claimed(self._engine, once) if once else None
@@ -232,10 +239,10 @@ class SqlBroadcasts:
         return await count_changed(self._engine, "", EXPIRE.many(rows))
 
 
-def _writing(message: Message, topic: str, keeps: Keeps) -> tuple[Step, ...]:
+def _writing(message: Message, topic: str, storage_policy: StoragePolicy) -> tuple[Step, ...]:
     """Return the steps behind the lock; the first of them returns the sequence."""
     where = {"app_id": message.app_id, "topic": topic}
-    if keeps is Keeps.NONE:
+    if storage_policy is StoragePolicy.NONE:
         return (NUMBER.step(**where),)
     publish = PUBLISH.step(
         **where,
@@ -247,7 +254,7 @@ def _writing(message: Message, topic: str, keeps: Keeps) -> tuple[Step, ...]:
         expires_at=message.expires_at,
     )
     steps = [publish, REMEMBER.step(**where)]
-    if keeps is Keeps.LAST:
+    if storage_policy is StoragePolicy.LAST:
         steps.append(DROP_OLDER.step(**where))
     elif message.collapse_id is not None:
         steps.append(COLLAPSE.step(**where, collapse_id=message.collapse_id))
@@ -258,8 +265,8 @@ def _topic(row: Row) -> DeviceTopic:
     return DeviceTopic(
         app_id=row[0],
         topic=row[1],
-        is_channel=bool(row[2]),
-        keeps=Keeps(row[3]),
+        is_broadcast_channel=bool(row[2]),
+        storage_policy=StoragePolicy(row[3]),
         created_at=row[4],
     )
 

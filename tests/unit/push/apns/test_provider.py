@@ -12,7 +12,7 @@ from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import hash_token
-from clarion.push.model import DeviceEnd, MessageReason, MessageStatus
+from clarion.push.model import InvalidationReason, MessageReason, MessageStatus
 from clarion.push.registry import Registry
 from tests.factories import MINUTE, NOW, make_app, make_device
 from tests.unit.push.memory import MemoryApps, MemoryDevices, settle
@@ -88,11 +88,11 @@ async def test_the_topic_of_another_app_is_not_allowed(door: Door) -> None:
     assert (await door.refusal(topic="com.example.other")).reason is Reason.TOPIC_DISALLOWED
 
 
-@pytest.mark.parametrize("end", DeviceEnd)
-async def test_an_ended_device_is_gone_since_then(door: Door, end: DeviceEnd) -> None:
+@pytest.mark.parametrize("end", InvalidationReason)
+async def test_an_ended_device_is_gone_since_then(door: Door, end: InvalidationReason) -> None:
     await door.registry.invalidate("app", door.device.id, end)
     refused = await door.refusal()
-    is_expired = end is DeviceEnd.TOKEN_EXPIRED
+    is_expired = end is InvalidationReason.TOKEN_EXPIRED
     assert refused.reason is (Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED)
     assert refused.timestamp == NOW
 
@@ -139,7 +139,7 @@ async def push_during(door: Door, change: Change) -> str:
 @pytest.mark.parametrize(
     "end",
     [
-        lambda door: door.registry.invalidate("app", door.device.id, DeviceEnd.REVOKED),
+        lambda door: door.registry.invalidate("app", door.device.id, InvalidationReason.REVOKED),
         lambda door: door.registry.delete("app", door.device.id),
         replace_device,
     ],

@@ -1,12 +1,12 @@
-"""Words from templates: nothing blank, nothing without end."""
+"""RenderedText from templates: nothing blank, nothing without end."""
 
 import time
 from typing import Any
 
 import pytest
 
-from clarion.catalog.model import Channel, Template
-from clarion.catalog.rendering.templates import Words, check_template, gather_values, render
+from clarion.catalog.model import Channel, RenderedText, Template, build_context
+from clarion.catalog.rendering.templates import check_template, render
 from clarion.errors import FieldFault, InvalidFields
 from tests.factories import NOW
 
@@ -34,18 +34,18 @@ def fault_of(body: str, **values: Any) -> FieldFault:
 
 
 def test_values_come_into_subject_and_body() -> None:
-    values = gather_values({"order": 7}, actor={"name": "Ana"})
+    values = build_context({"order": 7}, actor={"name": "Ana"})
     words = render(template("Order {{ order }}", "From {{ actor.name }}"), values)
-    assert words == Words("From Ana", "Order 7")
+    assert words == RenderedText("From Ana", "Order 7")
 
 
 def test_without_a_subject_there_is_none() -> None:
-    assert render(template("x"), {}) == Words(None, "x")
+    assert render(template("x"), {}) == RenderedText(None, "x")
 
 
 def test_in_html_values_are_escaped_in_the_body_alone() -> None:
     made = template("<b>{{ a }}</b>", "{{ a }}")
-    assert render(made, {"a": "<&>"}, is_html=True) == Words("<&>", "<b>&lt;&amp;&gt;</b>")
+    assert render(made, {"a": "<&>"}, is_html=True) == RenderedText("<&>", "<b>&lt;&amp;&gt;</b>")
 
 
 @pytest.mark.parametrize("body", ["{{ a | upcase }}", "{{ a | append: a }}", "{% echo a %}"])
@@ -111,7 +111,7 @@ def test_a_date_can_be_written() -> None:
 def test_what_an_event_lacks_is_false_where_it_is_asked_for() -> None:
     made = template("{% if actor %}a{% endif %}{% if snippet %}s{% endif %}{{ count }}")
     for data in ({}, {"snippet": ""}, {"actor": {"name": "x"}, "count": 9}):
-        assert render(made, gather_values(data)).body == "1"
+        assert render(made, build_context(data)).body == "1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Who calls, for the handlers: an application with a scope, a user, or either for one user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clarion.access.model import require_app, require_user
+from clarion.errors import NotFound
+from clarion.fields import is_user_id
+
+if TYPE_CHECKING:
+    from litestar import Request
+
+    from clarion.access.model import AppCaller, Caller, Scope, UserCaller
+
+
+def caller_of(request: Request[Any, Any, Any]) -> Caller:
+    """Return the caller that the front has identified."""
+    caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
+    return caller
+
+
+def app_of(request: Request[Any, Any, Any], scope: Scope) -> AppCaller:
+    """Return the calling application; `Forbidden` if its key lacks the scope."""
+    return require_app(caller_of(request), scope)
+
+
+def user_of(request: Request[Any, Any, Any]) -> UserCaller:
+    """Return the calling user; `Forbidden` for an application."""
+    return require_user(caller_of(request))
+
+
+def owner_of(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -> tuple[str, str]:
+    """Return app and user: those of the token on `/v1/me`, else the user whom the path names.
+
+    `NotFound` if no user can have that id.
+    """
+    if user_id is None:
+        user = user_of(request)
+        return user.app_id, user.user_id
+    app = app_of(request, scope)
+    if not is_user_id(user_id):
+        msg = f"There is no user {user_id!r}."
+        raise NotFound(msg)
+    return app.app_id, user_id

@@ -1,0 +1,179 @@
+"""One declaration a table: the type of its rows gives the columns, the writer and the reader.
+
+A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
+enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON. A dataclass
+named in `inline` has its fields among the columns instead.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from clarion.store.statement import Row, Value
+
+T = TypeVar("T")
+_PLAIN = (str, int, float, bytes)
+_encode = msgspec.json.Encoder().encode
+
+
+class Record(Generic[T]):
+    """How objects of one type are rows of one table.
+
+    `columns` and `parameters` are the two halves of an INSERT. `read` takes a row whose first
+    values are the columns in that order; what a statement selects beyond them is ignored.
+    """
+
+    def __init__(self, row_type: type[T], *, inline: Collection[str] = ()) -> None:
+        self._fields = tuple(_list_fields(row_type, inline))
+        self.names = tuple(each.name for each in self._fields)
+        self.columns = ", ".join(self.names)
+        self.parameters = ", ".join(f":{name}" for name in self.names)
+        self.width = len(self.names)
+        self.values: Callable[[T], dict[str, Value]] = _compile_writer(self._fields)
+        self.read: Callable[[Row], T] = _compile_reader(row_type, self._fields)
+
+    def assign(self, *names: str, source: str = "excluded.{}") -> str:
+        """Return `name = excluded.name, …` for an upsert, of some columns."""
+        return ", ".join(f"{name} = {source.format(name)}" for name in self._check(names))
+
+    def assign_others(self, *names: str, source: str = "excluded.{}") -> str:
+        """Return the same for all columns but these."""
+        left_out = set(self._check(names))
+        return self.assign(*(name for name in self.names if name not in left_out), source=source)
+
+    def _check(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := set(names) - set(self.names):
+            msg = f"no such columns: {sorted(unknown)}"
+            raise TypeError(msg)
+        return names
+
+
+class _Field(msgspec.Struct, frozen=True):
+    """A column, where its value is found, and how it is converted; None: as it is."""
+
+    name: str
+    path: tuple[str, ...]
+    write: Callable[[Any], Value] | None
+    read: Callable[[Any], Any] | None
+    is_optional: bool
+
+
+def _list_fields(row_type: type, inline: Collection[str], *path: str) -> Iterator[_Field]:
+    for name, hint in _hints_of(row_type):
+        if name in inline:
+            yield from _list_fields(hint, (), *path, name)
+            continue
+        plain, is_optional = _strip_none(hint)
+        write, read = _conversion(plain)
+        yield _Field(name, (*path, name), write, read, is_optional)
+
+
+def _hints_of(row_type: type) -> list[tuple[str, Any]]:
+    hints = get_type_hints(row_type)
+    names = (
+        [each.name for each in fields(row_type)]
+        if is_dataclass(row_type)
+        else list(row_type._fields)  # type: ignore[attr-defined]
+    )
+    return [(name, hints[name]) for name in names]
+
+
+def _strip_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    (plain,) = [each for each in get_args(hint) if each is not type(None)]
+    return plain, True
+
+
+def _conversion(
+    hint: Any,
+) -> tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]:
+    if hint is bool:
+        return int, bool
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _write_enum, {each.value: each for each in hint}.__getitem__
+    if hint in _PLAIN:
+        return None, None
+    return _write_json, _compile_json_reader(hint)
+
+
+def _write_enum(member: Enum) -> Value:
+    value: Value = member.value
+    return value
+
+
+def _write_json(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _compile_json_reader(hint: Any) -> Callable[[str], Any]:
+    decode = msgspec.json.Decoder(hint).decode
+    empty = {text: decode(text) for text in ("[]", "{}") if _fits(decode, text)}
+
+    def read(text: str) -> Any:
+        # Most are empty, and batches read a thousand: these are not parsed again.
+        known = empty.get(text)
+        return decode(text) if known is None else known
+
+    return read
+
+
+def _fits(decode: Callable[[str], Any], text: str) -> bool:
+    try:
+        # What can be changed must not be shared.
+        return not isinstance(decode(text), (list, dict))
+    except msgspec.ValidationError:
+        return False
+
+
+def _compile_writer(columns: tuple[_Field, ...]) -> Callable[[Any], dict[str, Value]]:
+    scope: dict[str, Any] = {}
+    parts = []
+    for number, each in enumerate(columns):
+        value = "row." + ".".join(each.path)
+        if each.write is not None:
+            scope[f"write_{number}"] = each.write
+            converted = f"write_{number}({value})"
+            value = f"None if {value} is None else {converted}" if each.is_optional else converted
+        parts.append(f"{each.name!r}: {value}")
+    writer: Callable[[Any], dict[str, Value]] = _compile(
+        f"lambda row: {{{', '.join(parts)}}}", scope
+    )
+    return writer
+
+
+def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[[Row], T]:
+    """Return a function that is as fast as one written by hand: pages and batches read many."""
+    scope: dict[str, Any] = {"make": row_type}
+    arguments: dict[str, str] = {}
+    inlined: dict[str, list[str]] = {}
+    hints = get_type_hints(row_type)
+    for number, each in enumerate(columns):
+        value = f"row[{number}]"
+        if each.read is not None:
+            scope[f"read_{number}"] = each.read
+            converted = f"read_{number}({value})"
+            value = f"None if {value} is None else {converted}" if each.is_optional else converted
+        if len(each.path) == 1:
+            arguments[each.name] = value
+        else:
+            inlined.setdefault(each.path[0], []).append(f"{each.name}={value}")
+    for name, given in inlined.items():
+        scope[f"make_{name}"] = hints[name]
+        arguments[name] = f"make_{name}({', '.join(given)})"
+    made = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    reader: Callable[[Row], T] = _compile(f"lambda row: make({made})", scope)
+    return reader
+
+
+def _compile(source: str, scope: dict[str, Any]) -> Any:
+    # The source is made of field names alone, as dataclasses make theirs.
+    return eval(source, scope)  # noqa: S307
