@@ -60,7 +60,7 @@ async def test_deliveries_are_found_as_they_were_put(desk: Desk) -> None:
         "reason": ReasonCode.QUIET_HOURS,
         "rule": "quiet_hours",
         "until": NOW + 9,
-        "story": (
+        "past_decisions": (
             PastDecision(NOW, DeliveryStatus.COLLECTED, ReasonCode.JOINS_DIGEST, "digest", NOW + 1),
         ),
         "digest": "digest",
