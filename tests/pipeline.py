@@ -101,8 +101,8 @@ def make_delivery(notification: Notification, **changes: Any) -> Delivery:
         "app_id": notification.app_id,
         "user_id": notification.user_id,
         "status": DeliveryStatus.QUEUED,
-        "reason": ReasonCode.NOTHING_AGAINST_IT,
-        "rule": "nothing_against_it",
+        "reason": ReasonCode.ALLOWED,
+        "rule": "default",
         "decided_at": NOW,
     }
     return Delivery(**values | changes)

@@ -26,7 +26,7 @@ def test_a_person_gets_so_much_of_a_category_and_in_all(tmp_path: Path) -> None:
         assert reasons <= {"limit_waits"}
         alarm = make_type(app, category="security")
         verdict = explain(app, draft(alarm, user_id=ana))["in_app"]
-        assert (verdict["verdict"], verdict["reason"]) == ("send", "always_heard")
+        assert (verdict["verdict"], verdict["reason"]) == ("send", "mandatory")
         bo = make_person(app)
         tell(app, draft(social, user_id=bo))
         assert len(inbox(app, bo)) == 1

@@ -50,7 +50,7 @@ def test_by_default_everything_is_on_but_sms(server: Server, path: str) -> None:
     assert seen["types"]["POST_LIKE"] == {name: name != "sms" for name in CHANNELS}
 
 
-def test_by_default_the_source_is_the_default_or_that_it_is_always_heard(
+def test_by_default_the_source_is_the_default_or_that_it_is_mandatory(
     server: Server, path: str
 ) -> None:
     seen = explained(server.app, path)
@@ -62,15 +62,15 @@ def test_by_default_the_source_is_the_default_or_that_it_is_always_heard(
         "news": "default",
         "marketing": "default",
         "transactional": "default",
-        "safety": "always_heard",
-        "security": "always_heard",
+        "safety": "mandatory",
+        "security": "mandatory",
     }
     assert seen["types"]["POST_LIKE"]["sms"] == {
         "value": False,
         "source": "default",
         "set_to": None,
     }
-    assert seen["types"]["SECURITY_NEW_DEVICE"]["sms"]["source"] == "always_heard"
+    assert seen["types"]["SECURITY_NEW_DEVICE"]["sms"]["source"] == "mandatory"
 
 
 FULL: dict[str, Any] = {
@@ -156,7 +156,7 @@ def test_safety_and_security_cannot_be_switched_off(server: Server, path: str) -
     assert answer.json["categories"]["safety"]
     assert answer.json["types"]["SECURITY_NEW_DEVICE"]["push"]
     seen = explained(server.app, path)
-    ignored = {"value": True, "source": "always_heard", "set_to": False}
+    ignored = {"value": True, "source": "mandatory", "set_to": False}
     assert seen["categories"]["safety"] == ignored
     assert seen["types"]["SECURITY_NEW_DEVICE"]["push"] == ignored
 

@@ -63,7 +63,7 @@ def test_the_ready_made_types_are_there_from_the_start(server: Server) -> None:
     assert {name: each["category"] for name, each in types.items()} == READY_MADE
     assert list(types) == sorted(types)
     for each in types.values():
-        assert (each["rate_limit"], each["is_active"], each["origin"]) == (None, True, "ready_made")
+        assert (each["rate_limit"], each["is_active"], each["origin"]) == (None, True, "built_in")
 
 
 def test_a_type_is_put_seen_and_listed(server: Server) -> None:

@@ -37,7 +37,7 @@ class Category(StrEnum):
 
 
 # These ignore toggles and quiet hours.
-ALWAYS_HEARD = frozenset({Category.SAFETY, Category.SECURITY})
+MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
 
 
 class Priority(IntEnum):

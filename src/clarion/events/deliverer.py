@@ -147,7 +147,7 @@ class Delivering:
             return None, _fail(failed, reason, now)
         next_ = self._recording.next_try(job, _describe(tried, outcome), outcome.after_s)
         if isinstance(next_, Dead):
-            return next_, _fail(failed, ReasonCode.TRIES_EXHAUSTED, now)
+            return next_, _fail(failed, ReasonCode.ATTEMPTS_EXHAUSTED, now)
         return next_, failed
 
 
@@ -161,7 +161,7 @@ def _queued(waiting: Waiting) -> tuple[Delivery, ...]:
     if delivery is None:
         return ()
     is_due = delivery.status is DeliveryStatus.QUEUED
-    is_replayed = delivery.reason is ReasonCode.TRIES_EXHAUSTED
+    is_replayed = delivery.reason is ReasonCode.ATTEMPTS_EXHAUSTED
     return (delivery,) if is_due or is_replayed else ()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.errors import FieldFault, InvalidFields
-from clarion.events.decide.rules import LAST_WORD, ORDER, decide
+from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decider import make_ask
 from clarion.events.drafts import find_timeless_faults, make_event
 from clarion.events.intake import find_kind_faults
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clarion.events.decide.verdicts import Decision
     from clarion.events.drafts import EventDraft
 
-RULES = (*(name for name, _ in ORDER), LAST_WORD)
+RULES = (*(name for name, _ in ORDER), DEFAULT_RULE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from clarion.catalog.model import Category, Channel, Priority
 class ReasonCode(StrEnum):
     """Why a channel was or was not used. One closed list for API, log, metrics and dashboard."""
 
-    NOTHING_AGAINST_IT = "nothing_against_it"
-    ALWAYS_HEARD = "always_heard"
+    ALLOWED = "allowed"
+    MANDATORY = "mandatory"
     USER_UNKNOWN = "user_unknown"
     USER_INACTIVE = "user_inactive"
     EXPIRED = "expired"
@@ -33,7 +33,7 @@ class ReasonCode(StrEnum):
     LIMIT_JOINS_DIGEST = "limit_joins_digest"
     QUIET_HOURS = "quiet_hours"
     JOINS_DIGEST = "joins_digest"
-    TRIES_EXHAUSTED = "tries_exhausted"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     REJECTED = "rejected"
     ADDRESS_GONE = "address_gone"
 

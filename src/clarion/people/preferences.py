@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from clarion.catalog.model import ALWAYS_HEARD, Channel
+from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
 from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Source(StrEnum):
     USER = "user"
     CATEGORY = "category"  # the person has switched the whole category off
     TYPE = "type"  # the type is not in use, or cannot be switched off
-    ALWAYS_HEARD = "always_heard"  # safety and security: toggles do not count
+    MANDATORY = "mandatory"  # safety and security: toggles do not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def explain_quiet_hours(preferences: Preferences) -> Setting[tuple[bool, ...]]:
 def explain_category(preferences: Preferences, category: Category) -> Setting[bool]:
     """Return whether a category is on, and why."""
     set_to = preferences.categories.get(category)
-    if category in ALWAYS_HEARD:
-        return Setting(True, Source.ALWAYS_HEARD, set_to)  # noqa: FBT003
+    if category in MANDATORY_CATEGORIES:
+        return Setting(True, Source.MANDATORY, set_to)  # noqa: FBT003
     if set_to is None:
         return Setting(True, Source.DEFAULT)  # noqa: FBT003
     return Setting(set_to, Source.USER, set_to)
@@ -110,8 +110,8 @@ def explain_channel(
     set_to = preferences.types.get(kind.type, {}).get(channel)
     if not kind.is_active:
         return Setting(False, Source.TYPE, set_to)  # noqa: FBT003
-    if kind.category in ALWAYS_HEARD:
-        return Setting(True, Source.ALWAYS_HEARD, set_to)  # noqa: FBT003
+    if kind.category in MANDATORY_CATEGORIES:
+        return Setting(True, Source.MANDATORY, set_to)  # noqa: FBT003
     if not kind.user_can_disable:
         return Setting(True, Source.TYPE, set_to)  # noqa: FBT003
     if not explain_category(preferences, kind.category).value:
@@ -123,7 +123,7 @@ def explain_channel(
 
 def get_toggle(preferences: Preferences, kind: NotificationType, channel: Channel) -> bool:
     """Return where the toggle of a type for a channel stands, whatever its category says."""
-    if kind.category in ALWAYS_HEARD or not kind.user_can_disable:
+    if kind.category in MANDATORY_CATEGORIES or not kind.user_can_disable:
         return True
     return preferences.types.get(kind.type, {}).get(channel, get_default(channel))
 

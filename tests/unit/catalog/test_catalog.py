@@ -8,7 +8,13 @@ import pytest
 from clarion.catalog import built_in
 from clarion.catalog.catalog import BELIEVED_MS, Catalog
 from clarion.catalog.entry import Entry, build_entry
-from clarion.catalog.model import ALWAYS_HEARD, Category, Channel, NotificationType, Template
+from clarion.catalog.model import (
+    MANDATORY_CATEGORIES,
+    Category,
+    Channel,
+    NotificationType,
+    Template,
+)
 from clarion.catalog.rendering.templates import check_template
 from clarion.catalog.schemas import compile_schema
 from clarion.errors import FieldFault, InvalidFields
@@ -257,8 +263,8 @@ def test_a_regular_expression_cannot_run_away() -> None:
 def test_ready_made_types_follow_their_category(definition: NotificationType) -> None:
     channels = set(definition.default_channels)
     assert channels <= {each.channel for each in built_in.TEMPLATES[definition.type]}
-    assert definition.user_can_disable is (definition.category not in ALWAYS_HEARD)
-    assert Channel.SMS not in channels or definition.category in ALWAYS_HEARD
+    assert definition.user_can_disable is (definition.category not in MANDATORY_CATEGORIES)
+    assert Channel.SMS not in channels or definition.category in MANDATORY_CATEGORIES
     assert (definition.dedupe is not None) is (definition.category is Category.SOCIAL)
     assert definition.rate_limit is None
 

@@ -94,7 +94,7 @@ async def test_who_sees_something_new_is_told_and_who_was_refused_is_not(desk: D
 
 async def test_deliveries_are_counted_when_they_take_on_a_status(desk: Desk) -> None:
     queued = make_delivery(NOTIFICATION)
-    failed = replace(queued, status=DeliveryStatus.FAILED, reason=ReasonCode.TRIES_EXHAUSTED)
+    failed = replace(queued, status=DeliveryStatus.FAILED, reason=ReasonCode.ATTEMPTS_EXHAUSTED)
     again = Later(due_at=NOW, error="no")
     for entry in (
         Entry(job=JOB, deliveries=(queued,)),
@@ -103,7 +103,7 @@ async def test_deliveries_are_counted_when_they_take_on_a_status(desk: Desk) -> 
     ):
         await desk.recording.write([entry])
     assert desk.metrics.deliveries == {
-        (Channel.STUB, "queued", "nothing_against_it"): 1,
-        (Channel.STUB, "failed", "tries_exhausted"): 1,
+        (Channel.STUB, "queued", "allowed"): 1,
+        (Channel.STUB, "failed", "attempts_exhausted"): 1,
     }
     assert desk.metrics.failures == {("decide", False): 1, ("decide", True): 1}

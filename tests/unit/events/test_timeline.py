@@ -53,7 +53,7 @@ def test_it_is_told_from_the_beginning() -> None:
     ]
     hold, send = story[3:5]
     assert (hold.reason, hold.rule, hold.until) == ("quiet_hours", "quiet_hours", NOW + 500)
-    assert (send.reason, send.until, send.channel) == ("nothing_against_it", None, Channel.STUB)
+    assert (send.reason, send.until, send.channel) == ("allowed", None, Channel.STUB)
     assert story[1].until == EVENT.scheduled_at
 
 
@@ -61,7 +61,7 @@ def test_a_last_attempt_comes_before_its_failure() -> None:
     failed = make_delivery(
         NOTIFICATION,
         status=DeliveryStatus.FAILED,
-        reason=ReasonCode.TRIES_EXHAUSTED,
+        reason=ReasonCode.ATTEMPTS_EXHAUSTED,
         decided_at=NOW + 200,
     )
     story = tell_story(EVENT, NOTIFICATION, [failed], [make_attempt(5, "retry", NOW + 200)])

@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.catalog.model import ALWAYS_HEARD, Category, Channel, NotificationType, Priority
+from clarion.catalog.model import (
+    MANDATORY_CATEGORIES,
+    Category,
+    Channel,
+    NotificationType,
+    Priority,
+)
 from clarion.events.decide.case import Case, Person
 from clarion.events.decide.rules import check_preferences
 from clarion.people import preferences as rules
@@ -87,7 +93,7 @@ def test_the_source_of_a_category_is_named() -> None:
     for category, expected in (
         (Category.SOCIAL, Setting(ON, Source.DEFAULT)),
         (Category.NEWS, Setting(OFF, Source.USER, OFF)),
-        (Category.SAFETY, Setting(ON, Source.ALWAYS_HEARD, OFF)),
+        (Category.SAFETY, Setting(ON, Source.MANDATORY, OFF)),
     ):
         assert rules.explain_category(preferences, category) == expected
 
@@ -101,7 +107,7 @@ def test_the_source_of_a_channel_is_named() -> None:
         ({}, Channel.PUSH, Setting(OFF, Source.USER, OFF)),
         ({}, Channel.SMS, Setting(ON, Source.USER, ON)),
         ({"category": Category.NEWS}, Channel.SMS, Setting(OFF, Source.CATEGORY, ON)),
-        ({"category": Category.SAFETY}, Channel.PUSH, Setting(ON, Source.ALWAYS_HEARD, OFF)),
+        ({"category": Category.SAFETY}, Channel.PUSH, Setting(ON, Source.MANDATORY, OFF)),
         ({"user_can_disable": False}, Channel.PUSH, Setting(ON, Source.TYPE, OFF)),
         ({"is_active": False}, Channel.EMAIL, Setting(OFF, Source.TYPE)),
     ):
@@ -127,7 +133,7 @@ def test_a_toggle_stands_where_it_was_put_whatever_the_category_says() -> None:
     assert not rules.get_toggle(preferences, news, Channel.PUSH)
     assert rules.get_toggle(preferences, news, Channel.EMAIL)
     assert not rules.get_toggle(preferences, news, Channel.SMS)
-    for category in ALWAYS_HEARD:
+    for category in MANDATORY_CATEGORIES:
         assert rules.get_toggle(preferences, make_type("T", category=category), Channel.PUSH)
 
 

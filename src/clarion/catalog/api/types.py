@@ -93,7 +93,7 @@ class DigestView(msgspec.Struct, omit_defaults=True):
 
 
 class TypeView(msgspec.Struct):
-    """A type as its app sees it. `origin` is `ready_made`, `changed` or `own`."""
+    """A type as its app sees it. `origin` is `built_in`, `changed` or `own`."""
 
     type: str
     display_name: str
@@ -296,4 +296,4 @@ def _origin(definition: NotificationType) -> str:
     shipped = built_in.TYPES.get(definition.type)
     if shipped is None:
         return "own"
-    return "ready_made" if definition == shipped else "changed"
+    return "built_in" if definition == shipped else "changed"

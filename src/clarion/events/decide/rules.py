@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import (
-    ALWAYS_HEARD,
     INTERRUPTING,
+    MANDATORY_CATEGORIES,
     Channel,
     DedupeMode,
     Overflow,
@@ -56,7 +56,7 @@ def check_type(case: Case, channel: Channel) -> Verdict | None:
 
 def check_preferences(case: Case, channel: Channel) -> Verdict | None:
     """Does the person want it there? Some things are heard whatever the toggles say."""
-    if is_always_heard(case):
+    if is_mandatory(case):
         return None
     preferences = _person(case).preferences
     if not preferences.categories.get(case.type.category, True):
@@ -74,7 +74,7 @@ def check_devices(case: Case, channel: Channel) -> Verdict | None:
     person = _person(case)
     if not person.devices:
         return Drop(ReasonCode.NO_DEVICE)
-    return None if person.devices_on or is_always_heard(case) else Drop(ReasonCode.DEVICES_OFF)
+    return None if person.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
 
 
 def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
@@ -133,7 +133,7 @@ ORDER: tuple[tuple[str, Rule], ...] = (
     ("quiet_hours", check_quiet_hours),
     ("digest", check_digest),
 )
-LAST_WORD = "nothing_against_it"
+DEFAULT_RULE = "default"
 
 
 def decide(case: Case) -> tuple[Decision, ...]:
@@ -146,18 +146,18 @@ def _decide_channel(case: Case, channel: Channel) -> Decision:
         verdict = rule(case, channel)
         if verdict is not None:
             return Decision(channel, verdict, name)
-    reason = ReasonCode.ALWAYS_HEARD if passes_quiet_hours(case) else ReasonCode.NOTHING_AGAINST_IT
-    return Decision(channel, Send(reason), LAST_WORD)
+    reason = ReasonCode.MANDATORY if passes_quiet_hours(case) else ReasonCode.ALLOWED
+    return Decision(channel, Send(reason), DEFAULT_RULE)
 
 
-def is_always_heard(case: Case) -> bool:
+def is_mandatory(case: Case) -> bool:
     """Whether toggles do not count: safety, security, and what a user cannot disable."""
-    return case.type.category in ALWAYS_HEARD or not case.type.user_can_disable
+    return case.type.category in MANDATORY_CATEGORIES or not case.type.user_can_disable
 
 
 def passes_quiet_hours(case: Case) -> bool:
     """Whether it is heard at any hour: safety, security, and what is critical."""
-    return case.type.category in ALWAYS_HEARD or case.priority is Priority.CRITICAL
+    return case.type.category in MANDATORY_CATEGORIES or case.priority is Priority.CRITICAL
 
 
 def _person(case: Case) -> Person:

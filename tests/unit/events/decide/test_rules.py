@@ -8,7 +8,7 @@ import pytest
 
 from clarion.catalog.model import Category, Channel, Dedupe, DedupeMode, Digest, Overflow, Priority
 from clarion.events.decide.case import Case, Limit, Person
-from clarion.events.decide.rules import LAST_WORD, ORDER, decide
+from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import Earlier, ReasonCode
 from clarion.people.model import Preferences
@@ -67,9 +67,7 @@ def preferring(**changes: Any) -> Person:
 
 
 def test_what_nothing_is_against_is_sent() -> None:
-    assert ask(make_case()) == Decision(
-        Channel.STUB, Send(ReasonCode.NOTHING_AGAINST_IT), LAST_WORD
-    )
+    assert ask(make_case()) == Decision(Channel.STUB, Send(ReasonCode.ALLOWED), DEFAULT_RULE)
 
 
 # What makes a rule speak, what it says, and which rule it is.
@@ -194,7 +192,7 @@ TOGGLED_OFF = preferring(
 
 
 @pytest.mark.parametrize("category", [Category.SAFETY, Category.SECURITY])
-def test_safety_and_security_are_always_heard(category: Category) -> None:
+def test_safety_and_security_are_mandatory(category: Category) -> None:
     of = {
         "category": category,
         "digest": Digest(window_s=60),
@@ -202,13 +200,13 @@ def test_safety_and_security_are_always_heard(category: Category) -> None:
     case = make_case(
         of=of, now=NIGHT, person=TOGGLED_OFF, limits=(Limit("l", 1, Overflow.DROP, 9),)
     )
-    assert ask(case).verdict == Send(ReasonCode.ALWAYS_HEARD)
+    assert ask(case).verdict == Send(ReasonCode.MANDATORY)
     assert isinstance(ask(replace(case, channels=(Channel.SMS,))).verdict, Send)
 
 
 def test_what_is_critical_is_heard_at_night_but_not_by_those_who_switched_it_off() -> None:
     urgent = make_case(now=NIGHT, priority=Priority.CRITICAL)
-    assert ask(urgent).verdict == Send(ReasonCode.ALWAYS_HEARD)
+    assert ask(urgent).verdict == Send(ReasonCode.MANDATORY)
     assert ask(replace(urgent, person=TOGGLED_OFF)).verdict == Drop(ReasonCode.CATEGORY_OFF)
 
 
