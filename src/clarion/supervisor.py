@@ -1,0 +1,88 @@
+"""Runs the background loops. One that fails is logged, counted and started again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+# The pause before a restart doubles with each failure in a row: 1, 2, 4 … 30 s.
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+# A loop that has failed so often in a row is reported; a run of a minute ends the row.
+FAILURES_LIMIT = 3
+STABLE_S = 60.0
+
+
+@dataclass(slots=True)
+class _Loop:
+    run: Callable[[], Awaitable[None]]
+    drains: bool
+    task: asyncio.Task[None] | None = None
+    started_at: float = 0.0
+    failures: int = 0  # in a row
+    restarts: int = 0
+
+
+class Supervisor:
+    """Keeps every loop of this process running until `stop`."""
+
+    def __init__(self, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
+        self._first_pause_s = first_pause_s
+        self._loops: dict[str, _Loop] = {}
+        self._is_stopping = False
+
+    def start(
+        self, name: str, run: Callable[[], Awaitable[None]], *, drains: bool = False
+    ) -> None:
+        """Run a loop until `stop`. One that drains is ended by its owner, which `stop` waits for."""
+        loop = self._loops[name] = _Loop(run, drains)
+        loop.task = asyncio.get_running_loop().create_task(self._supervise(name, loop), name=name)
+
+    def find_failing(self) -> list[str]:
+        """Return the names of the loops that fail again and again."""
+        now = asyncio.get_running_loop().time()
+        return [name for name, loop in self._loops.items() if _is_failing(loop, now)]
+
+    def count_restarts(self) -> dict[str, int]:
+        """Return how often each loop was started again."""
+        return {name: loop.restarts for name, loop in self._loops.items()}
+
+    async def stop(self, grace_s: float) -> None:
+        """Cancel the loops; those that drain may first finish what they have in hand."""
+        self._is_stopping = True
+        draining = [each.task for each in self._loops.values() if each.drains and each.task]
+        if draining:
+            await asyncio.wait(draining, timeout=grace_s)
+        tasks = [each.task for each in self._loops.values() if each.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _supervise(self, name: str, loop: _Loop) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            loop.started_at = clock()
+            error: Exception | None = None
+            try:
+                await loop.run()
+            except Exception as raised:  # noqa: BLE001 - whatever it is, the loop must go on
+                error = raised
+            if self._is_stopping:
+                return
+            if clock() - loop.started_at >= STABLE_S:
+                loop.failures = 0
+            loop.failures += 1
+            loop.restarts += 1
+            get_logger().error("loop_failed", loop=name, restarts=loop.restarts, exc_info=error)
+            pause_s = self._first_pause_s * 2 ** (loop.failures - 1)
+            await asyncio.sleep(min(pause_s, LONGEST_PAUSE_S))
+
+
+def _is_failing(loop: _Loop, now: float) -> bool:
+    return loop.failures >= FAILURES_LIMIT and now - loop.started_at < STABLE_S
