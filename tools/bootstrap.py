@@ -37,7 +37,7 @@ CONSOLE_SCRIPT = """\
 ' '''
 import sys
 
-from clarion.cli import main
+from clarion.cli.main import main
 
 sys.exit(main())
 """

@@ -1,7 +1,8 @@
-"""`clarion doctor`: looks at everything a server needs and says what to do about what is amiss."""
+"""`clarion doctor`: check everything a server needs, and say how to fix what is wrong."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 from cryptography import x509
 
+from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataFolder
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
@@ -35,15 +37,22 @@ _RECORDED = "SELECT version, checksum FROM migrations"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `ok` is fine, `note` is worth knowing, `fault` must be mended."""
+    """The result of one check. A `note` is worth knowing, a `fault` must be fixed."""
 
     state: str
     what: str
     detail: str
 
 
+def doctor(**settings: SettingFlags) -> int:
+    findings = asyncio.run(examine(load_settings(settings)))
+    for finding in findings:
+        print(f"{finding.state:6} {finding.what:12} {finding.detail}")
+    return int(any(finding.state == "fault" for finding in findings))
+
+
 async def examine(settings: Settings) -> list[Finding]:
-    """Look at everything; nothing is changed."""
+    """Run all checks; nothing is changed."""
     findings = [_python(), _folder(settings.data), _disk(settings.data)]
     checks: list[Callable[[Settings], Awaitable[Finding]]] = [_database, _redis]
     findings += [await _guard(check, settings) for check in checks]
@@ -67,25 +76,27 @@ def _folder(path: Path) -> Finding:
     if not path.exists():
         return _missing_folder(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return Finding("fault", "data folder", f"{path} cannot be read and written by this account")
+        return Finding("fault", "data folder", f"this account cannot read and write {path}")
     if path.stat().st_mode & 0o077:
-        return Finding("note", "data folder", f"others can look into {path}: chmod 700 {path}")
+        return Finding(
+            "note", "data folder", f"other accounts can read {path}; run chmod 700 {path}"
+        )
     return Finding("ok", "data folder", str(path))
 
 
 def _missing_folder(path: Path) -> Finding:
     above = next(each for each in path.resolve().parents if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        detail = f"{path} cannot be made: {above} is not a folder that this account can write in"
+        detail = f"{path} cannot be created: this account cannot write to {above}"
         return Finding("fault", "data folder", detail)
-    return Finding("note", "data folder", f"{path} is not there yet: `clarion init` makes it")
+    return Finding("note", "data folder", f"{path} does not exist yet; `clarion init` creates it")
 
 
 def _disk(path: Path) -> Finding:
     there = next(p for p in (path.resolve(), *path.resolve().parents) if p.exists())
     free = shutil.disk_usage(there).free
     state = "ok" if free >= _LEAST_FREE_BYTES else "fault"
-    return Finding(state, "disk", f"{free / (1 << 30):.1f} GiB free, 1 GiB is the least")
+    return Finding(state, "disk", f"{free / (1 << 30):.1f} GiB free, at least 1 GiB needed")
 
 
 async def _database(settings: Settings) -> Finding:
@@ -95,13 +106,15 @@ async def _database(settings: Settings) -> Finding:
 
 def _sqlite(path: str) -> Finding:
     if not os.path.exists(path):  # noqa: PTH110 - a plain question
-        return Finding("note", "database", f"{path} is not there yet: `clarion migrate` makes it")
+        return Finding(
+            "note", "database", f"{path} does not exist yet; `clarion migrate` creates it"
+        )
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         missing = find_missing(load("sqlite"), connection.execute(_RECORDED).fetchall())
         connection.close()
     except apsw.Error as error:
-        detail = f"cannot read {path} ({type(error).__name__}): is it Clarion's, and yours to read?"
+        detail = f"{path} is not a readable Clarion database ({type(error).__name__})"
         return Finding("fault", "database", detail)
     return _pending(f"SQLite {path}", len(missing))
 
@@ -112,10 +125,12 @@ async def _postgres(url: str) -> Finding:
         version = await connection.fetchval("SHOW server_version")
         if await connection.fetchval("SHOW fsync") != "on":
             return Finding(
-                "fault", "database", "PostgreSQL runs with fsync=off: a crash loses data"
+                "fault", "database", "PostgreSQL runs with fsync=off: a crash can lose data"
             )
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
-            return Finding("note", "database", "empty: `clarion migrate` sets it up")
+            return Finding(
+                "note", "database", "the database is empty; `clarion migrate` creates the tables"
+            )
         missing = find_missing(load("postgres"), map(tuple, await connection.fetch(_RECORDED)))
     finally:
         await connection.close()
@@ -124,9 +139,7 @@ async def _postgres(url: str) -> Finding:
 
 def _pending(what: str, missing: int) -> Finding:
     if missing:
-        return Finding(
-            "note", "database", f"{what}; {missing} migrations to apply at the next start"
-        )
+        return Finding("note", "database", f"{what}; the next start applies {missing} migrations")
     return Finding("ok", "database", f"{what}, up to date")
 
 
@@ -154,7 +167,7 @@ def _ports(settings: Settings) -> Finding:
 
 
 def _is_clarion(settings: Settings) -> bool:
-    """Ask whoever listens there whether they are Clarion."""
+    """Whether the process that occupies the port is a Clarion server."""
     connection = HTTPConnection(settings.listen.host, settings.listen.port, timeout=2)
     try:
         connection.request("GET", "/health")
@@ -168,11 +181,11 @@ def _is_clarion(settings: Settings) -> bool:
 def _certificate(settings: Settings) -> Finding:
     path = settings.tls_certificate or DataFolder(settings.data).tls / "server.pem"
     if not path.exists():
-        return Finding("note", "certificate", "made at the first start")
+        return Finding("note", "certificate", "the first start creates one")
     try:
         certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
     except (OSError, ValueError) as error:
         return Finding("fault", "certificate", f"{path} cannot be read: {error}")
     days = (certificate.not_valid_after_utc - dt.datetime.now(dt.UTC)).days
     state = "ok" if days > 0 else "fault"
-    return Finding(state, "certificate", f"{path} ends in {days} days")
+    return Finding(state, "certificate", f"{path} expires in {days} days")

@@ -1,4 +1,4 @@
-"""What `clarion device listen` shows: lines to read, one line of numbers, or JSON for scripts."""
+"""The output of `clarion device listen`: text, one line of statistics, or JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from clarion.cli.devices.device_link import Notification
+from clarion.cli.device.connection import Notification
 
 if TYPE_CHECKING:
-    from clarion.cli.devices.device_link import Ready
-    from clarion.cli.devices.known_devices import KnownDevice
+    from clarion.cli.device.connection import Ready
+    from clarion.cli.device.credentials import DeviceCredentials
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000
@@ -25,63 +25,61 @@ _REPEAT_MS = 5_000
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 
-class Display(Protocol):
-    """Shows what happens to devices that listen. `now` is in milliseconds since 1970."""
+class Output(Protocol):
+    """Shows what happens to the devices. `now` is in milliseconds since 1970."""
 
-    def show_ready(self, device: KnownDevice, ready: Ready, now: int) -> None:
-        """A device is connected."""
-        ...
+    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None: ...
 
-    def show(self, device: KnownDevice, message: Notification, latency_ms: int, now: int) -> None:
-        """A message has arrived, so long after it was accepted."""
-        ...
+    def show(
+        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
+    ) -> None: ...
 
-    def show_lost(self, device: KnownDevice, why: str, retry_s: float) -> None:
-        """A device lost its connection, and tries again."""
-        ...
+    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None: ...
 
     def tick(self, now: int) -> None:
-        """Some time has passed."""
+        """Update what depends on time; called several times a second."""
         ...
 
-    def finish(self) -> None:
-        """It is over."""
-        ...
+    def finish(self) -> None: ...
 
 
-class Lines:
-    """For one device: two lines a message, the second one for those who want to know."""
+class TextLines:
+    """For one device: two lines for each message."""
 
     def __init__(self, introduction: str) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
         self._introduction = introduction
         self._is_introduced = False
 
-    def show_ready(self, device: KnownDevice, ready: Ready, now: int) -> None:  # noqa: ARG002 - Display
+    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
         if self._is_introduced:
-            self._print(Text("Connected again.", "green"))
+            self._print(Text("Reconnected.", "green"))
             return
         self._is_introduced = True
         self._print(Text(f"Listening as device {ready.device_id}", "bold green"))
         self._print(Text(f"Token {device.token}\n{self._introduction}\n"))
         if ready.pending:
-            self._print(Text(f"While it was away: {count(ready.pending, 'message')}\n", "green"))
+            self._print(Text(f"{count(ready.pending, 'message')} waiting\n", "green"))
 
-    def show(self, device: KnownDevice, message: Notification, latency_ms: int, now: int) -> None:  # noqa: ARG002
+    def show(
+        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
+    ) -> None:
         alert = Text.assemble((clock_time(now), "dim"), "  ", (describe_alert(message), "bold"))
         topic = f"topic {message.topic}, " if message.topic else ""
-        details = f"priority {message.priority}, after {span(latency_ms)}, {topic}id {message.id}"
+        details = (
+            f"priority {message.priority}, after {duration(latency_ms)}, {topic}id {message.id}"
+        )
         self._print(alert)
         self._print(Text(f"          {printable(details)}", "dim"))
 
-    def show_lost(self, device: KnownDevice, why: str, retry_s: float) -> None:  # noqa: ARG002
-        again = f"Trying again in {retry_s:.1f} s."
-        self._print(Text(f"{printable(why)} {again}", "yellow"))
+    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
+        retry = f"Reconnecting in {retry_s:.1f} s."
+        self._print(Text(f"{printable(why)} {retry}", "yellow"))
 
     def tick(self, now: int) -> None: ...
 
     def finish(self) -> None:
-        # Behind the ^C of a terminal, so that the prompt begins a line.
+        # The terminal shows ^C; the prompt must start on a new line.
         if self._console.is_terminal and self._is_introduced:
             self._print(Text(""))
 
@@ -91,7 +89,7 @@ class Lines:
 
 
 class Summary:
-    """For many devices: one line of numbers, drawn over and over on a terminal."""
+    """For many devices: one line of statistics, redrawn on a terminal."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -104,16 +102,18 @@ class Summary:
         self._rate = 0.0
         self._is_terminal = sys.stdout.isatty()
 
-    def show_ready(self, device: KnownDevice, ready: Ready, now: int) -> None:  # noqa: ARG002
+    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
         self._online.add(device.token)
         self.tick(now)
 
-    def show(self, device: KnownDevice, message: Notification, latency_ms: int, now: int) -> None:  # noqa: ARG002
+    def show(
+        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
+    ) -> None:
         self._received += 1
         self._latencies.append(latency_ms)
         self.tick(now)
 
-    def show_lost(self, device: KnownDevice, why: str, retry_s: float) -> None:  # noqa: ARG002
+    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
         self._online.discard(device.token)
 
     def tick(self, now: int) -> None:
@@ -147,22 +147,24 @@ class Summary:
         line += f"{self._received:,} received, {self._rate:,.0f} a second"
         if self._latencies:
             middle, slowest = statistics.median(self._latencies), max(self._latencies)
-            line += f", after {span(int(middle))} (slowest {span(slowest)})"
+            line += f", after {duration(int(middle))} (slowest {duration(slowest)})"
         return line
 
 
 class JsonLines:
-    """For scripts: one JSON object a line."""
+    """For scripts: one JSON object per line."""
 
-    def show_ready(self, device: KnownDevice, ready: Ready, now: int) -> None:  # noqa: ARG002
+    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
         fields = {"device_id": ready.device_id, "token": device.token, "pending": ready.pending}
         _print_json({"type": "ready", **fields})
 
-    def show(self, device: KnownDevice, message: Notification, latency_ms: int, now: int) -> None:  # noqa: ARG002
+    def show(
+        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
+    ) -> None:
         fields = msgspec.to_builtins(message)
         _print_json({**fields, "token": device.token, "latency_ms": latency_ms})
 
-    def show_lost(self, device: KnownDevice, why: str, retry_s: float) -> None:
+    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
         retry = round(retry_s, 1)
         _print_json({"type": "lost", "token": device.token, "reason": why, "retry_s": retry})
 
@@ -177,7 +179,7 @@ def _print_json(fields: dict[str, Any]) -> None:
 
 
 def describe_alert(message: Notification) -> str:
-    """Return the title and text of a message; its payload if it has none."""
+    """Return the title and text of a message, or its payload if it has neither."""
     payload = message.payload
     aps = payload.get("aps")
     alert = aps.get("alert") if isinstance(aps, dict) else None
@@ -187,17 +189,17 @@ def describe_alert(message: Notification) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text without what could play tricks on a terminal."""
+    """Replace control characters, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def clock_time(now: int) -> str:
-    """Return the time of day where the reader is."""
+    """Return the local time of day."""
     return datetime.fromtimestamp(now / 1000, UTC).astimezone().strftime("%H:%M:%S")
 
 
-def span(milliseconds: int) -> str:
-    """Return a time as people say it: 4 ms, 2.5 s, 12 min, 3 h, 2 days."""
+def duration(milliseconds: int) -> str:
+    """Return a duration in a readable unit: 4 ms, 2.5 s, 12 min, 3 h, 2 days."""
     if milliseconds < _SECOND_MS:
         return f"{milliseconds} ms"
     if milliseconds < _MINUTE_MS:
@@ -210,5 +212,5 @@ def span(milliseconds: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 day, 2 days."""
+    """Return a number and its noun, in the plural if needed: 1 day, 2 days."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

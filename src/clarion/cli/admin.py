@@ -1,0 +1,28 @@
+"""`clarion admin`: create administrators."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from clarion.access.provisioning import create_administrator, new_password
+from clarion.cli.flags import SettingFlags, load_settings
+from clarion.cli.stores import Stores, run_with_stores
+
+admin = App(name="admin")
+
+
+@admin.command
+def create(username: str, /, **settings: SettingFlags) -> None:
+    """Create an administrator with a random password and print the password."""
+
+    async def work(stores: Stores) -> None:
+        password = new_password()
+        await create_administrator(
+            username=username,
+            password=password,
+            administrators=stores.administrators,
+            clock=stores.clock,
+        )
+        print(password)
+
+    run_with_stores(load_settings(settings), work)

@@ -1,0 +1,19 @@
+"""`clarion migrate`: apply missing migrations."""
+
+from __future__ import annotations
+
+import asyncio
+
+from clarion.cli.flags import SettingFlags, load_settings
+from clarion.data_directory import DataFolder
+from clarion.store.opening import migrate as apply_missing
+
+
+def migrate(**settings: SettingFlags) -> None:
+    loaded = load_settings(settings)
+    DataFolder(loaded.data).ensure()
+    applied = asyncio.run(apply_missing(loaded.database_url))
+    for title in applied:
+        print(f"applied {title}")
+    if not applied:
+        print("The database is up to date.")
