@@ -6,16 +6,15 @@ from cyclopts import App
 
 from clarion.access.provisioning import create_administrator, new_password
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.stores import Stores, run_with_stores
+from clarion.house import open_house
 
 admin = App(name="admin")
 
 
 @admin.command
-def create(username: str, /, **settings: SettingFlags) -> None:
+async def create(username: str, /, **settings: SettingFlags) -> None:
     """Create an administrator with a random password and print the password."""
-
-    async def work(stores: Stores) -> None:
+    async with open_house(load_settings(settings)) as stores:
         password = new_password()
         await create_administrator(
             username=username,
@@ -24,5 +23,3 @@ def create(username: str, /, **settings: SettingFlags) -> None:
             clock=stores.clock,
         )
         print(password)
-
-    run_with_stores(load_settings(settings), work)

@@ -7,16 +7,15 @@ from cyclopts import App
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import save_credentials, to_json
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.stores import Stores, run_with_stores
+from clarion.house import open_house
 
 app = App(name="app")
 
 
 @app.command
-def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None:
+async def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None:
     """Create an app and print its keys as JSON. The keys cannot be shown again."""
-
-    async def work(stores: Stores) -> None:
+    async with open_house(load_settings(settings)) as stores:
         new = await create_app(
             name=name,
             bundle_id=bundle_id,
@@ -27,15 +26,10 @@ def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None:
         )
         print(to_json(save_credentials(stores.folder, new)).decode())
 
-    run_with_stores(load_settings(settings), work)
-
 
 @app.command(name="list")
-def list_apps(**settings: SettingFlags) -> None:
+async def list_apps(**settings: SettingFlags) -> None:
     """List all apps: id, bundle id, name."""
-
-    async def work(stores: Stores) -> None:
+    async with open_house(load_settings(settings)) as stores:
         for each in await stores.apps.list():
             print(f"{each.id}  {each.bundle_id}  {each.name}")
-
-    run_with_stores(load_settings(settings), work)

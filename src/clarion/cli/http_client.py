@@ -6,7 +6,7 @@ import http.client
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -15,7 +15,6 @@ from clarion.errors import CommandFailed, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
 T = TypeVar("T")
 _TIMEOUT_S = 30
@@ -49,17 +48,7 @@ class HttpClient:
     def __init__(self, url: str, tls_context: Callable[[], ssl.SSLContext]) -> None:
         self._url = url
         self._connection = _prepare(url, tls_context)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._connection.close()
+        self.close = self._connection.close
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str | bytes], body: bytes = b""

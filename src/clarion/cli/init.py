@@ -21,9 +21,9 @@ from clarion.cli.first_run import (
     urls_of,
 )
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.stores import Stores, run_with_stores
 from clarion.data_directory import write_private
 from clarion.errors import Conflict, StartError
+from clarion.house import open_house
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clarion.access.provisioning import NewApp
+    from clarion.house import House as Stores
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
@@ -46,7 +47,7 @@ class AlreadySetUp(StartError):
         )
 
 
-def init(
+async def init(
     *, json: Switch = False, if_needed: Switch = False, greet: Switch = False, **flags: SettingFlags
 ) -> None:
     """Set up an installation.
@@ -62,8 +63,7 @@ def init(
 
     """
     settings = load_settings(flags)
-
-    async def work(stores: Stores) -> None:
+    async with open_house(settings) as stores:
         try:
             first = await initialise(stores, settings)
         except AlreadySetUp:
@@ -77,8 +77,6 @@ def init(
             print(greeting(first, saved), flush=True)
         elif not if_needed:
             print(f"Clarion is set up. Its keys are in {saved}")
-
-    run_with_stores(settings, work)
 
 
 async def initialise(stores: Stores, settings: Settings) -> FirstRun:

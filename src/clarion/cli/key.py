@@ -6,28 +6,19 @@ from cyclopts import App
 
 from clarion.access.issuing import issue_key
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.stores import Stores, run_with_stores
 from clarion.errors import NotFound
+from clarion.house import open_house
 
 key = App(name="key")
 
 
 @key.command
-def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFlags) -> None:
+async def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFlags) -> None:
     """Create an API key for an app and print it. The key cannot be shown again.
 
-    Parameters
-    ----------
-    app_id
-        The id of the app, as `clarion app list` shows it.
-    label
-        A name for the key.
-    scopes
-        What the key may do, such as events:write. Default: everything.
-
+    Scopes are like events:write. Without scopes the key may do everything.
     """
-
-    async def work(stores: Stores) -> None:
+    async with open_house(load_settings(settings)) as stores:
         if await stores.apps.get(app_id) is None:
             msg = f"There is no app {app_id}. `clarion app list` lists the apps."
             raise NotFound(msg)
@@ -36,26 +27,15 @@ def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFlags) -
         await stores.keys.create(issued.key)
         print(issued.secret.text)
 
-    run_with_stores(load_settings(settings), work)
-
 
 @key.command
-def revoke(app_id: str, key_id: str, /, **settings: SettingFlags) -> None:
+async def revoke(app_id: str, key_id: str, /, **settings: SettingFlags) -> None:
     """Revoke an API key. Running servers refuse it within two seconds.
 
-    Parameters
-    ----------
-    app_id
-        The id of the app, as `clarion app list` shows it.
-    key_id
-        The id of the key: the part between the underscores of ck_<id>_<secret>.
-
+    The id of a key is the part between the underscores of ck_<id>_<secret>.
     """
-
-    async def work(stores: Stores) -> None:
+    async with open_house(load_settings(settings)) as stores:
         if await stores.keys.revoke(app_id, key_id, stores.clock.now()) is None:
             msg = f"The app {app_id} has no key {key_id}."
             raise NotFound(msg)
         print(f"Revoked {key_id}.")
-
-    run_with_stores(load_settings(settings), work)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataFolder
-from clarion.store.opening import migrate as apply_missing
+from clarion.store import opening
 
 
-def migrate(**settings: SettingFlags) -> None:
+async def migrate(**settings: SettingFlags) -> None:
     loaded = load_settings(settings)
     DataFolder(loaded.data).ensure()
-    applied = asyncio.run(apply_missing(loaded.database_url))
+    applied = await opening.migrate(loaded.database_url)
     for title in applied:
         print(f"applied {title}")
     if not applied:

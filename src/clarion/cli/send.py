@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -76,14 +77,6 @@ class SendOptions:
     api_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message that the server accepted."""
-
-    id: str
-    status: int
-
-
 class _Accepted(msgspec.Struct):
     id: str
 
@@ -91,12 +84,12 @@ class _Accepted(msgspec.Struct):
 def send(*text: str, options: SendOptions | None = None, **settings: SettingFlags) -> None:
     options = options or SendOptions()
     server = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
-    for sent in _send_all(options, " ".join(text), server):
-        print(f"{sent.id}  {sent.status} accepted", flush=True)
+    for message_id, status in _send_all(options, " ".join(text), server):
+        print(f"{message_id}  {status} accepted", flush=True)
 
 
-def _send_all(options: SendOptions, text: str, server: RemoteServer) -> Iterator[Sent]:
-    """Send the messages in order; `CommandFailed` at the first that is refused."""
+def _send_all(options: SendOptions, text: str, server: RemoteServer) -> Iterator[tuple[str, int]]:
+    """Send in order; return the id and status of each. `CommandFailed` at the first refusal."""
     _check(options, text)
     payloads = list(_compose(options, text))
     transmit = _send_to_topic if options.topic else _send_to_device
@@ -155,16 +148,16 @@ def _read_payload(source: str) -> bytes:
 
 def _send_to_device(
     options: SendOptions, server: RemoteServer, payloads: list[bytes]
-) -> Iterator[Sent]:
+) -> Iterator[tuple[str, int]]:
     token = options.to or _saved_token(server)
     path = f"/3/device/{path_part(token, '--to')}"
     headers = _push_headers(options, server)
-    with HttpClient(server.push_url, server.tls_context) as client:
+    with closing(HttpClient(server.push_url, server.tls_context)) as client:
         for payload in payloads:
             response = client.request("POST", path, headers, payload)
             if not response.is_success or "apns-id" not in response.headers:
                 raise CommandFailed(explain_refusal(response, server.push_url))
-            yield Sent(response.headers["apns-id"], response.status)
+            yield response.headers["apns-id"], response.status
 
 
 def _saved_token(server: RemoteServer) -> str:
@@ -208,7 +201,7 @@ def _sign_provider_token(server: RemoteServer, now_s: int) -> str:
 
 def _send_to_topic(
     options: SendOptions, server: RemoteServer, payloads: list[bytes]
-) -> Iterator[Sent]:
+) -> Iterator[tuple[str, int]]:
     path = f"/v1/topics/{path_part(options.topic, '--topic')}/messages"
     fields = {
         "priority": options.priority,
@@ -216,9 +209,9 @@ def _send_to_topic(
         "collapse_id": options.collapse_id or None,
     }
     given = {key: value for key, value in fields.items() if value is not None}
-    with HttpClient(server.api_url, server.tls_context) as client:
+    with closing(HttpClient(server.api_url, server.tls_context)) as client:
         for payload in payloads:
             body = {"payload": msgspec.Raw(payload), **given}
             key = server.api_key
             accepted = client.request_api("POST", path, api_key=key, body=body, returns=_Accepted)
-            yield Sent(accepted.id, 202)
+            yield accepted.id, 202

@@ -20,7 +20,7 @@ from clarion.settings import Settings, load
 from tests.factories import FixedClock
 
 if TYPE_CHECKING:
-    from clarion.cli.stores import Stores
+    from clarion.house import House as Stores
 
 SETTINGS = Settings()
 

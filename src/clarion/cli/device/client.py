@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from picows import WSError, ws_connect
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import ssl
 
     from clarion.cli.device.connection import Notification, Ready
-    from clarion.cli.device.credentials import DeviceCredentials
+    from clarion.cli.device.credentials import Device
+    from clarion.cli.device.listen import Listener
 
 READY_TIMEOUT_S = 10
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
@@ -38,22 +39,6 @@ _FINAL = {
     "`clarion device listen --new` registers another device.",
     CloseCode.REVOKED: "The device was revoked. `clarion device listen --new` registers a new one.",
 }
-
-
-class Observer(Protocol):
-    """Receives what happens to a device."""
-
-    async def on_ready(self, device: DeviceCredentials, ready: Ready) -> None:
-        """The device is connected. Messages are delivered after this returns."""
-        ...
-
-    def on_message(self, device: DeviceCredentials, message: Notification) -> bool:
-        """Process a new message; False leaves it unacknowledged."""
-        ...
-
-    def on_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
-        """The connection is lost; the device reconnects after this many seconds."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +62,10 @@ class _End:
 class DeviceClient:
     """Keeps one device connected."""
 
-    def __init__(self, device: DeviceCredentials, gateway: Gateway, observer: Observer) -> None:
+    def __init__(self, device: Device, gateway: Gateway, listener: Listener) -> None:
         self._device = device
         self._gateway = gateway
-        self._observer = observer
+        self._listener = listener
         self._recent: OrderedDict[tuple[str | None, str], None] = OrderedDict()
 
     async def run(self) -> NoReturn:
@@ -94,7 +79,7 @@ class DeviceClient:
             attempt = 0 if end.was_ready else attempt + 1
             wait_s = pause_s(attempt, random.random())  # noqa: S311 - jitter, not a secret
             why = end.why if end.was_ready else "The server does not respond yet."
-            self._observer.on_lost(self._device, why, wait_s)
+            self._listener.on_lost(self._device, why, wait_s)
             await asyncio.sleep(wait_s)
 
     async def _connect_once(self) -> _End:
@@ -106,7 +91,7 @@ class DeviceClient:
             return _End(explain_failure(error, self._gateway.url, "--gateway-url"))
         try:
             if ready is not None:
-                await self._observer.on_ready(self._device, ready)
+                await self._listener.on_ready(self._device, ready)
                 connection.start(self._receive)
             await connection.wait_closed()
         finally:
@@ -134,7 +119,7 @@ class DeviceClient:
         key = (message.topic, message.id)
         if key in self._recent:
             return True
-        if not self._observer.on_message(self._device, message):
+        if not self._listener.on_message(self._device, message):
             return False
         self._recent[key] = None
         if len(self._recent) > _RECENT_IDS:

@@ -14,7 +14,7 @@ from clarion.push.frames import PONG, Ack, Hello
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clarion.cli.device.credentials import DeviceCredentials
+    from clarion.cli.device.credentials import Device
 
 _CLOSE_TIMEOUT_S = 2
 
@@ -54,7 +54,7 @@ class DeviceConnection(WSListener):
     has processed a message; only then is it acknowledged.
     """
 
-    def __init__(self, device: DeviceCredentials) -> None:
+    def __init__(self, device: Device) -> None:
         self.ready: asyncio.Future[Ready | None] = asyncio.get_running_loop().create_future()
         self.close_code = 0
         self.close_reason = ""

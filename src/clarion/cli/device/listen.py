@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from clarion.cli.device.client import DeviceClient, Gateway
-from clarion.cli.device.credentials import DeviceCredentials, find_devices, subscribe
+from clarion.cli.device.credentials import Device, find_devices, subscribe
 from clarion.cli.device.output import JsonLines, Summary, TextLines
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.remote_server import GATEWAY_PATH, find_server
@@ -159,7 +159,7 @@ def _find_gateway(server: RemoteServer) -> Gateway:
     )
 
 
-def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[DeviceCredentials]:
+def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[Device]:
     if not (options.token or options.secret):
         return find_devices(server, options.count, new=options.new)
     if not (options.token and options.secret):
@@ -168,7 +168,7 @@ def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[Device
     if options.count > 1 or options.new:
         msg = "--token: cannot be used with --count or --new"
         raise StartError(msg)
-    return [DeviceCredentials(options.token, options.secret)]
+    return [Device(options.token, options.secret)]
 
 
 class Listener:
@@ -183,7 +183,7 @@ class Listener:
         self._subscribed: set[str] = set()
         self._stopped = asyncio.Event()
 
-    async def run(self, devices: list[DeviceCredentials], gateway: Gateway) -> None:
+    async def run(self, devices: list[Device], gateway: Gateway) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
         try:
@@ -205,13 +205,15 @@ class Listener:
                 await asyncio.wait_for(self._stopped.wait(), _TICK_S)
             self._output.tick(self._clock.now())
 
-    async def on_ready(self, device: DeviceCredentials, ready: Ready) -> None:
+    async def on_ready(self, device: Device, ready: Ready) -> None:
+        """Subscribe the device; its messages are delivered after this returns."""
         if self._topics and device.token not in self._subscribed:
             await asyncio.to_thread(subscribe, ready.device_id, self._topics, self._server)
             self._subscribed.add(device.token)
         self._output.show_ready(device, ready, self._clock.now())
 
-    def on_message(self, device: DeviceCredentials, message: Notification) -> bool:
+    def on_message(self, device: Device, message: Notification) -> bool:
+        """Show a new message and return True; False leaves it unacknowledged."""
         if self._stopped.is_set():
             return False
         now = self._clock.now()
@@ -224,5 +226,5 @@ class Listener:
                 self._stopped.set()
         return True
 
-    def on_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
+    def on_lost(self, device: Device, why: str, retry_s: float) -> None:
         self._output.show_lost(device, why, retry_s)

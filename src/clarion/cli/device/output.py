@@ -12,11 +12,9 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from clarion.cli.device.connection import Notification
-
 if TYPE_CHECKING:
-    from clarion.cli.device.connection import Ready
-    from clarion.cli.device.credentials import DeviceCredentials
+    from clarion.cli.device.connection import Notification, Ready
+    from clarion.cli.device.credentials import Device
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000
@@ -28,13 +26,11 @@ _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 class Output(Protocol):
     """Shows what happens to the devices. `now` is in milliseconds since 1970."""
 
-    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None: ...
+    def show_ready(self, device: Device, ready: Ready, now: int) -> None: ...
 
-    def show(
-        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
-    ) -> None: ...
+    def show(self, device: Device, message: Notification, latency_ms: int, now: int) -> None: ...
 
-    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None: ...
+    def show_lost(self, device: Device, why: str, retry_s: float) -> None: ...
 
     def tick(self, now: int) -> None:
         """Update what depends on time; called several times a second."""
@@ -51,40 +47,35 @@ class TextLines:
         self._introduction = introduction
         self._is_introduced = False
 
-    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
+    def show_ready(self, device: Device, ready: Ready, now: int) -> None:
         if self._is_introduced:
-            self._print(Text("Reconnected.", "green"))
+            self._print("Reconnected.", "green")
             return
         self._is_introduced = True
-        self._print(Text(f"Listening as device {ready.device_id}", "bold green"))
-        self._print(Text(f"Token {device.token}\n{self._introduction}\n"))
+        self._print(f"Listening as device {ready.device_id}", "bold green")
+        self._print(f"Token {device.token}\n{self._introduction}\n")
         if ready.pending:
-            self._print(Text(f"{count(ready.pending, 'message')} waiting\n", "green"))
+            self._print(f"{count(ready.pending, 'message')} waiting\n", "green")
 
-    def show(
-        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
-    ) -> None:
-        alert = Text.assemble((clock_time(now), "dim"), "  ", (describe_alert(message), "bold"))
+    def show(self, device: Device, message: Notification, latency_ms: int, now: int) -> None:
+        time = datetime.fromtimestamp(now / 1000, UTC).astimezone().strftime("%H:%M:%S")
         topic = f"topic {message.topic}, " if message.topic else ""
-        details = (
-            f"priority {message.priority}, after {duration(latency_ms)}, {topic}id {message.id}"
-        )
-        self._print(alert)
-        self._print(Text(f"          {printable(details)}", "dim"))
+        details = f"priority {message.priority}, after {duration(latency_ms)}, {topic}"
+        self._print(Text.assemble((time, "dim"), "  ", (describe_alert(message), "bold")))
+        self._print(f"          {printable(details)}id {printable(message.id)}", "dim")
 
-    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
-        retry = f"Reconnecting in {retry_s:.1f} s."
-        self._print(Text(f"{printable(why)} {retry}", "yellow"))
+    def show_lost(self, device: Device, why: str, retry_s: float) -> None:
+        self._print(f"{printable(why)} Reconnecting in {retry_s:.1f} s.", "yellow")
 
     def tick(self, now: int) -> None: ...
 
     def finish(self) -> None:
         # The terminal shows ^C; the prompt must start on a new line.
         if self._console.is_terminal and self._is_introduced:
-            self._print(Text(""))
+            self._print("")
 
-    def _print(self, text: Text) -> None:
-        self._console.print(text)
+    def _print(self, text: str | Text, style: str = "") -> None:
+        self._console.print(text if isinstance(text, Text) else Text(text, style))
         self._console.file.flush()
 
 
@@ -102,18 +93,16 @@ class Summary:
         self._rate = 0.0
         self._is_terminal = sys.stdout.isatty()
 
-    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
+    def show_ready(self, device: Device, ready: Ready, now: int) -> None:
         self._online.add(device.token)
         self.tick(now)
 
-    def show(
-        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
-    ) -> None:
+    def show(self, device: Device, message: Notification, latency_ms: int, now: int) -> None:
         self._received += 1
         self._latencies.append(latency_ms)
         self.tick(now)
 
-    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
+    def show_lost(self, device: Device, why: str, retry_s: float) -> None:
         self._online.discard(device.token)
 
     def tick(self, now: int) -> None:
@@ -125,8 +114,7 @@ class Summary:
     def finish(self) -> None:
         self._draw()
         if self._is_terminal:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            _write("\n")
 
     def _count_rate(self, now: int) -> None:
         passed = now - self._counted_at
@@ -136,46 +124,46 @@ class Summary:
 
     def _draw(self) -> None:
         line = self._describe()
-        if line == self._last:
-            return
-        self._last = line
-        sys.stdout.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-        sys.stdout.flush()
+        if line != self._last:
+            self._last = line
+            _write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
 
     def _describe(self) -> str:
         line = f"{len(self._online):,} of {self._total:,} devices connected, "
-        line += f"{self._received:,} received, {self._rate:,.0f} a second"
+        line += f"{self._received:,} received, {self._rate:,.0f} per second"
         if self._latencies:
-            middle, slowest = statistics.median(self._latencies), max(self._latencies)
-            line += f", after {duration(int(middle))} (slowest {duration(slowest)})"
+            median, slowest = statistics.median(self._latencies), max(self._latencies)
+            line += f", after {duration(int(median))} (slowest {duration(slowest)})"
         return line
 
 
 class JsonLines:
     """For scripts: one JSON object per line."""
 
-    def show_ready(self, device: DeviceCredentials, ready: Ready, now: int) -> None:
+    def show_ready(self, device: Device, ready: Ready, now: int) -> None:
         fields = {"device_id": ready.device_id, "token": device.token, "pending": ready.pending}
-        _print_json({"type": "ready", **fields})
+        _write_json({"type": "ready", **fields})
 
-    def show(
-        self, device: DeviceCredentials, message: Notification, latency_ms: int, now: int
-    ) -> None:
+    def show(self, device: Device, message: Notification, latency_ms: int, now: int) -> None:
         fields = msgspec.to_builtins(message)
-        _print_json({**fields, "token": device.token, "latency_ms": latency_ms})
+        _write_json({**fields, "token": device.token, "latency_ms": latency_ms})
 
-    def show_lost(self, device: DeviceCredentials, why: str, retry_s: float) -> None:
+    def show_lost(self, device: Device, why: str, retry_s: float) -> None:
         retry = round(retry_s, 1)
-        _print_json({"type": "lost", "token": device.token, "reason": why, "retry_s": retry})
+        _write_json({"type": "lost", "token": device.token, "reason": why, "retry_s": retry})
 
     def tick(self, now: int) -> None: ...
 
     def finish(self) -> None: ...
 
 
-def _print_json(fields: dict[str, Any]) -> None:
-    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
+def _write(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _write_json(fields: dict[str, Any]) -> None:
+    _write(msgspec.json.encode(fields).decode() + "\n")
 
 
 def describe_alert(message: Notification) -> str:
@@ -191,11 +179,6 @@ def describe_alert(message: Notification) -> str:
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def clock_time(now: int) -> str:
-    """Return the local time of day."""
-    return datetime.fromtimestamp(now / 1000, UTC).astimezone().strftime("%H:%M:%S")
 
 
 def duration(milliseconds: int) -> str:
