@@ -45,6 +45,9 @@ PIECES = [
     (r"registry\.", "npmjs"),
 ]
 FOREIGN = re.compile("|".join(map("".join, PIECES)).encode())
+# Metaphors that the code once used. In halves, as above.
+HALVES = ["ho use", "wi ngs", "par cel", "chap ter", "tell ing", "fore sight"]
+METAPHOR = re.compile(rf"\b({'|'.join(HALVES).replace(' ', '')})\b", re.IGNORECASE)
 
 
 def page(name: str) -> str:
@@ -204,3 +207,13 @@ def test_machines_and_registries_are_found() -> None:
     starts = ("at /", "https://pypi", "https://files.", "https://registry.")
     for piece in (end.replace("\\", "") for _, end in PIECES):
         assert any(FOREIGN.search(f"{start}{piece}".encode()) for start in starts)
+
+
+def test_no_file_uses_a_metaphor() -> None:
+    ours = [path for path in project_files() if not path.is_relative_to(STATIC)]
+    assert [
+        f"{name}: {match[0]}"
+        for path in ours
+        if (name := str(path.relative_to(ROOT))).startswith(("src/", "tests/", "docs/"))
+        for match in METAPHOR.finditer(f"{name}\n{path.read_text(errors='replace')}")
+    ] == []
