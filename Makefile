@@ -1,4 +1,4 @@
-# Clarion: everything a newcomer, a developer or CI runs. `make` alone lists it.
+# Commands for users, developers and CI. `make` lists them.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do command -v $$p && break; done)
 DATA   ?= data
@@ -6,24 +6,24 @@ TESTS  ?=
 ARGS   ?=
 
 VENV   := .venv/bin
-# An empty PYTHON still has to end in a sentence, not in "command not found".
+# Without a Python, print a sentence and not "command not found".
 SETUP   = @test -n "$(PYTHON)" || { echo "Clarion needs Python 3.11 or newer. Install python3, then run make again." >&2; exit 1; }; \
           "$(PYTHON)" tools/bootstrap.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test check bench faults lock clean
 
-help: ## Show this list
+help: ## List these commands
 	@echo "Clarion, a self-hosted notification platform. Start it with: make run"
 	@echo
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-install: ## Install Clarion into the folder .venv
+install: ## Install Clarion into .venv
 	$(SETUP) runtime
 	@echo "Clarion is installed. Start it with: make run"
 
-# `exec` hands Ctrl-C and SIGTERM straight to the server, which ends in good order.
-run: ## Start Clarion on this machine (DATA=folder, default: data)
+# With `exec`, Ctrl-C and SIGTERM reach the server directly, which shuts down cleanly.
+run: ## Install, set up and start Clarion (DATA=folder, default: data)
 	$(SETUP) runtime
 	@$(VENV)/clarion init --data "$(DATA)" --if-needed --greet
 	@exec $(VENV)/clarion serve --data "$(DATA)"
@@ -32,14 +32,14 @@ test: ## Run all tests (TESTS=path, ARGS="more pytest options")
 	$(SETUP) dev
 	@$(VENV)/python -m pytest -n auto $(ARGS) $(TESTS)
 
-check: ## Check format, lint, types, layers and docs
+check: ## Check format, lint, types, imports and docs
 	$(SETUP) dev
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@CLARION_TEST_SERVERS=none $(VENV)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_docs.py
 
-bench: ## Measure speed and print it as a table (ARGS="options")
+bench: ## Run the benchmarks and print a table (ARGS="options")
 	$(SETUP) dev
 	@$(VENV)/python -m bench $(ARGS)
 
@@ -47,10 +47,10 @@ faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options"
 	$(SETUP) dev
 	@CLARION_TEST_SIZE=night $(VENV)/python -m pytest tests/faults $(ARGS)
 
-lock: ## Renew the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
+lock: ## Update the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(SETUP) dev
 	@$(VENV)/python tools/lock.py $(ARGS)
 
-clean: ## Remove .venv and caches (your data stays)
+clean: ## Delete .venv and caches; your data is kept
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""Make .venv from the hashed lock: `python3 tools/bootstrap.py runtime|dev`.
+"""Create .venv from the lock file: `python3 tools/bootstrap.py runtime|dev`.
 
-Standard library only, and it must still parse on Python 3.8, so that an older Python gets
-a sentence and not a traceback.
+Standard library only, and it must parse on Python 3.8, so that an older Python prints a sentence
+and not a traceback.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "clarion-installed.json"
 
-# Somebody may have activated .venv: it cannot be rebuilt by its own Python.
+# If .venv is activated, this is its own Python, which cannot rebuild it.
 PYTHON = getattr(sys, "_base_executable", "") if sys.prefix == str(VENV) else sys.executable
 
-# The first lines are shell and, to Python, a string: unlike a plain "#!" line, this copes with
-# spaces and long paths.
+# The first lines are shell code and, to Python, a string. Unlike a plain "#!" line, this works
+# with spaces and long paths.
 CONSOLE_SCRIPT = """\
 #!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
 import sys
 
-from clarion.cli import main
+from clarion.cli.main import main
 
 sys.exit(main())
 """
 
 
 class Failed(Exception):
-    """Ends the bootstrap; its text is the one line the reader gets."""
+    """Ends the installation; its text is the line that is printed."""
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def use_new_enough_python() -> None:
-    """Go on under the first Python on the PATH that is new enough, if this one is not."""
+    """If this Python is too old, continue with the first one on the PATH that is new enough."""
     if sys.version_info >= OLDEST:
         return
     for name in NAMES:
@@ -70,12 +70,12 @@ def use_new_enough_python() -> None:
             os.execvp(name, [name, *sys.argv])
     found = sys.version.split()[0]
     raise Failed(
-        f"Clarion needs Python 3.11 or newer, not {found}. Install that, then run make again."
+        f"Clarion needs Python 3.11 or newer; this is {found}. Install it, then run make again."
     )
 
 
 def is_new_enough(name: str) -> bool:
-    # Asked by running it: a version manager's shim can be on the PATH with no Python behind it.
+    # Run it: a version manager's shim can be on the PATH without a Python behind it.
     question = f"import sys; sys.exit(sys.version_info < {OLDEST})"
     return bool(shutil.which(name)) and succeeds([name, "-c", question])
 
@@ -97,9 +97,10 @@ def is_installed(extras: str) -> bool:
 
 
 def usable_stamp() -> dict[str, Any]:
-    """What the last finished install wrote down; empty when it does not fit this Python or place.
+    """Return the stamp of the last installation; empty if it is for another Python or folder.
 
-    The stamp goes away before an install and comes back after it: no stamp means none was finished.
+    The stamp is deleted before an installation and written after it, so without a stamp no
+    installation is complete.
     """
     try:
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
@@ -110,22 +111,22 @@ def usable_stamp() -> dict[str, Any]:
 
 
 def identity() -> dict[str, Any]:
-    """What a .venv is tied to: a moved folder or another Python needs a new one."""
+    """What a .venv depends on: a moved folder or another Python needs a new one."""
     return {"root": str(ROOT), "python": "{}.{}".format(*sys.version_info)}
 
 
 def lock_hash(extras: str) -> str:
-    # This file counts too: a change in how Clarion is installed installs it again.
+    # Includes this file, so that a change to the installation installs again.
     text = (ROOT / LOCKS[extras]).read_bytes() + Path(__file__).read_bytes()
     return hashlib.sha256(text).hexdigest()
 
 
 def install(extras: str) -> None:
-    say_what_comes(extras)
+    announce(extras)
     upgrading = bool(usable_stamp())
     STAMP.unlink(missing_ok=True)
     if not upgrading:
-        # Half an installation is not worth repairing file by file: start again.
+        # An incomplete installation is replaced, not repaired.
         remove_venv()
         make_venv()
     install_packages(extras)
@@ -133,7 +134,7 @@ def install(extras: str) -> None:
     write_stamp(extras)
 
 
-def say_what_comes(extras: str) -> None:
+def announce(extras: str) -> None:
     what = "Clarion" if extras == "runtime" else "Clarion and its test tools"
     say(f"Installing {what} into .venv (about 30 s the first time) ...")
 
@@ -142,12 +143,12 @@ def remove_venv() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     if VENV.exists() or not os.access(ROOT, os.W_OK):
         raise Failed(
-            "This account may not replace .venv in this folder. Mend that, then run make again."
+            "Cannot replace the folder .venv. Check its owner and permissions, then run make again."
         )
 
 
 def make_venv() -> None:
-    """Try the ways to a .venv from the plainest to the one that needs the most rights."""
+    """Try several ways to create a .venv, the simplest first."""
     ways = (plain_venv, uv_venv, venv_for_system_pip, venv_after_apt)
     if not any(way() for way in ways):
         raise Failed(f"Clarion needs Python's venv module. {venv_advice()}, then run make again.")
@@ -162,26 +163,26 @@ def uv_venv() -> bool:
 
 
 def venv_for_system_pip() -> bool:
-    """Debian's python3-pip can fill a .venv that has no pip of its own."""
+    """Debian's python3-pip can install into a .venv that has no pip of its own."""
     create = [PYTHON, "-m", "venv", "--clear", "--without-pip", str(VENV)]
     return system_pip_works() and succeeds(create)
 
 
 def venv_after_apt() -> bool:
-    """Debian and Ubuntu ship the venv module apart; install it where no password is needed."""
+    """Debian and Ubuntu package the venv module separately; install it if no password is needed."""
     rights = apt_rights()
     if rights is None:
         return False
-    say(f"This machine lacks {venv_package()}: installing it with apt-get ...")
+    say(f"Installing {venv_package()} with apt-get ...")
     fetch = [*rights, "apt-get", "install", "-y", "-q", "--no-install-recommends", venv_package()]
-    # A fresh machine has no package lists yet; one with lists is spared the wait.
+    # A new machine has no package lists yet; on others the update is not needed.
     if not succeeds(fetch) and succeeds([*rights, "apt-get", "update", "-q"]):
         succeeds(fetch)
     return plain_venv()
 
 
 def apt_rights() -> list[str] | None:
-    """The words to put before apt-get, or None when it cannot be used without a password."""
+    """The prefix for apt-get, or None if it needs a password."""
     if not shutil.which("apt-get"):
         return None
     if os.geteuid() == 0:
@@ -204,12 +205,12 @@ def install_packages(extras: str) -> None:
     options = ["--quiet", "--require-hashes", "--only-binary", ":all:", "-r", lock]
     if subprocess.run([*installer(), *options], check=False).returncode != 0:
         raise Failed(
-            "The packages could not be installed; mend the reason above, then run make again."
+            "The packages could not be installed. Fix the error above, then run make again."
         )
 
 
 def installer() -> list[str]:
-    """The command that fills .venv: its own pip, else uv, else the system's pip."""
+    """The command that installs packages: the pip of .venv, or uv, or the system's pip."""
     pip_install = ["--disable-pip-version-check", "--no-input", "install"]
     if (VENV / "bin" / "pip").exists():
         return [str(VENV_PYTHON), "-m", "pip", *pip_install]
@@ -228,11 +229,11 @@ def system_pip_works() -> bool:
 
 
 def install_clarion() -> None:
-    """Point .venv at src/ by a path file and a console script.
+    """Add src/ to .venv with a path file, and write the `clarion` script.
 
-    `pip install --editable` would do the same, but needs a build tool to be downloaded and run:
-    more that can fail. The path is relative, because a path file is read in the locale's encoding
-    and the folder may have any name.
+    `pip install --editable` does the same, but downloads and runs a build tool, which can fail.
+    The path is relative, because a path file is read in the locale's encoding and the folder may
+    have any name.
     """
     version = "python{}.{}".format(*sys.version_info)
     packages = VENV / "lib" / version / "site-packages"
@@ -244,7 +245,7 @@ def install_clarion() -> None:
 
 
 def write_stamp(extras: str) -> None:
-    # The test tools' lock holds the runtime's packages too, in the same versions.
+    # The lock file for development also contains the runtime packages, in the same versions.
     done = ("runtime", "dev") if extras == "dev" else ("runtime",)
     stamp = {**identity(), "locks": {name: lock_hash(name) for name in done}}
     unfinished = STAMP.with_suffix(".tmp")
@@ -253,7 +254,7 @@ def write_stamp(extras: str) -> None:
 
 
 def succeeds(command: list[str]) -> bool:
-    """Run it unseen and tell whether it worked."""
+    """Run a command without output and return whether it succeeded."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     quiet = subprocess.DEVNULL
     result = subprocess.run(

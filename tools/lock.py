@@ -1,4 +1,4 @@
-"""Renew both lock files from pyproject.toml, with hashes and without the name of any host."""
+"""Update both lock files from pyproject.toml, with hashes and without host names."""
 
 import subprocess
 import sys
@@ -12,28 +12,28 @@ DEV = "requirements-dev.lock"
 def main() -> None:
     more = sys.argv[1:]
     compile_lock(RUNTIME, *more)
-    # Constrained by the first, so that tests run on the very versions that people run.
+    # Constrained by the first file, so that tests use the versions that users install.
     compile_lock(DEV, "--group", "dev", "--constraint", RUNTIME, *more)
 
 
 def compile_lock(name: str, *options: str) -> None:
-    """`--universal` covers every platform and every Python from the oldest supported one on."""
+    """`--universal` covers every platform and every supported Python."""
     uv = str(Path(sys.executable).with_name("uv"))
     command = [uv, "pip", "compile", "pyproject.toml", "--output-file", name, "--quiet"]
     contents = ["--universal", "--python-version", "3.11", "--generate-hashes"]
-    wording = ["--custom-compile-command", "make lock", "--annotation-style", "line"]
-    subprocess.run([*command, *contents, *wording, *options], cwd=ROOT, check=True)
+    comments = ["--custom-compile-command", "make lock", "--annotation-style", "line"]
+    subprocess.run([*command, *contents, *comments, *options], cwd=ROOT, check=True)
     refuse_hosts(ROOT / name)
-    print(f"{name} is renewed.")
+    print(f"Updated {name}.")
 
 
 def refuse_hosts(lock: Path) -> None:
-    """A lock that names a host would tie every user to the machine it was made on."""
+    """A lock file that names a host works only where that host can be reached."""
     lines = lock.read_text().splitlines()
     if any("://" in line for line in lines):
         lock.unlink()
         sys.exit(
-            f"{lock.name} named a package host and was removed; unset the index options of uv."
+            f"{lock.name} contained a host name and was deleted. Unset the index options of uv."
         )
 
 

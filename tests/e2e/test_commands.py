@@ -1,4 +1,4 @@
-"""The command line: what it makes, and how it says what must be mended."""
+"""The command line: what it creates, and how it reports errors."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def installation(tmp_path: Path) -> Installation:
 
 
 def faults_of(done: subprocess.CompletedProcess[str], code: int = 2) -> list[str]:
-    """Return the sentences of a command that failed as it should: one a line, no traceback."""
+    """Return the error lines of a command that failed: one for each fault, no traceback."""
     lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == code, done.stderr
     assert lines
@@ -102,7 +102,7 @@ def test_settings_may_come_from_the_environment_and_a_file(tmp_path: Path) -> No
     ]
 
 
-def test_all_faults_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_of_the_settings_are_reported_at_once(tmp_path: Path) -> None:
     done = run_clarion(
         "serve", data=str(tmp_path / "data"), listen="nowhere", grace_s="0", lissten="x"
     )
@@ -117,25 +117,18 @@ def test_all_faults_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["cook"], ["app", "cook"], ["serve", "now"], ["serve", "--data"], ["app", "create"], ["-x"]],
-    ids=" ".join,
-)
-def test_what_cannot_be_understood_is_said(words: list[str]) -> None:
-    assert faults_of(run_clarion(*words))
-
-
-def test_apps_and_keys_are_made_and_listed(installation: Installation) -> None:
-    card = json.loads(installation.run("app", "create", "My App", "com.example.mine").stdout)
-    assert f"{card['id']}  com.example.mine  My App" in installation.run("app", "list").stdout
-    key = installation.run("key", "create", card["id"], "for tests", "events:write").stdout.strip()
+def test_apps_and_keys_are_created_and_listed(installation: Installation) -> None:
+    created = json.loads(installation.run("app", "create", "My App", "com.example.mine").stdout)
+    assert f"{created['id']}  com.example.mine  My App" in installation.run("app", "list").stdout
+    key = installation.run(
+        "key", "create", created["id"], "for tests", "events:write"
+    ).stdout.strip()
     assert key.startswith("ck_")
-    revoked = installation.run("key", "revoke", card["id"], key.split("_")[1])
+    revoked = installation.run("key", "revoke", created["id"], key.split("_")[1])
     assert (revoked.returncode, revoked.stdout) == (0, f"Revoked {key.split('_')[1]}.\n")
 
 
-def test_an_administrator_is_made_once(installation: Installation) -> None:
+def test_an_administrator_is_created_once(installation: Installation) -> None:
     assert len(installation.run("admin", "create", "ana").stdout.strip()) == 20
     assert faults_of(installation.run("admin", "create", "ana"))
 
@@ -148,13 +141,13 @@ def test_an_administrator_is_made_once(installation: Installation) -> None:
         (["key", "revoke", "nobody", "nothing"], "The app nobody has no key nothing"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_a_command_that_fails_says_why(
     installation: Installation, words: list[str], expected: str
 ) -> None:
     assert expected in faults_of(installation.run(*words))[0]
 
 
-def test_a_scope_that_is_none_is_said_with_those_that_are(installation: Installation) -> None:
+def test_an_unknown_scope_is_reported_with_the_known_ones(installation: Installation) -> None:
     app_id = installation.initialise()["app"]["id"]
     (fault,) = faults_of(installation.run("key", "create", app_id, "label", "events:wrte"))
     assert fault.startswith("scopes: must be `*` or some of events:write, ")

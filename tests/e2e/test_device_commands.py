@@ -1,4 +1,4 @@
-"""`clarion device listen` and `clarion send` as people run them, against a real server."""
+"""`clarion device listen` and `clarion send`, run against a real server."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ NO_DEVICE = "a" * 64
 
 
 class ClarionServer(Server):
-    """An installation that was set up with its addresses, so that commands need `--data` alone."""
+    """A server whose first-run.json has its addresses, so that commands need only `--data`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,19 +61,19 @@ class ClarionServer(Server):
 
 
 class Listener:
-    """A `clarion device listen --json` that runs."""
+    """A running `clarion device listen --json`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def next(self, kind: str) -> dict[str, Any]:
-        """Return the next line of a kind; those before it are of no interest."""
+    def next(self, wanted: str) -> dict[str, Any]:
+        """Return the next line of this type; other lines are skipped."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             fields: dict[str, Any] = json.loads(line)
-            if fields["type"] == kind:
+            if fields["type"] == wanted:
                 return fields
-        raise AssertionError(f"it ended without {kind}: {self.errors()}")
+        raise AssertionError(f"it ended without {wanted}: {self.errors()}")
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -88,7 +88,7 @@ class Listener:
 
 
 class Home:
-    """A data folder of one test's own, from which it runs commands against the shared server."""
+    """A data folder for one test, whose commands call the shared server."""
 
     def __init__(self, folder: Path, server: ClarionServer) -> None:
         self.folder = folder
@@ -114,7 +114,7 @@ class Home:
         return [line.split()[0] for line in done.stdout.splitlines()]
 
     def listen(self, *arguments: str) -> list[dict[str, Any]]:
-        """Listen to the end, and return what was shown."""
+        """Listen until the command exits, and return what it printed."""
         done = self.run("device", "listen", "--json", *arguments)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -135,7 +135,7 @@ class Home:
                 process.kill()
 
     def register(self) -> dict[str, Any]:
-        """Be a device for a moment, and return what it is told when it is let in."""
+        """Register and connect a device, disconnect it, and return its `ready` line."""
         with self.listening() as listener:
             ready = listener.next("ready")
             assert listener.interrupt() == 0
@@ -154,7 +154,7 @@ def home(tmp_path: Path, server: ClarionServer) -> Home:
 
 
 def bodies(shown: list[dict[str, Any]]) -> list[str]:
-    """Return the texts of the messages among what was shown."""
+    """Return the texts of the messages in what was printed."""
     messages = [each for each in shown if each["type"] == "notification"]
     return [each["payload"]["aps"]["alert"]["body"] for each in messages]
 
@@ -168,13 +168,13 @@ def test_a_push_arrives_and_is_acknowledged(home: Home, server: ClarionServer) -
     assert arrived["payload"] == {"aps": {"alert": {"title": "Greeting", "body": "Hello there"}}}
     assert (arrived["id"], arrived["priority"]) == (sent, 5)
     assert 0 <= arrived["latency_ms"] < 60_000
-    # It was acknowledged before the connection ended, so it does not wait any more.
+    # It was acknowledged before the connection ended, so it is not stored any more.
     assert home.register()["pending"] == 0
     status, record = server.get(f"/v1/devices/{ready['device_id']}/messages/{sent}")
     assert (status, record["status"]) == (200, "delivered")
 
 
-def test_a_message_is_shown_in_words(home: Home) -> None:
+def test_a_message_is_shown_as_text(home: Home) -> None:
     token = home.register()["token"]
     (sent,) = home.send("--title=Greeting", "Hello")
     shown = home.run("device", "listen", "--exit-after=1")
@@ -182,7 +182,7 @@ def test_a_message_is_shown_in_words(home: Home) -> None:
     assert "Greeting — Hello\n" in shown.stdout
     assert f"id {sent}\n" in shown.stdout
     assert f"Token {token}\n" in shown.stdout
-    assert "While it was away: 1 message" in shown.stdout
+    assert "1 message waiting" in shown.stdout
 
 
 def test_control_characters_do_not_reach_the_terminal(home: Home) -> None:
@@ -192,7 +192,7 @@ def test_control_characters_do_not_reach_the_terminal(home: Home) -> None:
     assert "red  [31m and more\n" in shown.stdout
 
 
-def test_what_was_missed_arrives_later_at_the_same_device(home: Home) -> None:
+def test_missed_messages_arrive_when_the_device_reconnects(home: Home) -> None:
     ready = home.register()
     home.send("while away", "--count=2")
     shown = home.listen("--exit-after=2")
@@ -200,20 +200,20 @@ def test_what_was_missed_arrives_later_at_the_same_device(home: Home) -> None:
     assert bodies(shown) == ["while away (1 of 2)", "while away (2 of 2)"]
 
 
-def test_what_was_not_asked_for_waits_for_the_next_time(home: Home) -> None:
+def test_messages_after_the_last_wanted_one_stay_stored(home: Home) -> None:
     home.register()
     home.send("one of", "--count=2")
     assert bodies(home.listen("--exit-after=1")) == ["one of (1 of 2)"]
     assert bodies(home.listen("--exit-after=1")) == ["one of (2 of 2)"]
 
 
-def test_the_device_is_remembered_for_this_account_alone(home: Home) -> None:
+def test_only_this_account_can_read_the_saved_device(home: Home) -> None:
     home.register()
     mode = (home.folder / "device-listen.json").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
 
 
-def test_new_makes_a_fresh_device_that_is_remembered(home: Home) -> None:
+def test_new_registers_and_saves_another_device(home: Home) -> None:
     first = home.register()
     with home.listening("--new") as listener:
         fresh = listener.next("ready")
@@ -221,7 +221,7 @@ def test_new_makes_a_fresh_device_that_is_remembered(home: Home) -> None:
     assert home.register() == fresh
 
 
-def test_token_and_secret_bring_a_device_back_from_elsewhere(
+def test_token_and_secret_connect_a_device_from_another_folder(
     home: Home, server: ClarionServer, tmp_path: Path
 ) -> None:
     ready = home.register()
@@ -235,7 +235,7 @@ def test_token_and_secret_bring_a_device_back_from_elsewhere(
     assert not (elsewhere.folder / "device-listen.json").exists()
 
 
-def test_many_devices_hear_a_topic(home: Home) -> None:
+def test_many_devices_receive_from_a_topic(home: Home) -> None:
     with home.listening("--count=3", "--topic=news", "--exit-after=3") as listener:
         tokens = {listener.next("ready")["token"] for _ in range(3)}
         home.send("--topic=news", "extra", "--priority=5", "--ttl=60", "--collapse-id=x")
@@ -246,7 +246,7 @@ def test_many_devices_hear_a_topic(home: Home) -> None:
     assert bodies(arrived) == ["extra"] * 3
 
 
-def test_a_topic_is_heard_on_after_coming_back(home: Home) -> None:
+def test_a_subscription_survives_a_reconnect(home: Home) -> None:
     with home.listening("--topic=weekly", "--topic=daily") as listener:
         listener.next("ready")
         assert listener.interrupt() == 0
@@ -255,7 +255,7 @@ def test_a_topic_is_heard_on_after_coming_back(home: Home) -> None:
     assert sorted(bodies(home.listen("--exit-after=2"))) == ["as well", "missed"]
 
 
-def test_many_devices_are_one_line_of_numbers(home: Home) -> None:
+def test_many_devices_are_shown_as_one_line_of_statistics(home: Home) -> None:
     with home.listening("--count=3", "--topic=sums") as listener:
         for _ in range(3):
             listener.next("ready")
@@ -266,7 +266,7 @@ def test_many_devices_are_one_line_of_numbers(home: Home) -> None:
     assert "3 of 3 devices connected, 3 received" in shown.stdout.splitlines()[-1]
 
 
-def test_of_one_collapse_id_the_last_is_left(home: Home) -> None:
+def test_only_the_last_message_of_a_collapse_id_is_kept(home: Home) -> None:
     home.register()
     home.send("score", "--count=3", "--collapse-id=größe")
     shown = home.listen("--exit-after=1")
@@ -282,7 +282,7 @@ def test_the_same_id_is_sent_once(home: Home) -> None:
     assert home.register()["pending"] == 1
 
 
-def test_one_attempt_does_not_wait(home: Home) -> None:
+def test_a_message_without_ttl_is_not_stored(home: Home) -> None:
     home.register()
     home.send("now or never", "--ttl=0")
     assert home.register()["pending"] == 0
@@ -304,7 +304,7 @@ def test_the_plain_listener_takes_pushes_too(home: Home, server: ClarionServer) 
     assert bodies(home.listen("--exit-after=1")) == ["plain"]
 
 
-def test_a_device_comes_back_when_the_server_was_restarted(
+def test_a_device_reconnects_after_a_restart_of_the_server(
     home: Home, server: ClarionServer
 ) -> None:
     with home.listening("--exit-after=1") as listener:
@@ -317,7 +317,7 @@ def test_a_device_comes_back_when_the_server_was_restarted(
         assert listener.ended() == 0
 
 
-def test_a_device_comes_back_when_the_server_was_killed(home: Home, server: ClarionServer) -> None:
+def test_a_device_reconnects_after_the_server_was_killed(home: Home, server: ClarionServer) -> None:
     with home.listening("--exit-after=1") as listener:
         first = listener.next("ready")
         server.kill()
@@ -326,30 +326,32 @@ def test_a_device_comes_back_when_the_server_was_killed(home: Home, server: Clar
         assert listener.next("ready") == first
 
 
-def test_an_interrupt_ends_it_quietly(home: Home) -> None:
+def test_an_interrupt_stops_it_without_an_error(home: Home) -> None:
     with home.listening() as listener:
         listener.next("ready")
         assert listener.interrupt() == 0
         assert listener.errors() == ""
 
 
-def test_a_device_that_another_takes_over_says_so(home: Home) -> None:
+def test_a_replaced_connection_is_reported(home: Home) -> None:
     with home.listening() as first:
         first.next("ready")
         with home.listening() as second:
             second.next("ready")
             assert first.ended() == 1
-            assert first.errors().startswith("clarion: Another connection took over")
+            assert first.errors().startswith(
+                "clarion: Another connection of the same device replaced this one."
+            )
 
 
-def test_when_one_device_has_had_too_many_that_is_told(home: Home) -> None:
+def test_the_rate_limit_of_a_device_is_reported(home: Home) -> None:
     home.register()
     done = home.run("send", "again and again", "--count=101")
-    # A new minute may begin on the way, with a new allowance.
+    # A new minute may begin in between, with a new limit.
     if done.returncode == 0:
         done = home.run("send", "again and again", "--count=101")
     assert done.returncode == 1
-    assert " of 101 were sent. " in done.stderr
+    assert " of 101 messages were sent. " in done.stderr
     assert "TooManyRequests" in done.stderr
 
 
@@ -359,14 +361,22 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
 @pytest.mark.parametrize(
     ("line", "code", "sentence"),
     [
-        ("device listen --url=http://127.0.0.1:1", 1, "Nothing answers at http://127.0.0.1:1"),
-        ("device listen --gateway-url=ws://127.0.0.1:1", 1, "Nothing answers at ws://127.0.0.1:1"),
+        (
+            "device listen --url=http://127.0.0.1:1",
+            1,
+            "No server is listening at http://127.0.0.1:1",
+        ),
+        (
+            "device listen --gateway-url=ws://127.0.0.1:1",
+            1,
+            "No server is listening at ws://127.0.0.1:1",
+        ),
         ("device listen --url=http://127.0.0.1:{gateway}", 1, "Is it the right port for --url?"),
-        ("device listen --url=https://127.0.0.1:{api}", 1, "does not speak TLS"),
+        ("device listen --url=https://127.0.0.1:{api}", 1, "The TLS handshake with"),
         ("device listen --gateway-url=ws://127.0.0.1:{api}", 1, "right port for --gateway-url?"),
         ("device listen --gateway-url=ws://127.0.0.1:{tls}", 1, "right port for --gateway-url?"),
-        ("device listen --api-key=ck_no_key", 1, "refuses the API key"),
-        ("device listen --topic=no/topic", 2, "--topic: must not have a /"),
+        ("device listen --api-key=ck_no_key", 1, "rejected the API key"),
+        ("device listen --topic=no/topic", 2, "--topic: must not contain a /"),
         (f"device listen --token={NO_DEVICE} --secret=no", 1, "does not know this device"),
         ("device listen --token=alone", 2, "give both or neither"),
         ("device listen --url=nonsense", 2, "must be like http://127.0.0.1:8080"),
@@ -375,20 +385,24 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("device listen --count=0", 2, "--count"),
         ("device listen --nonsense=1", 2, "--nonsense: there is no such setting"),
         (f"send hi --to={NO_DEVICE}", 1, "No device has this token. "),
-        ("send hi --to=a/b", 2, "--to: must not have a /"),
-        (f"send hi --to={NO_DEVICE} --url=http://127.0.0.1:{{gateway}}", 1, "APNs door"),
+        ("send hi --to=a/b", 2, "--to: must not contain a /"),
+        (
+            f"send hi --to={NO_DEVICE} --url=http://127.0.0.1:{{gateway}}",
+            1,
+            "not like an APNs endpoint",
+        ),
         (f"send hi --to={NO_DEVICE} --id=no-uuid", 1, "--id must be a UUID"),
-        ("send --topic=news --api-key=ck_no_key hi", 1, "refuses the API key"),
-        ("send --topic=no:topic hi", 1, "topic: must have 1 to 200 letters"),
+        ("send --topic=news --api-key=ck_no_key hi", 1, "rejected the API key"),
+        ("send --topic=no!topic hi", 1, "topic: must have 1 to 200 letters"),
         ("send hi", 2, "There is no device to send to yet."),
-        ("send", 2, "Say what to send"),
+        ("send", 2, "Give a text to send"),
         ("send hi --priority=7", 2, "Choose from: 10, 5, 1."),
         ("send hi --payload=file", 2, "leave out the text"),
         ("send --payload=/no/such/file", 2, "cannot read /no/such/file"),
-        ("send hi --topic=news --to=token", 2, "give one of them"),
+        ("send hi --topic=news --to=token", 2, "give only one of them"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(
+def test_an_error_is_one_line(
     home: Home, server: ClarionServer, line: str, code: int, sentence: str
 ) -> None:
     for name, attribute in PORTS.items():
@@ -400,8 +414,8 @@ def test_what_goes_wrong_is_one_sentence(
     assert sentence in done.stderr
 
 
-def test_without_keys_the_way_to_them_is_told(tmp_path: Path) -> None:
+def test_without_keys_the_error_names_init(tmp_path: Path) -> None:
     command = [*CLARION, "device", "listen", f"--data={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "`clarion init` makes it" in done.stderr
+    assert "`clarion init` creates it" in done.stderr

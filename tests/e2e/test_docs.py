@@ -1,4 +1,4 @@
-"""The commands of the pages for people, run as they are written against a running server."""
+"""Runs the commands of the guides against a server, as they are written."""
 
 import re
 import subprocess
@@ -11,11 +11,11 @@ from tests.e2e.conftest import Server
 from tests.e2e.installation import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-# Every command must succeed. Between two of them people take their time, and the server works.
+# Every command must succeed. The pause after each is the time a reader takes to type the next.
 PRELUDE = f"""set -eu
 curl() {{ {sys.executable} -m tests.e2e.curl "$@"; echo; sleep 0.3; }}
 """
-# A page, the heading its commands stand under, and what they must print.
+# For each page: the heading above its commands, and what they must print.
 PAGES = {
     "docs/how-to/send-events.md": (
         "# Send events",
@@ -40,18 +40,18 @@ PAGES = {
 
 
 def commands(page: str, heading: str) -> str:
-    """Return the shell blocks under a heading, to the next of its kind."""
+    """Return the shell blocks of a section."""
     text = (ROOT / page).read_text()
     level = heading.partition(" ")[0]
     after = text.partition(f"{heading}\n")[2]
     section = re.split(rf"^{level} ", after, maxsplit=1, flags=re.MULTILINE)[0]
     blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert blocks, f"there are no commands under {heading}"
+    assert blocks, f"no commands under {heading}"
     return "\n".join(blocks)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_works(server: Server, page: str) -> None:
+def test_the_commands_of_a_page_work(server: Server, page: str) -> None:
     heading, expected = PAGES[page]
     script = PRELUDE + commands(page, heading)
     script = script.replace("127.0.0.1:8080", f"127.0.0.1:{server.installation.port}")
@@ -59,7 +59,7 @@ def test_what_a_page_says_works(server: Server, page: str) -> None:
     done = subprocess.run(
         ["/bin/bash", "-c", script],
         cwd=ROOT,
-        # The words of the inbox are not ASCII.
+        # The texts in the inbox are not ASCII.
         env=environment(PYTHONUTF8="1"),
         capture_output=True,
         text=True,

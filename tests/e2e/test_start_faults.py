@@ -243,7 +243,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     installation = Installation(tmp_path)
     done = installation.run("doctor")
     assert done.returncode == 0
-    assert "`clarion init` makes it" in findings_of(done)["data folder"][1]
+    assert "`clarion init` creates it" in findings_of(done)["data folder"][1]
     assert not installation.data.exists()
 
 

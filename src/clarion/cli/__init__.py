@@ -1,1 +1,1 @@
-"""The `clarion` command, a file a noun."""
+"""The `clarion` command: one file for each command."""

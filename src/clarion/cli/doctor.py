@@ -1,4 +1,4 @@
-"""`clarion doctor`: looks at everything a server needs and says what to do about what is amiss."""
+"""`clarion doctor`: check everything a server needs, and say how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import datetime as dt
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import apsw
 from cryptography import x509
 
+from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataFolder
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
@@ -24,68 +25,60 @@ from clarion.store.postgres.engine import connect_or_explain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from clarion.settings import Settings
 
-_LEAST_FREE_BYTES = 1 << 30
+_MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
 _RECORDED = "SELECT version, checksum FROM migrations"
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at. `ok` is fine, `note` is worth knowing, `fault` must be mended."""
-
-    state: str
-    what: str
-    detail: str
+# A `note` is worth knowing, a `fault` must be fixed.
+Finding = tuple[Literal["ok", "note", "fault"], str]
 
 
-async def examine(settings: Settings) -> list[Finding]:
-    """Look at everything; nothing is changed."""
-    findings = [_python(), _folder(settings.data), _disk(settings.data)]
-    checks: list[Callable[[Settings], Awaitable[Finding]]] = [_database, _redis]
-    findings += [await _guard(check, settings) for check in checks]
-    findings += [_ports(settings), _certificate(settings)]
-    return findings
+async def doctor(**settings: SettingFlags) -> int:
+    loaded = load_settings(settings)
+    findings = {what: await _run(check, loaded) for what, check in _CHECKS.items()}
+    for what, (state, detail) in findings.items():
+        print(f"{state:6} {what:12} {detail}")
+    return int(any(state == "fault" for state, _ in findings.values()))
 
 
-async def _guard(check: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
+async def _run(check: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
     try:
         return await check(settings)
     except ClarionError as error:
-        return Finding("fault", check.__name__.strip("_"), error.detail)
+        return "fault", error.detail
 
 
-def _python() -> Finding:
+async def _python(_settings: Settings) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("ok", "python", f"{version}, SQLite {apsw.sqlite_lib_version()}")
+    return "ok", f"{version}, SQLite {apsw.sqlite_lib_version()}"
 
 
-def _folder(path: Path) -> Finding:
+async def _folder(settings: Settings) -> Finding:
+    path = settings.data
     if not path.exists():
-        return _missing_folder(path)
+        parent = _existing(path)
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            return "fault", f"{path} cannot be created: this account cannot write to {parent}"
+        return "note", f"{path} does not exist yet; `clarion init` creates it"
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return Finding("fault", "data folder", f"{path} cannot be read and written by this account")
+        return "fault", f"this account cannot read and write {path}"
     if path.stat().st_mode & 0o077:
-        return Finding("note", "data folder", f"others can look into {path}: chmod 700 {path}")
-    return Finding("ok", "data folder", str(path))
+        return "note", f"other accounts can read {path}; run chmod 700 {path}"
+    return "ok", str(path)
 
 
-def _missing_folder(path: Path) -> Finding:
-    above = next(each for each in path.resolve().parents if each.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        detail = f"{path} cannot be made: {above} is not a folder that this account can write in"
-        return Finding("fault", "data folder", detail)
-    return Finding("note", "data folder", f"{path} is not there yet: `clarion init` makes it")
+async def _disk(settings: Settings) -> Finding:
+    free = shutil.disk_usage(_existing(settings.data)).free
+    detail = f"{free / (1 << 30):.1f} GiB free, at least 1 GiB needed"
+    return "ok" if free >= _MIN_FREE_BYTES else "fault", detail
 
 
-def _disk(path: Path) -> Finding:
-    there = next(p for p in (path.resolve(), *path.resolve().parents) if p.exists())
-    free = shutil.disk_usage(there).free
-    state = "ok" if free >= _LEAST_FREE_BYTES else "fault"
-    return Finding(state, "disk", f"{free / (1 << 30):.1f} GiB free, 1 GiB is the least")
+def _existing(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists."""
+    return next(each for each in (path.resolve(), *path.resolve().parents) if each.exists())
 
 
 async def _database(settings: Settings) -> Finding:
@@ -94,16 +87,15 @@ async def _database(settings: Settings) -> Finding:
 
 
 def _sqlite(path: str) -> Finding:
-    if not os.path.exists(path):  # noqa: PTH110 - a plain question
-        return Finding("note", "database", f"{path} is not there yet: `clarion migrate` makes it")
+    if not Path(path).exists():
+        return "note", f"{path} does not exist yet; `clarion migrate` creates it"
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         missing = find_missing(load("sqlite"), connection.execute(_RECORDED).fetchall())
         connection.close()
     except apsw.Error as error:
-        detail = f"cannot read {path} ({type(error).__name__}): is it Clarion's, and yours to read?"
-        return Finding("fault", "database", detail)
-    return _pending(f"SQLite {path}", len(missing))
+        return "fault", f"{path} is not a readable Clarion database ({type(error).__name__})"
+    return _migrations(f"SQLite {path}", len(missing))
 
 
 async def _postgres(url: str) -> Finding:
@@ -111,50 +103,46 @@ async def _postgres(url: str) -> Finding:
     try:
         version = await connection.fetchval("SHOW server_version")
         if await connection.fetchval("SHOW fsync") != "on":
-            return Finding(
-                "fault", "database", "PostgreSQL runs with fsync=off: a crash loses data"
-            )
+            return "fault", "PostgreSQL runs with fsync=off: a crash can lose data"
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
-            return Finding("note", "database", "empty: `clarion migrate` sets it up")
+            return "note", "the database is empty; `clarion migrate` creates the tables"
         missing = find_missing(load("postgres"), map(tuple, await connection.fetch(_RECORDED)))
     finally:
         await connection.close()
-    return _pending(f"PostgreSQL {version}", len(missing))
+    return _migrations(f"PostgreSQL {version}", len(missing))
 
 
-def _pending(what: str, missing: int) -> Finding:
+def _migrations(database: str, missing: int) -> Finding:
     if missing:
-        return Finding(
-            "note", "database", f"{what}; {missing} migrations to apply at the next start"
-        )
-    return Finding("ok", "database", f"{what}, up to date")
+        return "note", f"{database}; the next start applies {missing} migrations"
+    return "ok", f"{database}, up to date"
 
 
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
-        return Finding("ok", "redis", "not used")
+        return "ok", "not used"
     redis = connect(settings.redis)
     try:
         await RedisDependency(redis).check()
     finally:
         await redis.aclose()
-    return Finding("ok", "redis", "connected")
+    return "ok", "connected"
 
 
-def _ports(settings: Settings) -> Finding:
+async def _ports(settings: Settings) -> Finding:
     names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
     addresses = [(flag_of(n), a) for n in names if (a := getattr(settings, n))]
     try:
         check_free(addresses)
     except StartError as error:
         if _is_clarion(settings):
-            return Finding("ok", "ports", f"Clarion is running on {settings.listen}")
-        return Finding("fault", "ports", error.detail.replace("\n", " "))
-    return Finding("ok", "ports", "free")
+            return "ok", f"Clarion is running on {settings.listen}"
+        return "fault", error.detail.replace("\n", " ")
+    return "ok", "free"
 
 
 def _is_clarion(settings: Settings) -> bool:
-    """Ask whoever listens there whether they are Clarion."""
+    """Whether the process that occupies the port is a Clarion server."""
     connection = HTTPConnection(settings.listen.host, settings.listen.port, timeout=2)
     try:
         connection.request("GET", "/health")
@@ -165,14 +153,24 @@ def _is_clarion(settings: Settings) -> bool:
         connection.close()
 
 
-def _certificate(settings: Settings) -> Finding:
+async def _certificate(settings: Settings) -> Finding:
     path = settings.tls_certificate or DataFolder(settings.data).tls / "server.pem"
     if not path.exists():
-        return Finding("note", "certificate", "made at the first start")
+        return "note", "the first start creates one"
     try:
         certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
     except (OSError, ValueError) as error:
-        return Finding("fault", "certificate", f"{path} cannot be read: {error}")
+        return "fault", f"{path} cannot be read: {error}"
     days = (certificate.not_valid_after_utc - dt.datetime.now(dt.UTC)).days
-    state = "ok" if days > 0 else "fault"
-    return Finding(state, "certificate", f"{path} ends in {days} days")
+    return "ok" if days > 0 else "fault", f"{path} expires in {days} days"
+
+
+_CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
+    "python": _python,
+    "data folder": _folder,
+    "disk": _disk,
+    "database": _database,
+    "redis": _redis,
+    "ports": _ports,
+    "certificate": _certificate,
+}

@@ -1,4 +1,4 @@
-"""One connection to the gateway, seen from the device: says hello, hands on, acknowledges."""
+"""One connection of a device to the gateway: hello, messages, acknowledgements, pings."""
 
 from __future__ import annotations
 
@@ -14,26 +14,22 @@ from clarion.push.frames import PONG, Ack, Hello
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clarion.cli.devices.known_devices import KnownDevice
+    from clarion.cli.device.credentials import Device
 
-_HANG_UP_S = 2
+_CLOSE_TIMEOUT_S = 2
 
 
 class _Frame(msgspec.Struct, tag_field="type"):
-    """A frame of the server. Fields that we do not know are left to newer clients."""
+    """A frame of the server; unknown fields are ignored."""
 
 
 class Ready(_Frame, tag="ready"):
-    """The server let the device in."""
-
     device_id: str
     heartbeat_s: int
     pending: int
 
 
 class Notification(_Frame, tag="notification", omit_defaults=True):
-    """A message has arrived."""
-
     id: str
     payload: dict[str, Any]
     priority: int
@@ -51,56 +47,55 @@ _decoder: msgspec.json.Decoder[_Frames] = msgspec.json.Decoder(_Frames)
 _encode = msgspec.json.Encoder().encode
 
 
-class DeviceLink(WSListener):
-    """One connection of one device.
+class DeviceConnection(WSListener):
+    """One WebSocket of one device.
 
-    What arrives is held back until `open` says what to do with it, so that whoever connects can
-    first prepare. `take` returns whether the device has a message for good; then it is
-    acknowledged, and the server forgets it.
+    Messages are buffered until `start` passes a receiver. The receiver returns whether the device
+    has processed a message; only then is it acknowledged.
     """
 
-    def __init__(self, device: KnownDevice) -> None:
+    def __init__(self, device: Device) -> None:
         self.ready: asyncio.Future[Ready | None] = asyncio.get_running_loop().create_future()
         self.close_code = 0
         self.close_reason = ""
         self._device = device
         self._transport: WSTransport | None = None
-        self._take: Callable[[Notification], bool] | None = None
-        self._held: list[Notification] = []
+        self._receive: Callable[[Notification], bool] | None = None
+        self._buffer: list[Notification] = []
 
-    def open(self, take: Callable[[Notification], bool]) -> None:
-        """Hand on what has arrived, and from now on what arrives."""
-        self._take = take
-        held, self._held = self._held, []
-        for notification in held:
-            self._hand_on(notification, take)
+    def start(self, receive: Callable[[Notification], bool]) -> None:
+        """Pass buffered messages to the receiver, and from now on each one that arrives."""
+        self._receive = receive
+        buffered, self._buffer = self._buffer, []
+        for notification in buffered:
+            self._pass_on(notification)
 
-    async def hang_up(self) -> None:
-        """End the connection; what was acknowledged before still reaches the server."""
+    async def close(self) -> None:
+        """Close the connection; acknowledgements sent before still reach the server."""
         if self._transport is None or self._transport.is_disconnected:
             return
-        self._take = _refuse
+        self._receive = None
         self._transport.send_close(WSCloseCode.OK)
         self._transport.disconnect()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wait_ended(), _HANG_UP_S)
+            await asyncio.wait_for(self.wait_closed(), _CLOSE_TIMEOUT_S)
 
-    async def wait_ended(self) -> None:
-        """Wait for the end of the connection; raise what `take` raised, if that was the cause."""
+    async def wait_closed(self) -> None:
+        """Wait for the end of the connection; raise the receiver's exception, if it ended so."""
         if self._transport is not None:
             await self._transport.wait_disconnected()
 
-    # What picows calls.
+    # Called by picows.
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        self._send(Hello(self._device.token, self._device.secret))
+        self._write(_encode(Hello(self._device.token, self._device.secret)))
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type == WSMsgType.TEXT:
-            self._receive(frame.get_payload_as_bytes())
+            self._on_text(frame.get_payload_as_bytes())
         elif frame.msg_type == WSMsgType.CLOSE:
-            # picows names the codes of the standard alone; ours come as plain numbers.
+            # picows has names for the standard codes only; ours are plain numbers.
             code: Any = frame.get_close_code()
             self.close_code = int(getattr(code, "value", code))
             self.close_reason = frame.get_close_message().decode(errors="replace")
@@ -111,34 +106,26 @@ class DeviceLink(WSListener):
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def _receive(self, data: bytes) -> None:
+    def _on_text(self, data: bytes) -> None:
         try:
             frame = _decoder.decode(data)
         except msgspec.DecodeError:
-            return  # of a newer server: what it cannot do without, it will not send unasked
+            return  # a frame of a newer server, which clients may ignore
         match frame:
             case Ready():
                 if not self.ready.done():
                     self.ready.set_result(frame)
             case Notification():
-                if self._take is None:
-                    self._held.append(frame)
-                else:
-                    self._hand_on(frame, self._take)
+                self._pass_on(frame)
             case _Ping():
                 self._write(PONG)
 
-    def _hand_on(self, notification: Notification, take: Callable[[Notification], bool]) -> None:
-        if take(notification):
-            self._send(Ack(notification.id))
-
-    def _send(self, frame: Hello | Ack) -> None:
-        self._write(_encode(frame))
+    def _pass_on(self, notification: Notification) -> None:
+        if self._receive is None:
+            self._buffer.append(notification)
+        elif self._receive(notification):
+            self._write(_encode(Ack(notification.id)))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.send(WSMsgType.TEXT, data)
-
-
-def _refuse(_notification: Notification) -> bool:
-    return False

@@ -1,11 +1,11 @@
-"""What `clarion device listen` shows, to the letter."""
+"""What `clarion device listen` prints."""
 
 from typing import Any
 
 import pytest
 
-from clarion.cli.devices.device_link import Notification
-from clarion.cli.displays import count, describe_alert, printable, span
+from clarion.cli.device.connection import Notification
+from clarion.cli.device.output import count, describe_alert, duration, printable
 
 
 def message(payload: dict[str, Any]) -> Notification:
@@ -36,7 +36,7 @@ def test_without_an_alert_the_payload_is_shown(payload: dict[str, Any]) -> None:
     assert "[" not in shown
 
 
-def test_of_a_long_payload_the_beginning_is_shown() -> None:
+def test_a_long_payload_is_cut() -> None:
     assert len(describe_alert(message({"x": "y" * 4000}))) == 200
 
 
@@ -59,8 +59,8 @@ def test_letters_of_all_languages_are_printable() -> None:
         (172_800_000, "2 days"),
     ],
 )
-def test_a_span_is_said_as_people_say_it(milliseconds: int, shown: str) -> None:
-    assert span(milliseconds) == shown
+def test_a_duration_has_a_readable_unit(milliseconds: int, shown: str) -> None:
+    assert duration(milliseconds) == shown
 
 
 def test_large_numbers_have_commas() -> None:

@@ -1,0 +1,1 @@
+"""`clarion device listen`: test devices that connect to the gateway."""

@@ -1,0 +1,87 @@
+"""The devices of `clarion device listen`: registered once, saved in the data folder."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.cli.http_client import HttpClient, path_part
+from clarion.data_directory import write_private
+from clarion.errors import StartError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clarion.cli.remote_server import RemoteServer
+
+# Enough parallel requests for the server to group their commits.
+_PARALLEL = 32
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What a device connects with. The id is for the user; it is not needed to connect."""
+
+    token: str
+    secret: str
+    device_id: str = ""
+
+
+class _DeviceFile(msgspec.Struct):
+    devices: list[Device]
+
+
+def find_devices(server: RemoteServer, count: int, *, new: bool) -> list[Device]:
+    """Return this many saved devices; those that are missing are registered and saved."""
+    known = [] if new else read_devices(server.device_file)
+    missing = count - len(known)
+    if missing > 0:
+        known += _register(missing, server)
+        _save(server.device_file, known)
+    return known[:count]
+
+
+def read_devices(file: Path) -> list[Device]:
+    """Return the saved devices in order of registration; none if there is no file."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_DeviceFile).devices
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"Cannot read {file}. Delete it, or register a new device with --new."
+        raise StartError(msg) from error
+
+
+def subscribe(device_id: str, topics: tuple[str, ...], server: RemoteServer) -> None:
+    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+        for topic in topics:
+            path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
+            client.request_api("PUT", path, api_key=server.api_key, returns=type(None))
+
+
+def _register(count: int, server: RemoteServer) -> list[Device]:
+    shares = [len(range(start, count, _PARALLEL)) for start in range(min(count, _PARALLEL))]
+    with ThreadPoolExecutor(_PARALLEL) as threads:
+        groups = threads.map(lambda share: _register_share(share, server), shares)
+        return [device for group in groups for device in group]
+
+
+def _register_share(count: int, server: RemoteServer) -> list[Device]:
+    key, body = server.api_key, {"platform": "clarion", "label": "clarion device listen"}
+    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+        return [
+            client.request_api("POST", "/v1/devices", api_key=key, body=body, returns=Device)
+            for _ in range(count)
+        ]
+
+
+def _save(file: Path, devices: list[Device]) -> None:
+    content = msgspec.json.format(msgspec.json.encode(_DeviceFile(devices)), indent=2)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(file, content)
+    except OSError as error:
+        msg = f"Cannot write {file}: {error.strerror}."
+        raise StartError(msg) from error

@@ -1,1 +1,0 @@
-"""`clarion device listen`."""

@@ -1,0 +1,27 @@
+"""Flags that many commands share: the settings, and switches."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from clarion.settings import load
+from clarion.telemetry import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clarion.settings import Settings
+
+# Every setting is a flag of every command. They are documented once, in `clarion serve --help`.
+SettingFlags = Annotated[str, Parameter(show=False)]
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+def load_settings(flags: Mapping[str, str]) -> Settings:
+    """Read flags, environment and file, and configure logging."""
+    settings = load(flags, os.environ)
+    logs.configure(settings.log_level, settings.log_format)
+    return settings

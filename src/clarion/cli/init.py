@@ -1,0 +1,167 @@
+"""`clarion init`: create the first administrator, app, keys and certificates."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import shlex
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.access.provisioning import create_administrator, create_app, new_password
+from clarion.cli.first_run import (
+    AdminCredentials,
+    FirstRun,
+    TlsFiles,
+    Urls,
+    read_first_run,
+    save_credentials,
+    to_json,
+    urls_of,
+)
+from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.data_directory import write_private
+from clarion.errors import Conflict, StartError
+from clarion.house import open_house
+from clarion.http.certificates import DevelopmentTls
+from clarion.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clarion.access.provisioning import NewApp
+    from clarion.house import House as Stores
+
+DEMO_BUNDLE_ID = "com.example.demo"
+ADMIN_NAME = "admin"
+
+
+class AlreadySetUp(StartError):
+    code = "already_set_up"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database is set up already, but first-run.json with its first keys is missing. "
+            "Create new ones with `clarion app create` and `clarion admin create`."
+        )
+
+
+async def init(
+    *, json: Switch = False, if_needed: Switch = False, greet: Switch = False, **flags: SettingFlags
+) -> None:
+    """Set up an installation.
+
+    Parameters
+    ----------
+    json
+        Print the administrator, the demo app and all secrets as JSON.
+    if_needed
+        For scripts: print no message, and do not fail if first-run.json is missing.
+    greet
+        Print the URLs of the server and commands to try.
+
+    """
+    settings = load_settings(flags)
+    async with open_house(settings) as stores:
+        try:
+            first = await initialise(stores, settings)
+        except AlreadySetUp:
+            if not if_needed:
+                raise
+            return
+        saved = stores.folder.first_run
+        if json:
+            print(to_json(first).decode())
+        elif greet:
+            print(greeting(first, saved), flush=True)
+        elif not if_needed:
+            print(f"Clarion is set up. Its keys are in {saved}")
+
+
+async def initialise(stores: Stores, settings: Settings) -> FirstRun:
+    """Set up an installation once; a later call returns what the first one created.
+
+    The call can be interrupted at any point and repeated. It writes the secrets to disk before it
+    creates the administrator, so an installation without an administrator is not complete.
+    """
+    saved = stores.folder.first_run
+    is_complete = await stores.administrators.find(ADMIN_NAME) is not None
+    if is_complete and not saved.exists():
+        raise AlreadySetUp
+    first = read_first_run(saved) if saved.exists() else await _create(stores, settings)
+    if not is_complete:
+        await create_administrator(
+            username=first.admin.username,
+            password=first.admin.password,
+            administrators=stores.administrators,
+            clock=stores.clock,
+        )
+    return msgspec.structs.replace(first, urls=urls_of(settings))
+
+
+async def _create(stores: Stores, settings: Settings) -> FirstRun:
+    """Create the demo app and certificates, and save the secrets."""
+    try:
+        app = await _create_demo_app(stores, DEMO_BUNDLE_ID)
+    except Conflict:
+        # An interrupted call left an app whose secrets were never saved.
+        app = await _create_demo_app(stores, f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
+    tls = DevelopmentTls(stores.folder.tls)
+    tls.ensure(dt.datetime.now(dt.UTC))
+    first = FirstRun(
+        admin=AdminCredentials(ADMIN_NAME, new_password()),
+        app=save_credentials(stores.folder, app),
+        tls=TlsFiles(str(tls.ca.resolve())),
+        urls=urls_of(settings),
+    )
+    write_private(stores.folder.first_run, to_json(first))
+    return first
+
+
+async def _create_demo_app(stores: Stores, bundle_id: str) -> NewApp:
+    return await create_app(
+        name="Demo",
+        bundle_id=bundle_id,
+        apps=stores.apps,
+        keys=stores.keys,
+        vault=stores.vault,
+        clock=stores.clock,
+    )
+
+
+def greeting(first: FirstRun, saved: Path) -> str:
+    """Return what `make run` prints: the URLs of the server, and commands to try."""
+    folder = saved.parent
+    data = "" if folder == Settings().data else f" --data {shlex.quote(str(folder))}"
+    return f"""
+Clarion is set up. Your keys are in {saved}
+
+  API docs   {first.urls.api}/docs
+  Health     {first.urls.api}/health
+{_push_urls(first.urls, first.tls)}
+Run a test device in a second terminal, and send it a message from a third:
+
+  .venv/bin/clarion device listen{data}
+  .venv/bin/clarion send{data} "Hello"
+
+Send your first notification: create a user, send an event, read the inbox.
+
+  KEY='Authorization: Bearer {first.app.api_key}'
+  curl -H "$KEY" -X PUT {first.urls.api}/v1/users/ana -d '{{"name":"Ana"}}'
+  curl -H "$KEY" {first.urls.api}/v1/events \\
+       -d '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
+  curl -H "$KEY" {first.urls.api}/v1/users/ana/notifications
+
+If something does not work:
+
+  .venv/bin/clarion doctor{data}
+  curl {first.urls.api}/health
+
+Press Ctrl-C to stop. Your data is kept; `make run` starts Clarion again.
+"""
+
+
+def _push_urls(urls: Urls, tls: TlsFiles) -> str:
+    devices = f"  Devices    {urls.gateway}/v1/gateway\n" if urls.gateway else ""
+    return devices + (f"  APNs       {urls.tls}   (CA: {tls.ca_path})\n" if urls.tls else "")

@@ -1,0 +1,100 @@
+"""The server that a command calls: its URLs, keys, and the certificates to trust."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clarion.cli.first_run import FirstRun, Urls, read_first_run, urls_of
+from clarion.data_directory import DataFolder
+from clarion.errors import StartError
+from clarion.settings import Settings
+
+if TYPE_CHECKING:
+    from clarion.cli.first_run import AppCredentials
+
+GATEWAY_PATH = "/v1/gateway"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteServer:
+    """A server as its data folder, the settings and the flags describe it."""
+
+    folder: DataFolder
+    first: FirstRun | None
+    api_url: str
+    push_url: str
+    gateway_url: str
+    given_key: str
+
+    @property
+    def api_key(self) -> str:
+        return self.given_key or self.app.api_key
+
+    @property
+    def app(self) -> AppCredentials:
+        """The demo app; `StartError` without `first-run.json`."""
+        if self.first is None:
+            msg = (
+                f"{self.folder.first_run} with the keys does not exist. `clarion init` creates "
+                "it; --data chooses another folder."
+            )
+            raise StartError(msg)
+        return self.first.app
+
+    @property
+    def device_file(self) -> Path:
+        """The file in which `clarion device listen` saves its devices."""
+        return self.folder.path / "device-listen.json"
+
+    @property
+    def provider_key(self) -> bytes:
+        """The private key that signs provider tokens, as PEM."""
+        named = Path(self.app.provider_key_path)
+        # The data folder may have been moved since `clarion init`.
+        path = named if named.exists() else self.folder.provider_keys / named.name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            msg = f"Cannot read {path}: {error.strerror}."
+            raise StartError(msg) from error
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Trust the system's authorities and the development authority of the data folder."""
+        context = ssl.create_default_context()
+        authority = self.folder.tls / "ca.pem"
+        if authority.exists():
+            context.load_verify_locations(authority)
+        return context
+
+
+def find_server(
+    settings: Settings, *, url: str = "", gateway_url: str = "", api_key: str = ""
+) -> RemoteServer:
+    """Describe the server; flags win over settings, and settings over `first-run.json`."""
+    folder = DataFolder(settings.data)
+    first = read_first_run(folder.first_run) if folder.first_run.exists() else None
+    urls = _choose_urls(settings, first)
+    return RemoteServer(
+        folder=folder,
+        first=first,
+        api_url=(url or urls.api).rstrip("/"),
+        push_url=(url or urls.tls or urls.api).rstrip("/"),
+        gateway_url=(gateway_url or urls.gateway or "").rstrip("/").removesuffix(GATEWAY_PATH),
+        given_key=api_key,
+    )
+
+
+def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:
+    """Return the URLs of the settings, or of `first-run.json` where a setting has its default."""
+    configured, default = urls_of(settings), urls_of(Settings())
+    saved = first.urls if first else configured
+
+    def choose(name: str) -> str:
+        is_default = getattr(configured, name) == getattr(default, name)
+        chosen: str = getattr(saved if is_default else configured, name)
+        return chosen
+
+    return Urls(*map(choose, ("api", "tls", "gateway", "admin")))
