@@ -379,7 +379,7 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         (f"send hi --to={NO_DEVICE} --url=http://127.0.0.1:{{gateway}}", 1, "APNs door"),
         (f"send hi --to={NO_DEVICE} --id=no-uuid", 1, "--id must be a UUID"),
         ("send --topic=news --api-key=ck_no_key hi", 1, "refuses the API key"),
-        ("send --topic=no:topic hi", 1, "topic: must have 1 to 200 letters"),
+        ("send --topic=no+topic hi", 1, "topic: must have 1 to 200 letters"),
         ("send hi", 2, "There is no device to send to yet."),
         ("send", 2, "Say what to send"),
         ("send hi --priority=7", 2, "Choose from: 10, 5, 1."),

@@ -48,16 +48,15 @@ class Entry:
         languages = sorted(known for of, known in self.templates if of is channel)
         return self.templates[channel, languages[0]] if languages else None
 
-    def required_variables(self, channels: Collection[Channel]) -> frozenset[str]:
-        """Return the variables that an event must have for these channels, in any language."""
-        return frozenset().union(*(self.variables.get(channel, ()) for channel in channels))
-
     def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
         faults = self.schema.find_faults(data) if self.schema else ()
-        missing = sorted(n for n in self.required_variables(channels) if data.get(n) is None)
-        return faults + tuple(FieldFault(f"data.{n}", "is required by a template") for n in missing)
+        required = frozenset[str]().union(*(self.variables.get(each, ()) for each in channels))
+        missing = sorted(name for name in required if data.get(name) is None)
+        return faults + tuple(
+            FieldFault(f"data.{name}", "is required by a template") for name in missing
+        )
 
     def render(
         self, channel: Channel, language: str, context: Mapping[str, object]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -80,8 +82,7 @@ class RateLimit:
     overflow: Overflow = Overflow.DROP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
+class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Collect, then deliver once: after a window, or daily at a time in the user's time zone."""
 
     window_s: int | None = None

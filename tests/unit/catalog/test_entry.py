@@ -47,7 +47,6 @@ def test_faults_name_what_the_schema_and_the_templates_require() -> None:
         "properties": {"b": {"items": {"type": "integer"}}},
     }
     entry = build_entry(make_type(data_schema=schema), [make_template(variables=("order", "c"))])
-    assert entry.required_variables([Channel.EMAIL]) == {"order", "c"}
     assert entry.find_faults({"b": [1, "x"], "c": None}, [Channel.EMAIL]) == (
         FieldFault("data.a", "is required"),
         FieldFault("data.b[1]", '"x" is not of type "integer"'),

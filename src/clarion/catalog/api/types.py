@@ -88,13 +88,6 @@ class TypeBody(Body):
     data_schema: dict[str, Any] | UnsetType | None = UNSET
 
 
-class DigestView(View, omit_defaults=True):
-    """How long a digest is collected; the one of the two that was given."""
-
-    window_s: int | None = None
-    daily_at: str | None = None
-
-
 class TypeView(View):
     """A type of the calling app. `origin` is `built_in`, `changed` or `own`."""
 
@@ -107,7 +100,7 @@ class TypeView(View):
     is_active: bool
     rate_limit: RateLimit | None
     dedupe: Dedupe | None
-    digest: DigestView | None
+    digest: Digest | None
     data_schema: dict[str, Any] | None
     origin: str
 
@@ -272,7 +265,6 @@ def _view(definition: NotificationType) -> TypeView:
     return TypeView.of(
         definition,
         priority=definition.priority.name.lower(),
-        digest=definition.digest and DigestView.of(definition.digest),
         origin=_origin(definition),
     )
 

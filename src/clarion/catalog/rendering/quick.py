@@ -128,12 +128,14 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _find(context: Context, path: tuple[str, ...]) -> object:
-    """Return the value at a path; `KeyError` if there is none."""
-    found: object = context[path[0]]
+    """Return the value at a path; None if it is nil or undefined."""
+    found = context.get(path[0])
     for key in path[1:]:
+        if found is None:
+            return None
         if type(found) is not dict:
             raise Unsupported
-        found = found[key]
+        found = found.get(key)
     return found
 
 
@@ -141,10 +143,7 @@ def _compile_value(path: tuple[str, ...], minus: str | None, *, is_html: bool) -
     less = int(minus or 0)
 
     def render(context: Context) -> str:
-        try:
-            found = _find(context, path)
-        except KeyError:
-            raise Unsupported from None
+        found = _find(context, path)
         if type(found) is str and minus is None:
             return str(escape(found)) if is_html else found
         if type(found) is int and -_LARGEST_NUMBER < found < _LARGEST_NUMBER:
@@ -156,14 +155,11 @@ def _compile_value(path: tuple[str, ...], minus: str | None, *, is_html: bool) -
 
 def _compile_condition(path: tuple[str, ...], compare: str | None, number: str | None) -> Condition:
     if compare is None or number is None:
-        return lambda context: _is_true(context, path)
+        return lambda context: _is_true(_find(context, path))
     relation, right = _COMPARE[compare], int(number)
 
     def condition(context: Context) -> bool:
-        try:
-            found = _find(context, path)
-        except KeyError:
-            raise Unsupported from None
+        found = _find(context, path)
         if type(found) is not int:
             raise Unsupported
         return relation(found, right)
@@ -171,10 +167,6 @@ def _compile_condition(path: tuple[str, ...], compare: str | None, number: str |
     return condition
 
 
-def _is_true(context: Context, path: tuple[str, ...]) -> bool:
-    """Return whether a value is true: all are but nil, false and undefined ones."""
-    try:
-        found = _find(context, path)
-    except KeyError:
-        return False
-    return found is not None and found is not False
+def _is_true(value: object) -> bool:
+    # Unlike in Python, 0 and empty text are true.
+    return value is not None and value is not False
