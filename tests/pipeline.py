@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from clarion.catalog.catalog import Catalog
+from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category, Channel, Priority
-from clarion.catalog.sql.templates import SqlTemplates
-from clarion.catalog.sql.types import SqlTypes
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.port import ChannelProvider
 from clarion.clock import Clock
 from clarion.events.model import (
@@ -170,7 +169,7 @@ def build_pipeline(
         ledger=SqlLedger(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
-        catalog=Catalog(SqlTypes(engine), SqlTemplates(engine), clock),
+        catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock),
         clock=clock,
         providers=providers,
     )

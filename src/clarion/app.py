@@ -86,7 +86,7 @@ def _parts(
         "types": house.types,
         "templates": house.templates,
         "catalog": house.catalog,
-        "on_person_changed": pipeline.replan,
+        "on_user_changed": pipeline.replan,
         "explaining": pipeline.explaining,
         "wake": pipeline.wake,
         "events": house.events,

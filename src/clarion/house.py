@@ -10,9 +10,8 @@ from clarion.access.sql.administrators import SqlAdministrators
 from clarion.access.sql.apps import SqlApps
 from clarion.access.sql.keys import SqlKeys
 from clarion.access.vault import AesVault
-from clarion.catalog.catalog import Catalog
-from clarion.catalog.sql.templates import SqlTemplates
-from clarion.catalog.sql.types import SqlTypes
+from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.clock import SystemClock
 from clarion.data_directory import DataFolder
 from clarion.events.sql.deliveries import SqlDeliveries
@@ -71,7 +70,7 @@ class House:
     users: Users
     types: Types
     templates: Templates
-    catalog: Catalog
+    catalog: CachedCatalog
     events: Events
     queue: Queue
     facts: Facts
@@ -119,7 +118,7 @@ async def open_house(
             users=SqlUsers(engine),
             types=types,
             templates=templates,
-            catalog=Catalog(types, templates, clock),
+            catalog=CachedCatalog(types, templates, clock),
             events=SqlEvents(engine),
             queue=SqlQueue(engine),
             facts=SqlFacts(engine),

@@ -17,8 +17,7 @@ from clarion.access.sql.administrators import SqlAdministrators
 from clarion.access.sql.apps import SqlApps
 from clarion.access.sql.keys import SqlKeys
 from clarion.catalog.port import Templates, Types
-from clarion.catalog.sql.templates import SqlTemplates
-from clarion.catalog.sql.types import SqlTypes
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.model import Allowance
 from clarion.nodes.port import Dependency, Limits

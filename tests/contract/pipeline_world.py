@@ -21,8 +21,7 @@ from clarion.catalog.model import (
     Priority,
     RateLimit,
 )
-from clarion.catalog.sql.templates import SqlTemplates
-from clarion.catalog.sql.types import SqlTypes
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Outcome, OutgoingMessage
 from clarion.channels.port import ChannelProvider
 from clarion.channels.stub import StubProvider

@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 
 from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
-from clarion.catalog.sql.templates import SqlTemplates
-from clarion.catalog.sql.types import SqlTypes
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.stub import StubProvider
 from clarion.events.model import Audience, AudienceKind, Event
 from clarion.events.pipeline import Pipeline

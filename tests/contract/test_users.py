@@ -47,13 +47,13 @@ async def pages(
         after = page.next
 
 
-async def test_a_person_comes_back_as_put(users: Users) -> None:
+async def test_a_user_is_read_as_stored(users: Users) -> None:
     for user in (FULL, make_user("bo")):
         assert await users.put(user) == (user, True)
         assert await users.get("app", user.id) == user
 
 
-async def test_an_unknown_person_is_none(users: Users) -> None:
+async def test_an_unknown_user_is_none(users: Users) -> None:
     await users.put(make_user("ana"))
     assert await users.get("app", "bo") is None
     assert await users.get("other", "ana") is None
@@ -67,7 +67,7 @@ async def test_put_again_replaces_all_but_preferences_and_creation(users: Users)
     assert await users.get("app", "ana") == expected
 
 
-async def test_the_same_id_in_another_app_is_another_person(users: Users) -> None:
+async def test_the_same_id_in_another_app_is_another_user(users: Users) -> None:
     await users.put(make_user("ana", name="one"))
     await users.put(make_user("ana", app_id="other", name="two"))
     first, second = await users.get("app", "ana"), await users.get("other", "ana")
@@ -76,17 +76,17 @@ async def test_the_same_id_in_another_app_is_another_person(users: Users) -> Non
     assert (first.name, second.name) == ("one", "two")
 
 
-async def test_many_are_found_at_once(users: Users) -> None:
-    people = [FULL, *(make_user(f"u{n}") for n in range(300))]
-    for user in (*people, make_user("u1", app_id="other")):
+async def test_many_users_are_found_at_once(users: Users) -> None:
+    known = [FULL, *(make_user(f"u{n}") for n in range(300))]
+    for user in (*known, make_user("u1", app_id="other")):
         await users.put(user)
-    wanted = [user.id for user in people[:250]]
+    wanted = [user.id for user in known[:250]]
     found = await users.find_many("app", [*wanted, "nobody", 'a"b', "ü", wanted[0]])
-    assert found == {user.id: user for user in people[:250]}
+    assert found == {user.id: user for user in known[:250]}
 
 
 @pytest.mark.parametrize("ids", [[], ["nobody"], ["'", "]", "\\", "{}"]])
-async def test_nobody_is_found(users: Users, ids: list[str]) -> None:
+async def test_unknown_ids_are_not_found(users: Users, ids: list[str]) -> None:
     await users.put(make_user("ana"))
     assert await users.find_many("app", ids) == {}
 
@@ -100,7 +100,7 @@ async def test_patch_replaces_what_the_edit_changes(users: Users) -> None:
     assert await users.get("app", "ana") == changed
 
 
-async def test_patch_of_nobody_is_none(users: Users) -> None:
+async def test_patch_of_an_unknown_user_is_none(users: Users) -> None:
     await users.put(make_user("ana"))
     assert await users.patch("app", "bo", lambda user: user) is None
     assert await users.patch("other", "ana", lambda user: user) is None
@@ -145,7 +145,7 @@ async def test_pages_hold_every_active_id_once_in_order(users: Users, limit: int
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
-async def test_followers_are_the_active_people_who_follow(users: Users, limit: int) -> None:
+async def test_followers_are_the_active_users_who_follow(users: Users, limit: int) -> None:
     for name in ("c", "a", "b", "d"):
         status = UserStatus.INACTIVE if name == "b" else UserStatus.ACTIVE
         await users.put(make_user(name, status=status))
@@ -164,7 +164,7 @@ async def test_following_again_changes_nothing(users: Users) -> None:
     assert await users.followed("app", "ana", after=None, limit=9) == Page(("news",), None)
 
 
-async def test_nobody_can_follow_who_is_not_there(users: Users) -> None:
+async def test_an_unknown_user_cannot_follow(users: Users) -> None:
     await users.put(make_user("ana"))
     assert not await users.follow("app", "bo", "news", NOW)
     assert not await users.follow("other", "ana", "news", NOW)
@@ -179,10 +179,19 @@ async def test_followed_topics_come_in_pages(users: Users) -> None:
     assert await users.followed("app", "ana", after="b", limit=2) == Page(("c",), None)
 
 
-async def test_unfollowing_ends_it_once(users: Users) -> None:
+async def test_unfollowing_works_once(users: Users) -> None:
     await users.put(make_user("ana"))
     await users.follow("app", "ana", "news", NOW)
     assert not await users.unfollow("other", "ana", "news")
     assert await users.unfollow("app", "ana", "news")
     assert not await users.unfollow("app", "ana", "news")
     assert await users.followed("app", "ana", after=None, limit=9) == Page((), None)
+
+
+async def test_an_edit_cannot_change_who_the_user_is(users: Users) -> None:
+    await users.put(FULL)
+    changed = await users.patch(
+        "app", "ana", lambda user: replace(user, id="bo", app_id="other", created_at=1, name="Bo")
+    )
+    assert changed == replace(FULL, name="Bo")
+    assert await users.get("app", "ana") == changed

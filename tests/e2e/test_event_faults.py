@@ -64,6 +64,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"recipient": {"user_id": LONG}}, "recipient.user_id"),
     ({"recipient": {"user_id": "a/b"}}, "recipient.user_id"),
     ({"recipient": {"user_id": 7}}, "recipient.user_id"),
+    ({"recipient": {"user_id": "ü"}}, "recipient.user_id"),
     ({"recipient": {"user_ids": []}}, "recipient.user_ids"),
     ({"recipient": {"user_ids": ["x"] * 10_001}}, "recipient.user_ids"),
     ({"recipient": {"user_ids": ["nobody", "nobody"]}}, "recipient.user_ids[0]"),

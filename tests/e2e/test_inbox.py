@@ -105,10 +105,11 @@ def test_a_bad_query_is_named(server: Server, ana: Person, query: str, field: st
         assert (answer.status, answer.fields) == (422, [field])
 
 
-@pytest.mark.parametrize("name", ["%0A", "x" * 256])
-def test_a_bad_user_id_is_named(server: Server, name: str) -> None:
-    answer = server.app.get(f"/v1/users/{name}/unread-count")
-    assert (answer.status, answer.fields) == (422, ["user_id"])
+@pytest.mark.parametrize("name", ["%0A", "x" * 129, "%C3%BC"])
+@pytest.mark.parametrize("path", ["unread-count", "notifications", "waiting", "devices"])
+def test_an_id_that_no_user_can_have_is_not_found(server: Server, name: str, path: str) -> None:
+    answer = server.app.get(f"/v1/users/{name}/{path}")
+    assert (answer.status, answer.problem["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize(

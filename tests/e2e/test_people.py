@@ -1,12 +1,16 @@
-"""People and what they follow over real HTTP."""
+"""Users and the topics they follow over real HTTP."""
 
+import asyncio
+import json
 import uuid
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import ClientConnection, connect
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
+from tests.e2e.telling import draft, inbox, make_type, tell
 
 FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
@@ -41,46 +45,51 @@ def known(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def person(server: Server) -> str:
-    """The path of a person about whom all is known."""
+def user(server: Server) -> str:
+    """The path of a user with all fields."""
     path = new_path()
     assert server.app.ask("PUT", path, FULL).status == 201
     return path
 
 
-def test_a_person_is_put_and_seen(server: Server, person: str) -> None:
-    seen = server.app.get(person)
+def test_a_user_is_created_and_read(server: Server, user: str) -> None:
+    seen = server.app.get(user)
     assert (seen.status, known(seen.json)) == (200, STORED)
-    assert seen.json["id"] == person.rpartition("/")[2]
+    assert seen.json["id"] == user.rpartition("/")[2]
 
 
-def test_a_person_can_be_just_an_id(server: Server) -> None:
+def test_a_user_can_be_just_an_id(server: Server) -> None:
     made = server.app.ask("PUT", new_path(), {})
     assert (made.status, known(made.json)) == (201, EMPTY)
 
 
-def test_put_again_replaces_all_that_is_left_out(server: Server, person: str) -> None:
-    first = server.app.get(person).json
-    again = server.app.ask("PUT", person, {"name": "Other"})
+def test_put_again_replaces_all_that_is_left_out(server: Server, user: str) -> None:
+    first = server.app.get(user).json
+    again = server.app.ask("PUT", user, {"name": "Other"})
     assert (again.status, known(again.json)) == (200, EMPTY | {"name": "Other"})
     assert again.json["created_at"] == first["created_at"]
 
 
-def test_patch_takes_over_what_is_given(server: Server, person: str) -> None:
+def test_patch_updates_what_is_given(server: Server, user: str) -> None:
     changes = {"name": None, "timezone": None, "attributes": {"plan": None, "size": 7}}
-    changed = server.app.ask("PATCH", person, changes)
+    changed = server.app.ask("PATCH", user, changes)
     expected = STORED | {
         "name": None,
         "timezone": "UTC",
         "attributes": {"nested": {"list": [1, None]}, "size": 7},
     }
     assert (changed.status, known(changed.json)) == (200, expected)
-    assert server.app.get(person).json == changed.json
+    assert server.app.get(user).json == changed.json
 
 
-def test_null_takes_all_attributes_back(server: Server, person: str) -> None:
-    changed = server.app.ask("PATCH", person, {"attributes": None, "tags": None})
+def test_null_resets_attributes_and_tags(server: Server, user: str) -> None:
+    changed = server.app.ask("PATCH", user, {"attributes": None, "tags": None})
     assert (changed.json["attributes"], changed.json["tags"]) == ({}, [])
+
+
+def test_merging_no_attributes_changes_none(server: Server, user: str) -> None:
+    changed = server.app.ask("PATCH", user, {"attributes": {}})
+    assert (changed.status, changed.json["attributes"]) == (200, STORED["attributes"])
 
 
 BAD: list[tuple[dict[str, object], str]] = [
@@ -104,14 +113,14 @@ BAD: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("change", "field"), BAD)
 def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(
-    server: Server, person: str, change: dict[str, object], field: str
+    server: Server, user: str, change: dict[str, object], field: str
 ) -> None:
-    before, nobody = server.app.get(person).json, new_path()
-    for method, path in (("PUT", person), ("PATCH", person), ("PUT", nobody)):
+    before, nobody = server.app.get(user).json, new_path()
+    for method, path in (("PUT", user), ("PATCH", user), ("PUT", nobody)):
         answer = server.app.ask(method, path, change)
         assert answer.status == 422
         assert [name.partition("[")[0] for name in answer.fields] == [field]
-    assert server.app.get(person).json == before
+    assert server.app.get(user).json == before
     assert server.app.get(nobody).status == 404
 
 
@@ -120,21 +129,21 @@ def test_all_faults_are_named_at_once(server: Server) -> None:
     assert sorted(answer.fields) == ["email", "phone", "timezone"]
 
 
-def test_attributes_that_grow_too_large_by_merging_are_refused(server: Server, person: str) -> None:
-    assert server.app.ask("PATCH", person, {"attributes": {"a": "x" * 12_000}}).status == 200
-    answer = server.app.ask("PATCH", person, {"attributes": {"b": "x" * 12_000}})
+def test_attributes_that_grow_too_large_by_merging_are_refused(server: Server, user: str) -> None:
+    assert server.app.ask("PATCH", user, {"attributes": {"a": "x" * 12_000}}).status == 200
+    answer = server.app.ask("PATCH", user, {"attributes": {"b": "x" * 12_000}})
     assert (answer.status, answer.fields) == (422, ["attributes"])
 
 
 @pytest.mark.parametrize("text", ["a%20b", "x" * 129, "%C3%BC", "a%0Ab"])
-def test_an_id_that_is_none_is_named(server: Server, text: str) -> None:
+def test_an_invalid_id_is_named(server: Server, text: str) -> None:
     answer = server.app.ask("PUT", f"/v1/users/{text}", {})
     assert (answer.status, answer.fields) == (422, ["id"])
     assert server.app.get(f"/v1/users/{text}").status == 404
     assert server.app.ask("PATCH", f"/v1/users/{text}", {}).status == 404
 
 
-def test_who_is_not_there_is_404(server: Server) -> None:
+def test_an_unknown_user_is_404(server: Server) -> None:
     path = new_path()
     for method, tail, body in (
         ("GET", "", None),
@@ -163,48 +172,97 @@ def test_who_is_not_there_is_404(server: Server) -> None:
     ],
 )
 def test_each_needs_its_scope(
-    server: Server, person: str, method: str, tail: str, scope: str
+    server: Server, user: str, method: str, tail: str, scope: str
 ) -> None:
     other = "users:read" if scope == "users:write" else "users:write"
     body: dict[str, Any] | None = None if method in {"GET", "DELETE"} else {}
-    answer = server.make_key(other).ask(method, person + tail, body)
+    answer = server.make_key(other).ask(method, user + tail, body)
     assert (answer.status, scope in answer.problem["detail"]) == (403, True)
-    assert server.make_key(scope).ask(method, person + tail, body).status < 300
+    assert server.make_key(scope).ask(method, user + tail, body).status < 300
 
 
-def test_people_of_another_app_are_not_there(server: Server, person: str) -> None:
+def test_users_of_another_app_are_not_found(server: Server, user: str) -> None:
     other = server.with_key(server.make_app()["api_key"])
-    assert other.get(person).status == 404
-    assert other.ask("PATCH", person, {"name": "x"}).status == 404
-    assert known(server.app.get(person).json) == STORED
+    assert other.get(user).status == 404
+    assert other.ask("PATCH", user, {"name": "x"}).status == 404
+    assert known(server.app.get(user).json) == STORED
 
 
-def followed(asker: Asker, person: str) -> list[str]:
-    page = asker.get(f"{person}/topics?limit=100").json
+def followed(asker: Asker, user: str) -> list[str]:
+    page = asker.get(f"{user}/topics?limit=100").json
     assert page["next"] is None
     return [each["topic"] for each in page["items"]]
 
 
-def test_a_person_follows_topics_until_they_stop(server: Server, person: str) -> None:
+def test_a_user_follows_and_unfollows_topics(server: Server, user: str) -> None:
     for topic in ("news", "team:7", "news"):
-        assert server.app.ask("PUT", f"{person}/topics/{topic}").status == 204
-    assert followed(server.app, person) == ["news", "team:7"]
+        assert server.app.ask("PUT", f"{user}/topics/{topic}").status == 204
+    assert followed(server.app, user) == ["news", "team:7"]
     for _ in range(2):
-        assert server.app.delete(f"{person}/topics/news").status == 204
-    assert followed(server.app, person) == ["team:7"]
+        assert server.app.delete(f"{user}/topics/news").status == 204
+    assert followed(server.app, user) == ["team:7"]
 
 
-def test_followed_topics_come_in_pages(server: Server, person: str) -> None:
+def test_followed_topics_come_in_pages(server: Server, user: str) -> None:
     for topic in ("c", "a", "b"):
-        server.app.ask("PUT", f"{person}/topics/{topic}")
-    first = server.app.get(f"{person}/topics?limit=2").json
+        server.app.ask("PUT", f"{user}/topics/{topic}")
+    first = server.app.get(f"{user}/topics?limit=2").json
     assert first == {"items": [{"topic": "a"}, {"topic": "b"}], "next": "b"}
-    last = server.app.get(f"{person}/topics?limit=2&after={first['next']}").json
+    last = server.app.get(f"{user}/topics?limit=2&after={first['next']}").json
     assert last == {"items": [{"topic": "c"}], "next": None}
 
 
 @pytest.mark.parametrize("topic", ["a%20b", "x" * 201, "%C3%BC"])
-def test_a_topic_that_is_none_is_named(server: Server, person: str, topic: str) -> None:
+def test_an_invalid_topic_is_named(server: Server, user: str, topic: str) -> None:
     for method in ("PUT", "DELETE"):
-        answer = server.app.ask(method, f"{person}/topics/{topic}")
+        answer = server.app.ask(method, f"{user}/topics/{topic}")
         assert (answer.status, answer.fields) == (422, ["topic"])
+
+
+async def receive(socket: ClientConnection, frame_type: str) -> dict[str, Any]:
+    """Return the next frame of this type."""
+    while True:
+        frame: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 20))
+        if frame["type"] == frame_type:
+            return frame
+
+
+def test_an_event_reaches_the_followers_of_its_topic(server: Server) -> None:
+    path = new_path()
+    assert server.app.ask("PUT", path, {}).status == 201
+    assert server.app.ask("PUT", f"{path}/topics/team:42").status == 204
+    sent = tell(server.app, draft(make_type(server.app), topic="team:42"))
+    assert sent["recipient"] == {"topic": "team:42"}
+    received = inbox(server.app, path.rpartition("/")[2])
+    assert [item["type"] for item in received] == [sent["type"]]
+
+
+async def test_a_message_reaches_the_devices_that_subscribe_to_its_topic(server: Server) -> None:
+    device = server.app.post("/v1/devices", {"platform": "clarion"}).json
+    subscription = f"/v1/devices/{device['device_id']}/topics/team:42"
+    assert server.app.ask("PUT", subscription).status == 204
+    url = f"ws://127.0.0.1:{server.installation.gateway_port}/v1/gateway"
+    async with connect(url, ping_interval=None) as socket:
+        hello = {"type": "hello", "token": device["token"], "secret": device["secret"]}
+        await socket.send(json.dumps(hello))
+        await receive(socket, "ready")
+        message = {"payload": {"aps": {"alert": "hi"}}}
+        assert server.app.post("/v1/topics/team:42/messages", message).status == 202
+        frame = await receive(socket, "notification")
+    assert (frame["topic"], frame["payload"]) == ("team:42", message["payload"])
+
+
+DEVICE = {"platform": "clarion"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("user_id", "a b"), ("user_id", "x" * 129), ("language", "english"), ("timezone", "Mars/X")],
+)
+def test_a_device_follows_the_same_rules_as_a_user(server: Server, field: str, value: str) -> None:
+    made = server.app.post("/v1/devices", DEVICE | {"language": "pt-br", "timezone": "UTC"}).json
+    path = f"/v1/devices/{made['device_id']}"
+    assert server.app.get(path).json["language"] == "pt-BR"
+    for method, target, body in (("POST", "/v1/devices", DEVICE), ("PATCH", path, {})):
+        answer = server.app.ask(method, target, body | {field: value})
+        assert (answer.status, answer.fields) == (422, [field])

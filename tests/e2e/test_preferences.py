@@ -83,7 +83,9 @@ FULL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_what_is_set_holds_and_is_the_users(server: Server, path: str, method: str) -> None:
+def test_what_is_set_is_effective_and_has_the_user_as_source(
+    server: Server, path: str, method: str
+) -> None:
     answer = server.app.ask(method, path, FULL)
     assert answer.status == 200
     assert answer.json == server.app.get(path).json
@@ -103,7 +105,7 @@ def test_what_is_set_holds_and_is_the_users(server: Server, path: str, method: s
         "set_to": "Europe/Berlin",
     }
     assert seen["categories"]["social"] == {"value": False, "source": "user", "set_to": False}
-    # What was set to its default is not kept.
+    # What was set to its default is not stored.
     assert seen["categories"]["news"] == {"value": True, "source": "default", "set_to": None}
     assert seen["types"]["POST_LIKE"]["sms"] == {
         "value": False,
@@ -112,7 +114,7 @@ def test_what_is_set_holds_and_is_the_users(server: Server, path: str, method: s
     }
 
 
-def test_put_takes_back_what_is_left_out_but_language_and_zone(server: Server, path: str) -> None:
+def test_put_resets_what_is_left_out_but_language_and_zone(server: Server, path: str) -> None:
     server.app.ask("PUT", path, FULL)
     answer = server.app.ask("PUT", path, {"categories": {"marketing": False}}).json
     assert (answer["timezone"], answer["language"]) == ("Europe/Berlin", "de")
@@ -121,7 +123,7 @@ def test_put_takes_back_what_is_left_out_but_language_and_zone(server: Server, p
     assert answer["types"]["POST_LIKE"]["push"]
 
 
-def test_patch_merges_and_null_takes_back(server: Server, path: str) -> None:
+def test_patch_merges_and_null_resets(server: Server, path: str) -> None:
     server.app.ask("PUT", path, FULL)
     body = {
         "timezone": None,
@@ -161,9 +163,7 @@ def test_safety_and_security_cannot_be_switched_off(server: Server, path: str) -
     assert seen["types"]["SECURITY_NEW_DEVICE"]["push"] == ignored
 
 
-def test_replacing_the_person_keeps_the_preferences(
-    server: Server, path: str, user_id: str
-) -> None:
+def test_replacing_the_user_keeps_the_preferences(server: Server, path: str, user_id: str) -> None:
     server.app.ask("PUT", path, FULL)
     server.app.ask("PUT", f"/v1/users/{user_id}", {"name": "Other"})
     seen = server.app.get(path).json
@@ -226,7 +226,7 @@ def test_users_cannot_name_another_and_apps_have_no_me(
         assert server.app.ask(method, "/v1/me/preferences", body).status == 403
 
 
-def test_toggles_of_a_type_that_is_gone_can_be_taken_back(server: Server, path: str) -> None:
+def test_toggles_of_a_deleted_type_can_be_reset(server: Server, path: str) -> None:
     name = f"T{uuid.uuid4().hex}"
     server.app.ask("PUT", f"/v1/types/{name}", {})
     body: dict[str, Any] = {"types": {name: {"push": False}}}

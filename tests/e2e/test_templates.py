@@ -1,4 +1,4 @@
-"""Templates over real HTTP: written in versions, tried out, refused with a reason."""
+"""Templates over real HTTP: versions, previews, and what is refused."""
 
 import uuid
 from typing import Any
@@ -7,28 +7,28 @@ import pytest
 
 from tests.e2e.conftest import Server
 
-WORDS = {
+TEMPLATE = {
     "subject": "Order {{ order }}",
     "body": "<p>Hello {{ user.name }}, {{ order }} is on its way.</p>",
     "variables": ["order"],
 }
-FILLING = {"data": {"order": "<7>"}, "user": {"name": "Ana & Bo"}}
+VALUES = {"data": {"order": "<7>"}, "user": {"name": "Ana & Bo"}}
 
 
 @pytest.fixture
 def path(server: Server) -> str:
-    """The path of the mail of a type of the app's own."""
-    kind = f"/v1/types/ORDER_{uuid.uuid4().hex}"
-    assert server.app.ask("PUT", kind, {}).status == 200
-    return f"{kind}/templates/email"
+    """The path of the email template of a type of the app."""
+    type_path = f"/v1/types/ORDER_{uuid.uuid4().hex}"
+    assert server.app.ask("PUT", type_path, {}).status == 200
+    return f"{type_path}/templates/email"
 
 
 def test_every_put_is_a_version_and_the_newest_counts(server: Server, path: str) -> None:
     for version in (1, 2, 3):
-        words = WORDS | {"subject": f"Version {version}"}
-        written = server.app.ask("PUT", path, words)
+        template = TEMPLATE | {"subject": f"Version {version}"}
+        written = server.app.ask("PUT", path, template)
         assert written.status == 200
-        assert written.json == words | {
+        assert written.json == template | {
             "type": path.split("/")[3],
             "channel": "email",
             "language": "en",
@@ -48,7 +48,7 @@ def test_each_language_has_its_own(server: Server, path: str) -> None:
         ("?language=de", {}),
         ("?language=DE", {"language": "de"}),
     ):
-        assert server.app.ask("PUT", path + tail, WORDS | body).status == 200
+        assert server.app.ask("PUT", path + tail, TEMPLATE | body).status == 200
     assert server.app.get(f"{path}?language=pt-BR").json["version"] == 1
     assert server.app.get(f"{path}?language=de").json["version"] == 2
     assert server.app.get(path).status == 404
@@ -60,13 +60,13 @@ def test_each_language_has_its_own(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("channel", ["in_app", "push", "email", "sms"])
-def test_ready_made_types_have_words(server: Server, channel: str) -> None:
+def test_built_in_types_have_templates(server: Server, channel: str) -> None:
     answer = server.app.get(f"/v1/types/POST_COMMENT/templates/{channel}").json
     assert (answer["version"], answer["created_at"], answer["variables"]) == (0, None, [])
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "rendered"),
     [
         ({}, "Someone liked your post"),
         ({"actor": {"name": "Ana"}}, "Ana liked your post"),
@@ -78,14 +78,16 @@ def test_ready_made_types_have_words(server: Server, channel: str) -> None:
         ),
     ],
 )
-def test_a_ready_made_template_is_tried(server: Server, body: dict[str, Any], said: str) -> None:
+def test_a_built_in_template_is_previewed(
+    server: Server, body: dict[str, Any], rendered: str
+) -> None:
     answer = server.app.post("/v1/types/POST_LIKE/templates/push/preview", body)
-    assert answer.json == {"subject": "New like", "body": said, "language": "en", "version": 0}
+    assert answer.json == {"subject": "New like", "body": rendered, "language": "en", "version": 0}
 
 
-def test_in_a_mail_values_are_escaped(server: Server, path: str) -> None:
-    server.app.ask("PUT", path, WORDS)
-    answer = server.app.post(f"{path}/preview", FILLING)
+def test_values_are_escaped_in_an_email(server: Server, path: str) -> None:
+    server.app.ask("PUT", path, TEMPLATE)
+    answer = server.app.post(f"{path}/preview", VALUES)
     assert answer.json == {
         "subject": "Order <7>",
         "body": "<p>Hello Ana &amp; Bo, &lt;7&gt; is on its way.</p>",
@@ -94,23 +96,23 @@ def test_in_a_mail_values_are_escaped(server: Server, path: str) -> None:
     }
 
 
-def test_a_person_gets_the_nearest_language(server: Server, path: str) -> None:
+def test_a_user_gets_the_nearest_language(server: Server, path: str) -> None:
     for language in ("en", "pt"):
-        server.app.ask("PUT", path, WORDS | {"language": language})
+        server.app.ask("PUT", path, TEMPLATE | {"language": language})
     for wanted, got in (("pt-BR", "pt"), ("fr", "en")):
-        answer = server.app.post(f"{path}/preview?language={wanted}", FILLING)
+        answer = server.app.post(f"{path}/preview?language={wanted}", VALUES)
         assert answer.json["language"] == got
 
 
-def test_words_can_be_tried_before_they_are_stored(server: Server, path: str) -> None:
-    body = FILLING | {"body": "{{ order | upcase }}!", "variables": ["order"]}
+def test_a_template_can_be_previewed_before_it_is_stored(server: Server, path: str) -> None:
+    body = VALUES | {"body": "{{ order | upcase }}!", "variables": ["order"]}
     answer = server.app.post(f"{path}/preview", body)
     assert (answer.json["body"], answer.json["version"]) == ("&lt;7&gt;!", None)
     assert server.app.get(path).status == 404
 
 
 @pytest.mark.parametrize(
-    ("filling", "field"),
+    ("values", "field"),
     [
         ({"user": {"name": "Ana"}}, "data.order"),
         ({"data": {"order": None}, "user": {"name": "Ana"}}, "data.order"),
@@ -123,10 +125,10 @@ def test_words_can_be_tried_before_they_are_stored(server: Server, path: str) ->
     ],
 )
 def test_what_is_missing_is_named(
-    server: Server, path: str, filling: dict[str, Any], field: str
+    server: Server, path: str, values: dict[str, Any], field: str
 ) -> None:
-    server.app.ask("PUT", path, WORDS)
-    answer = server.app.post(f"{path}/preview", filling)
+    server.app.ask("PUT", path, TEMPLATE)
+    answer = server.app.post(f"{path}/preview", values)
     assert (answer.status, answer.fields) == (422, [field])
 
 
@@ -154,44 +156,44 @@ BAD: list[tuple[dict[str, object], str]] = [
 def test_a_template_that_is_wrong_is_named_and_nothing_is_stored(
     server: Server, path: str, change: dict[str, object], field: str
 ) -> None:
-    answer = server.app.ask("PUT", path, WORDS | change)
+    answer = server.app.ask("PUT", path, TEMPLATE | change)
     assert (answer.status, answer.fields) == (422, [field])
     assert server.app.get(path).status == 404
 
 
 def test_two_languages_at_once_are_refused(server: Server, path: str) -> None:
-    answer = server.app.ask("PUT", f"{path}?language=de", WORDS | {"language": "fr"})
+    answer = server.app.ask("PUT", f"{path}?language=de", TEMPLATE | {"language": "fr"})
     assert (answer.status, answer.fields) == (422, ["language"])
 
 
 @pytest.mark.parametrize("text", ["", "x", "pt_BR"])
-def test_a_language_that_is_none_is_named(server: Server, path: str, text: str) -> None:
+def test_an_invalid_language_is_named(server: Server, path: str, text: str) -> None:
     for method, tail, body in (("GET", "", None), ("POST", "/preview", {})):
         answer = server.app.ask(method, f"{path}{tail}?language={text}", body)
         assert (answer.status, answer.fields) == (422, ["language"])
 
 
-def test_a_channel_that_is_none_is_named(server: Server, path: str) -> None:
+def test_an_invalid_channel_is_named(server: Server, path: str) -> None:
     wrong = path.replace("email", "pigeon")
-    for method, tail, body in (("GET", "", None), ("PUT", "", WORDS), ("POST", "/preview", {})):
+    for method, tail, body in (("GET", "", None), ("PUT", "", TEMPLATE), ("POST", "/preview", {})):
         answer = server.app.ask(method, wrong + tail, body)
         assert (answer.status, answer.fields) == (422, ["channel"])
 
 
-def test_a_type_that_is_not_there_has_no_templates(server: Server) -> None:
+def test_an_unknown_type_has_no_templates(server: Server) -> None:
     path = f"/v1/types/T{uuid.uuid4().hex}/templates"
     for method, tail, body in (
         ("GET", "", None),
         ("GET", "/push", None),
         ("GET", "/push/versions", None),
-        ("PUT", "/push", WORDS),
+        ("PUT", "/push", TEMPLATE),
         ("POST", "/push/preview", {}),
     ):
         assert server.app.ask(method, path + tail, body).status == 404
 
 
-def test_a_template_that_does_too_much_is_stopped(server: Server, path: str) -> None:
+def test_a_template_that_exceeds_a_limit_is_stopped(server: Server, path: str) -> None:
     body = {"body": "{% for i in (1..1001) %}x{% endfor %}"}
     answer = server.app.post(f"{path}/preview", body)
     assert (answer.status, answer.fields) == (422, ["body"])
-    assert "turns of loops" in answer.problem["detail"]
+    assert "loop iterations" in answer.problem["detail"]

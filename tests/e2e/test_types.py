@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.conftest import Server
 
-READY_MADE = {
+BUILT_IN = {
     "POST_LIKE": "social",
     "POST_COMMENT": "social",
     "POST_SHARE": "social",
@@ -58,15 +58,15 @@ def listed(server: Server, key: str = "") -> dict[str, dict[str, Any]]:
         after = f"&after={page['next']}"
 
 
-def test_the_ready_made_types_are_there_from_the_start(server: Server) -> None:
+def test_every_app_has_the_built_in_types(server: Server) -> None:
     types = listed(server, server.make_app()["api_key"])
-    assert {name: each["category"] for name, each in types.items()} == READY_MADE
+    assert {name: each["category"] for name, each in types.items()} == BUILT_IN
     assert list(types) == sorted(types)
     for each in types.values():
         assert (each["rate_limit"], each["is_active"], each["origin"]) == (None, True, "built_in")
 
 
-def test_a_type_is_put_seen_and_listed(server: Server) -> None:
+def test_a_type_is_created_read_and_listed(server: Server) -> None:
     path = new_type()
     made = server.app.ask("PUT", path, FULL)
     expected = FULL | {"type": path.rpartition("/")[2], "origin": "own"}
@@ -94,21 +94,21 @@ def test_what_is_left_out_has_its_default(server: Server, path: str) -> None:
     }
 
 
-def test_a_ready_made_type_is_changed_and_put_back(server: Server) -> None:
+def test_a_built_in_type_is_changed_and_reset(server: Server) -> None:
     asker = server.with_key(server.make_app()["api_key"])
-    shipped = asker.get("/v1/types/POST_LIKE").json
+    original = asker.get("/v1/types/POST_LIKE").json
     changed = asker.ask("PUT", "/v1/types/POST_LIKE", {"rate_limit": {"per_user_per_hour": 2}})
     limit = {"per_user_per_hour": 2, "overflow": "drop"}
-    assert changed.json == shipped | {"rate_limit": limit, "origin": "changed"}
+    assert changed.json == original | {"rate_limit": limit, "origin": "changed"}
     asker.ask("PUT", "/v1/types/POST_LIKE/templates/push", {"body": "Mine"})
     assert asker.delete("/v1/types/POST_LIKE").status == 204
-    assert asker.get("/v1/types/POST_LIKE").json == shipped
+    assert asker.get("/v1/types/POST_LIKE").json == original
     assert asker.get("/v1/types/POST_LIKE/templates/push").json["version"] == 0
     answer = asker.delete("/v1/types/POST_LIKE")
     assert (answer.status, "is_active" in answer.problem["detail"]) == (404, True)
 
 
-def test_a_type_of_ones_own_is_removed(server: Server, path: str) -> None:
+def test_an_own_type_is_deleted(server: Server, path: str) -> None:
     assert server.app.delete(path).status == 204
     assert server.app.get(path).status == 404
     assert server.app.delete(path).status == 404
@@ -151,7 +151,7 @@ def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(
 
 
 @pytest.mark.parametrize("name", ["7UP", "a%20b", "x" * 101, "%C3%BC"])
-def test_a_name_that_is_none_is_named(server: Server, name: str) -> None:
+def test_an_invalid_name_is_named(server: Server, name: str) -> None:
     answer = server.app.ask("PUT", f"/v1/types/{name}", {})
     assert (answer.status, answer.fields) == (422, ["type"])
     for method in ("GET", "DELETE"):
@@ -181,7 +181,7 @@ def test_each_needs_its_scope(
     assert server.make_key(scope).ask(method, path + tail, body).status < 300
 
 
-def test_types_of_another_app_are_not_there(server: Server, path: str) -> None:
+def test_types_of_another_app_are_not_found(server: Server, path: str) -> None:
     other = server.with_key(server.make_app()["api_key"])
     for method, tail in (("GET", ""), ("DELETE", ""), ("GET", "/templates")):
         assert other.ask(method, path + tail).status == 404

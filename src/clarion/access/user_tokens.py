@@ -9,14 +9,13 @@ import jwt
 
 from clarion.access.model import UserCaller
 from clarion.errors import Unauthenticated
-from clarion.fields import is_plain
+from clarion.fields import check_user_id, is_plain
 
 if TYPE_CHECKING:
     from clarion.access.model import App
     from clarion.access.port import Apps, Vault
 
 LEEWAY_S = 30
-USER_ID_LENGTH = 255
 # The year 9999: a token may name a number that no clock reaches.
 _LAST_S = 253_402_300_799
 
@@ -116,7 +115,8 @@ def _is_time(value: object) -> TypeGuard[int | float]:
 
 def _user_id(claims: dict[str, object]) -> str:
     subject = claims["sub"]
-    if isinstance(subject, str) and 0 < len(subject) <= USER_ID_LENGTH and is_plain(subject):
-        return subject
-    msg = f"The token's `sub` must be the user's id, 1 to {USER_ID_LENGTH} plain characters."
-    raise Unauthenticated(msg)
+    try:
+        return check_user_id(subject if isinstance(subject, str) else "")
+    except ValueError as error:
+        msg = f"The token's `sub` is not a user id: it {error}."
+        raise Unauthenticated(msg) from error

@@ -1,1 +1,1 @@
-"""Which notification types an app has and in what words: ready-made ones and its own."""
+"""Notification types, built-in and defined by apps, and their templates."""

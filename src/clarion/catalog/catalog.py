@@ -1,4 +1,4 @@
-"""A type with all that is needed to tell it, found fast: events ask for it one by one."""
+"""The catalog of an app, cached: every event needs the entry of its type."""
 
 from __future__ import annotations
 
@@ -14,49 +14,47 @@ if TYPE_CHECKING:
     from clarion.catalog.port import Templates, Types
     from clarion.clock import Clock
 
-# How old what is remembered may be. On the node that changes a type, the change counts at once.
-BELIEVED_MS = 10_000
-_REMEMBERED = 10_000
+# How old a cached entry may be. On the node that changes a type the change is effective at once.
+CACHED_MS = 10_000
+_CACHE_LIMIT = 10_000
 _LOCKS = 64
 
 
-class Catalog:
-    """Finds the kinds of an app."""
+class CachedCatalog:
+    """The `Catalog` port."""
 
     def __init__(self, types: Types, templates: Templates, clock: Clock) -> None:
         self._types = types
         self._templates = templates
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[int, Entry | None]] = {}
+        self._cache: dict[tuple[str, str], tuple[int, Entry | None]] = {}
         self._changes = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
 
     async def find(self, app_id: str, type_name: str) -> Entry | None:
-        """Return a kind, or None if the app has no such type."""
-        place = (app_id, type_name)
-        known = self._recall(place)
-        if known is not None:
-            return known[0]
-        # When a kind grows old, one of all who ask at that moment reads it for the others.
-        async with self._locks[hash(place) % _LOCKS]:
-            known = self._recall(place)
-            return known[0] if known is not None else await self._read_anew(place)
+        key = (app_id, type_name)
+        cached = self._look_up(key)
+        if cached is not None:
+            return cached[0]
+        # When an entry expires, one of the concurrent callers reads it for all of them.
+        async with self._locks[hash(key) % _LOCKS]:
+            cached = self._look_up(key)
+            return cached[0] if cached is not None else await self._load(key)
 
     def forget(self, app_id: str, type_name: str) -> None:
-        """Read a kind afresh next time: it was changed."""
+        """Remove an entry from the cache after a change."""
         self._changes += 1
-        self._known.pop((app_id, type_name), None)
+        self._cache.pop((app_id, type_name), None)
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
-        """Return all types of an app, ready-made ones too, in the order of their names."""
         own = {each.type: each for each in await self._types.list(app_id)}
         types = {**built_in.TYPES, **own}
         return tuple(types[name] for name in sorted(types))
 
     async def read(self, app_id: str, type_name: str) -> Entry | None:
-        """Return a kind as it is at this moment, whatever is remembered."""
+        """Return an entry as it is stored now, without the cache."""
         if "\0" in type_name:
-            # No type is called so, and PostgreSQL cannot even be asked.
+            # There is no such type, and PostgreSQL would refuse the query.
             return None
         own = await self._types.get(app_id, type_name)
         definition = own or built_in.TYPES.get(type_name)
@@ -64,20 +62,20 @@ class Catalog:
             return None
         return build_entry(definition, await self._templates.list(app_id, type_name))
 
-    async def _read_anew(self, place: tuple[str, str]) -> Entry | None:
+    async def _load(self, key: tuple[str, str]) -> Entry | None:
         now, changes = self._clock.now(), self._changes
-        kind = await self.read(*place)
-        # What was changed while we read may be missing in what we read.
+        entry = await self.read(*key)
+        # A change made during the read may be missing in its result, which is then not cached.
         if changes == self._changes:
-            self._remember(place, now, kind)
-        return kind
+            self._store(key, now, entry)
+        return entry
 
-    def _recall(self, place: tuple[str, str]) -> tuple[Entry | None] | None:
-        """Return what is remembered, in a tuple since it may be that there is no such kind."""
-        looked_up, kind = self._known.get(place, (-BELIEVED_MS, None))
-        return (kind,) if 0 <= self._clock.now() - looked_up < BELIEVED_MS else None
+    def _look_up(self, key: tuple[str, str]) -> tuple[Entry | None] | None:
+        """Return the cached entry in a tuple: that there is no such type is cached, too."""
+        cached_at, entry = self._cache.get(key, (-CACHED_MS, None))
+        return (entry,) if 0 <= self._clock.now() - cached_at < CACHED_MS else None
 
-    def _remember(self, place: tuple[str, str], now: int, kind: Entry | None) -> None:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[place] = (now, kind)
+    def _store(self, key: tuple[str, str], now: int, entry: Entry | None) -> None:
+        if len(self._cache) >= _CACHE_LIMIT:
+            self._cache.clear()
+        self._cache[key] = (now, entry)

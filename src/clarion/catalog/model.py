@@ -1,4 +1,4 @@
-"""What notifications for people are made of: channels, categories, types, verdicts and reasons."""
+"""Channels, categories, notification types and templates."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 class Channel(StrEnum):
-    """A way to reach a person."""
+    """How a notification is delivered."""
 
     IN_APP = "in_app"
     PUSH = "push"
@@ -21,12 +23,12 @@ class Channel(StrEnum):
     STUB = "stub"
 
 
-# Those that make a sound at night. A webhook wakes a server, not a person.
+# Subject to quiet hours: they alert the user. A webhook calls a server.
 INTERRUPTING = frozenset({Channel.PUSH, Channel.EMAIL, Channel.SMS, Channel.STUB})
 
 
 class Category(StrEnum):
-    """What a notification is about, in the large."""
+    """The broad subject of a notification; users can turn categories off."""
 
     SOCIAL = "social"
     SAFETY = "safety"
@@ -36,12 +38,12 @@ class Category(StrEnum):
     TRANSACTIONAL = "transactional"
 
 
-# These ignore toggles and quiet hours.
+# Toggles and quiet hours do not apply to these.
 MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
 
 
 class Priority(IntEnum):
-    """How much it matters; each has a lane of its own."""
+    """How urgent a notification is; each priority has its own lane in the queue."""
 
     LOW = 0
     MEDIUM = 1
@@ -50,14 +52,14 @@ class Priority(IntEnum):
 
 
 class DedupeMode(StrEnum):
-    """What becomes of a repeat within the window."""
+    """What happens to a duplicate within the window."""
 
     DROP = "drop"
     AGGREGATE = "aggregate"
 
 
 class Overflow(StrEnum):
-    """What becomes of what is over a limit."""
+    """What happens to notifications over a limit."""
 
     DROP = "drop"
     WAIT = "wait"
@@ -66,7 +68,7 @@ class Overflow(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dedupe:
-    """Repeats with the same key within the window are one."""
+    """Events with the same dedupe key within the window count as duplicates."""
 
     window_s: int
     mode: DedupeMode = DedupeMode.DROP
@@ -74,15 +76,14 @@ class Dedupe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """How many of a type a person gets in an hour."""
+    """How many notifications of a type a user gets in an hour."""
 
     per_user_per_hour: int
     overflow: Overflow = Overflow.DROP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
-    """Collect, then deliver once: so long after the first, or daily by the person's own clock."""
+class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Collect, then deliver once: after a window, or daily at a time in the user's time zone."""
 
     window_s: int | None = None
     daily_at: str | None = None  # HH:MM
@@ -90,7 +91,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationType:
-    """A kind of event and how people hear of it."""
+    """A type of event and how users are notified of it."""
 
     type: str
     display_name: str
@@ -107,7 +108,7 @@ class NotificationType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """The words of a type for one channel in one language. A change is a new version."""
+    """The text of a type for one channel in one language. A change creates a new version."""
 
     type: str
     channel: Channel
@@ -119,13 +120,13 @@ class Template:
     created_at: int
 
 
-# What a template sees beside the data of the event.
+# What a template can use beside the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """What a person reads; a subject is the title of a push and the subject of a mail."""
+    """A rendered template. The subject is the title of a push or the subject of an email."""
 
     subject: str | None
     body: str
@@ -139,10 +140,10 @@ def build_context(
     user: dict[str, object] | None = None,
     count: int = 1,
 ) -> dict[str, object]:
-    """Return what a template sees. A snippet without words counts as none."""
-    values = {**data, "actor": actor, "target": target, "user": user, "count": count}
-    # What is not there is missing, not empty: an error where it is shown.
+    """Return what a template can use. An empty snippet counts as none."""
+    context = {**data, "actor": actor, "target": target, "user": user, "count": count}
+    # An absent value is undefined, not empty: showing it is an error.
     for name in ("actor", "target", "user", "snippet"):
-        if not values.get(name, True):
-            del values[name]
-    return values
+        if not context.get(name, True):
+            del context[name]
+    return context

@@ -11,39 +11,33 @@ from clarion.pages import Page
 
 
 class Types(Protocol):
-    """The notification types of the apps: their own, and what they changed of ready-made ones."""
+    """The notification types that apps have defined, including changed built-in ones."""
 
     async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
-        """Add a type, or replace it."""
+        """Create or replace a type."""
         ...
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
-        """Return the type as the app has defined it, or None."""
+        """Return the app's definition of a type, or None."""
         ...
 
     async def list(self, app_id: str) -> tuple[NotificationType, ...]:
-        """Return what the app has defined, in the order of the names, at most 1,000."""
+        """Return the app's definitions sorted by name, at most 1,000."""
         ...
 
     async def delete(self, app_id: str, type_name: str) -> bool:
-        """Remove what the app has said of a type, its templates too; False if it said nothing."""
+        """Delete the app's definition of a type and its templates; False if there were none."""
         ...
 
 
 class Templates(Protocol):
-    """The words of the types. What was written stays: a change is a new version."""
+    """The templates that apps have written. A version never changes."""
 
     async def put(self, app_id: str, template: Template) -> Template:
         """Add a template and return it with its version: one more than the newest, or 1.
 
         `Conflict` if another node adds one at the same moment.
         """
-        ...
-
-    async def get(
-        self, app_id: str, type_name: str, channel: Channel, language: str
-    ) -> Template | None:
-        """Return the newest version, or None."""
         ...
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
@@ -80,7 +74,7 @@ class CatalogEntry(Protocol):
     def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
-        """Return what the schema says is wrong with data, and the variables that are missing."""
+        """Return how data violates the schema, and which required variables are missing."""
         ...
 
     def render(
@@ -111,5 +105,5 @@ class Catalog(Protocol):
         ...
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
-        """Return all types of an app, built-in ones included, in the order of their names."""
+        """Return all types of an app, built-in ones included, sorted by name."""
         ...

@@ -1,4 +1,4 @@
-"""JSON Schema of the data of events: compiled once, never fetched from anywhere."""
+"""JSON Schema of the data of events: compiled once; remote references are never fetched."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 import jsonschema_rs
+import msgspec
 
-from clarion.errors import FieldFault, InvalidFields
+from clarion.errors import FieldFault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Faults named at once; a long list of items may have a fault each.
-_FAULTS = 20
-_REASON = 200
+SCHEMA_LIMIT_BYTES = 65_536
+# Reported at once: in a long list every item may have a fault.
+_FAULTS_LIMIT = 20
+_REASON_LENGTH = 200
 
 
 class Schema:
     """Checks data against one JSON Schema."""
 
     def __init__(self, document: dict[str, object]) -> None:
-        # The regular expressions without backtracking: none takes longer than its text is long.
+        # This engine of regular expressions does not backtrack: its time is linear in the text.
         self._validator = jsonschema_rs.validator_for(
             document, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions()
         )
@@ -30,24 +32,28 @@ class Schema:
         """Return what is wrong with the data, naming each field as `data.…`."""
         if self._validator.is_valid(data):
             return ()
-        errors = islice(self._validator.iter_errors(data), _FAULTS)
+        errors = islice(self._validator.iter_errors(data), _FAULTS_LIMIT)
         return tuple(_fault(error) for error in errors)
 
 
-def compile_schema(field: str, document: dict[str, object]) -> Schema:
-    """Return the compiled schema; `InvalidFields` if it is none."""
+def check_schema(document: dict[str, object]) -> dict[str, object]:
+    """Return the document; `ValueError` if it is too large or no JSON Schema."""
+    if len(msgspec.json.encode(document)) > SCHEMA_LIMIT_BYTES:
+        msg = f"must have at most {SCHEMA_LIMIT_BYTES:,} bytes as JSON"
+        raise ValueError(msg)
     try:
-        return Schema(document)
+        Schema(document)
     except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        reason = f"must be a JSON Schema: {str(error).splitlines()[0]}"
-        raise InvalidFields(FieldFault(field, reason)) from error
+        msg = f"must be a JSON Schema: {str(error).splitlines()[0]}"
+        raise ValueError(msg) from error
+    return document
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> FieldFault:
     keys: list[str | int] = ["data", *error.instance_path]
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
         return FieldFault(_place(*keys, error.kind.property), "is required")
-    return FieldFault(_place(*keys), error.message[:_REASON])
+    return FieldFault(_place(*keys), error.message[:_REASON_LENGTH])
 
 
 def _place(root: str | int, *keys: str | int) -> str:

@@ -12,18 +12,17 @@ from clarion.catalog.model import Channel, Priority
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
+from clarion.fields import check_topic, check_user_id, is_user_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PEOPLE_LIMIT = 10_000
 DATA_LIMIT_BYTES = 65_536
 LONGEST_LIFE_S = 30 * 24 * 3600
 LATEST_SCHEDULE_MS = 366 * 24 * 3600 * 1000
-_TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 # As JSON has it; behind another backslash it would be the six characters themselves.
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_USER = re.compile(r"[^\x00-\x1f\x7f/]{1,128}")
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 PriorityName = Literal["low", "medium", "high", "critical"]
@@ -110,16 +109,33 @@ def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:
         yield FieldFault("recipient", "give one of user_id, user_ids, topic, segment and all")
         return
     match given[0]:
-        case "user_id" if not _USER.fullmatch(recipient.user_id or ""):
-            yield FieldFault("recipient.user_id", "must have 1 to 128 characters, no / among them")
+        case "user_id":
+            yield from _check("recipient.user_id", check_user_id, recipient.user_id or "")
         case "user_ids" if not 0 < len(recipient.user_ids or ()) <= PEOPLE_LIMIT:
             yield FieldFault("recipient.user_ids", f"must name 1 to {PEOPLE_LIMIT:,} people")
-        case "topic" if not _TOPIC.fullmatch(recipient.topic or ""):
-            yield FieldFault("recipient.topic", "must have 1 to 200 letters, digits or . _ ~ = -")
+        case "user_ids":
+            yield from _user_id_faults(recipient.user_ids or [])
+        case "topic":
+            yield from _check("recipient.topic", check_topic, recipient.topic or "")
         case "segment":
             yield FieldFault("recipient.segment", "there is no such segment")
         case "all" if not recipient.all:
             yield FieldFault("recipient.all", "must be true, or left out")
+
+
+def _user_id_faults(user_ids: list[str]) -> Iterator[FieldFault]:
+    """Yield the first id that no user can have."""
+    for index, user_id in enumerate(user_ids):
+        if not is_user_id(user_id):
+            yield from _check(f"recipient.user_ids[{index}]", check_user_id, user_id)
+            return
+
+
+def _check(field: str, check: Callable[[str], str], value: str) -> Iterator[FieldFault]:
+    try:
+        check(value)
+    except ValueError as error:
+        yield FieldFault(field, str(error))
 
 
 def _moments(draft: EventDraft) -> Iterator[tuple[str, datetime]]:

@@ -11,7 +11,7 @@ from litestar.params import SkipValidation
 T = TypeVar("T")
 # Ports are Protocols, which Litestar cannot validate.
 Injected = NamedDependency[SkipValidation[T]]
-# Called with app and user after something changed by which their notifications are decided.
-OnPersonChanged = Callable[[str, str], Awaitable[None]]
+# Called with app and user after a change that affects what is decided for that user.
+OnUserChanged = Callable[[str, str], Awaitable[None]]
 # Called when there is work to do at once.
 Wake = Callable[[], None]

@@ -22,8 +22,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from clarion import __version__
 from clarion.access.api.caller import get_caller
 from clarion.access.api.keys import KeysController
-from clarion.catalog.api.templates import TemplatesController
-from clarion.catalog.api.types import TypesController
+from clarion.catalog.api import templates, types
 from clarion.errors import (
     ClarionError,
     FieldFault,
@@ -40,9 +39,7 @@ from clarion.events.api.waiting import list_waiting
 from clarion.http import problems
 from clarion.http.bodies import StrictBody
 from clarion.inbox import api as inbox
-from clarion.people.api.follows import FollowsController
-from clarion.people.api.preferences import PreferencesController
-from clarion.people.api.users import PeopleController
+from clarion.people.api import follows, preferences, users
 from clarion.push.api.devices import DevicesController, list_my_devices, list_user_devices
 from clarion.push.api.feedback import get_feedback
 from clarion.push.api.history import list_messages, see_message
@@ -75,11 +72,11 @@ ROUTES = (
     NotificationsController,
     list_of_event,
     list_waiting,
-    PeopleController,
-    PreferencesController,
-    FollowsController,
-    TypesController,
-    TemplatesController,
+    *users.ROUTES,
+    *preferences.ROUTES,
+    *follows.ROUTES,
+    *types.ROUTES,
+    *templates.ROUTES,
     *inbox.ROUTES,
 )
 

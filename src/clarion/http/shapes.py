@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The last that can be written as RFC 3339; an offset can put a time of the wire behind it.
@@ -39,19 +40,30 @@ class Items(msgspec.Struct, Generic[T]):
 
 
 def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
-    """Run a check for each field and return what they return.
+    """Run a check for each field and return their results.
 
-    A check says by `ValueError` what is wrong; all faults are reported at once.
+    A check raises `ValueError` with the reason, or `InvalidFields` for fields inside its own; all
+    faults are reported at once.
     """
-    values, faults = {}, []
+    values, faults = {}, list[FieldFault]()
     for field, check in checks.items():
         try:
             values[field] = check()
         except ValueError as error:
             faults.append(FieldFault(field, str(error)))
+        except InvalidFields as error:
+            faults += error.faults
     if faults:
         raise InvalidFields(*faults)
     return values
+
+
+def check_value(field: str, check: Callable[[T], R], value: T) -> R:
+    """Return what a check makes of a value; `InvalidFields` names the field."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidFields(FieldFault(field, str(error))) from error
 
 
 def check_limit(limit: int) -> int:

@@ -10,13 +10,12 @@ import msgspec
 from litestar import Request, get, post
 from litestar.params import HeaderParameter, Parameter
 
-from clarion.access.model import Scope, require_app, require_user
-from clarion.access.user_tokens import USER_ID_LENGTH
+from clarion.access.model import Scope
 from clarion.catalog.model import Category
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.events.model import Notification
 from clarion.fields import is_plain
-from clarion.http.callers import caller_of
+from clarion.http.callers import owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Limit, check_limit
 from clarion.inbox.actions import Acts, Verb
@@ -76,7 +75,7 @@ async def list_inbox(
     after: After = None,
 ) -> InboxPage:
     """Return what is not dismissed, newest first."""
-    whose = _whose(request, user_id, Scope.NOTIFICATIONS_READ)
+    whose = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
     read_page = partial(
         inboxes.page,
         *whose,
@@ -120,7 +119,7 @@ async def count_unread(
     request: Request[Any, Any, Any], inboxes: Injected[Inboxes], user_id: str | None = None
 ) -> Numbers:
     """Return the count and the number of the last change; that costs the same for any inbox."""
-    state = await inboxes.state(*_whose(request, user_id, Scope.NOTIFICATIONS_READ))
+    state = await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
     return Numbers(state.unread_count, state.sequence)
 
 
@@ -134,7 +133,7 @@ async def read_all(
     request: Request[Any, Any, Any], acts: Injected[Acts], user_id: str | None = None
 ) -> Numbers:
     """Mark read what is unread now. Again changes nothing."""
-    state = await acts.read_all(*_whose(request, user_id, Scope.NOTIFICATIONS_WRITE))
+    state = await acts.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
     return Numbers(state.unread_count, state.sequence)
 
 
@@ -215,7 +214,7 @@ async def _act(
     inboxes: Inboxes,
 ) -> ActedItem:
     user_id, nid = names
-    whose = _whose(request, user_id, Scope.NOTIFICATIONS_WRITE)
+    whose = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
     acted = await acts.act(verb, *whose, nid) if is_plain(nid) else None
     if acted is None:
         msg = "There is no such notification in this inbox."
@@ -223,18 +222,6 @@ async def _act(
     state = await inboxes.state(*whose)
     item = msgspec.structs.asdict(to_item(acted))
     return ActedItem(**item, unread_count=state.unread_count)
-
-
-def _whose(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -> tuple[str, str]:
-    """Return app and user: of the path for an app's server, of the token for a user."""
-    caller = caller_of(request)
-    if user_id is None:
-        user = require_user(caller)
-        return user.app_id, user.user_id
-    if not 0 < len(user_id) <= USER_ID_LENGTH or not is_plain(user_id):
-        reason = f"must have 1 to {USER_ID_LENGTH} plain characters"
-        raise InvalidFields(FieldFault("user_id", reason))
-    return require_app(caller, scope).app_id, user_id
 
 
 def _check_category(text: str | None) -> Category | None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from clarion.catalog.model import Category, Channel
 
-# 22:00 to 07:00, by the hour of the person's own clock.
+DEFAULT_LANGUAGE = "en"
+DEFAULT_TIMEZONE = "UTC"
+# 22:00 to 07:00 in the user's time zone: one flag for each hour of the day.
 DEFAULT_QUIET_HOURS = tuple(hour >= 22 or hour < 7 for hour in range(24))  # noqa: PLR2004
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preferences:
-    """What a person has set; what is not here has its default."""
+class Preferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a user has set; everything else has its default."""
 
     quiet_hours: tuple[bool, ...] | None = None
-    categories: dict[Category, bool] = field(default_factory=dict)
-    types: dict[str, dict[Channel, bool]] = field(default_factory=dict)
+    categories: dict[Category, bool] = {}
+    types: dict[str, dict[Channel, bool]] = {}
 
 
 class UserStatus(StrEnum):
-    """Whether a person hears anything at all."""
+    """Whether a user receives notifications."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -29,15 +32,15 @@ class UserStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A person of an app."""
+    """An end user of an app."""
 
     app_id: str
     id: str
     name: str | None = None
     email: str | None = None
     phone: str | None = None
-    language: str = "en"
-    timezone: str = "UTC"
+    language: str = DEFAULT_LANGUAGE
+    timezone: str = DEFAULT_TIMEZONE
     status: UserStatus = UserStatus.ACTIVE
     tags: tuple[str, ...] = ()
     attributes: dict[str, object] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The ports of people: who they are, what they want and follow, and the words they are told."""
+"""The port of users: their data, their preferences and the topics they follow."""
 
 from __future__ import annotations
 
@@ -10,52 +10,51 @@ from clarion.people.model import User
 
 
 class Users(Protocol):
-    """The people of the apps, with their preferences and what they follow."""
+    """The users of the apps. A user id is unique within its app."""
 
     async def put(self, user: User) -> tuple[User, bool]:
-        """Add a person, or replace what is known of one; return them and whether they are new.
+        """Create or replace a user; return the stored user and whether it is new.
 
-        A person who is there keeps their preferences and their time of creation.
+        An existing user keeps `preferences` and `created_at`.
         """
         ...
 
     async def get(self, app_id: str, user_id: str) -> User | None:
-        """Return the person whatever their status, or None."""
+        """Return the user, whether active or not; None if there is none."""
         ...
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
-        """Return those of the people who are there, by id, in one read."""
+        """Return those users that exist, by id, in one read."""
         ...
 
     async def patch(self, app_id: str, user_id: str, edit: Callable[[User], User]) -> User | None:
-        """Replace a person by what `edit` makes of them; None if there is no such person.
+        """Replace a user by the result of `edit` and return it; None if there is no such user.
 
-        Nothing that others change meanwhile is lost: then `edit` is asked again, with the person
-        as they are by then. `Overloaded` if others are faster ten times in a row. Id and time of
-        creation stay.
+        No concurrent change is lost: if another writer was faster, `edit` is called again with
+        the newer user. `Overloaded` after ten such attempts. App, id and `created_at` stay.
         """
         ...
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
-        """Let a person follow a topic; False if there is no such person. Again changes nothing."""
+        """Make a user follow a topic; False if there is no such user. Idempotent."""
         ...
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
-        """End that; False if the person did not follow the topic."""
+        """Stop following a topic; False if the user did not follow it."""
         ...
 
     async def followed(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[str]:
-        """Return the topics that a person follows, in the order of their names."""
+        """Return the topics that a user follows, sorted by name."""
         ...
 
     async def followers(
         self, app_id: str, topic: str, *, after: str | None, limit: int
     ) -> Page[str]:
-        """Return the ids of the active people who follow a topic, in order."""
+        """Return the ids of the active users that follow a topic, sorted."""
         ...
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
-        """Return the ids of the active people of an app, in order."""
+        """Return the ids of the active users of an app, sorted."""
         ...

@@ -1,4 +1,4 @@
-"""What a person has set, what holds, and why. Only what differs from the default is kept."""
+"""The effective preferences of a user and their sources. Only non-default values are stored."""
 
 from __future__ import annotations
 
@@ -6,35 +6,42 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
-from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
+from msgspec import UNSET, UnsetType
+
+from clarion.catalog.model import MANDATORY_CATEGORIES, Category, Channel
+from clarion.people.model import (
+    DEFAULT_LANGUAGE,
+    DEFAULT_QUIET_HOURS,
+    DEFAULT_TIMEZONE,
+    Preferences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clarion.catalog.model import Category, NotificationType
+    from clarion.catalog.model import NotificationType
     from clarion.people.model import User
 
+    ChannelToggles = Mapping[Channel, bool | None]
+
 T = TypeVar("T")
-DEFAULT_LANGUAGE = "en"
-DEFAULT_TIMEZONE = "UTC"
-# The channels whose settings a person is shown.
-SHOWN = (Channel.IN_APP, Channel.PUSH, Channel.EMAIL, Channel.SMS)
+# The channels that have a toggle for each type.
+TOGGLED_CHANNELS = (Channel.IN_APP, Channel.PUSH, Channel.EMAIL, Channel.SMS)
 
 
 class Source(StrEnum):
-    """Where a value comes from."""
+    """Where an effective value comes from."""
 
     DEFAULT = "default"
     USER = "user"
-    CATEGORY = "category"  # the person has switched the whole category off
-    TYPE = "type"  # the type is not in use, or cannot be switched off
-    MANDATORY = "mandatory"  # safety and security: toggles do not count
+    CATEGORY = "category"  # the user has turned the whole category off
+    TYPE = "type"  # the type is inactive, or users cannot disable it
+    MANDATORY = "mandatory"  # safety and security: toggles are ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """A value that holds, its source, and what the person has set, if anything."""
+    """An effective value, its source, and what the user has set, if anything."""
 
     value: T
     source: Source
@@ -42,12 +49,30 @@ class Setting(Generic[T]):
 
 
 def get_default(channel: Channel) -> bool:
-    """Return whether a channel is on for who has set nothing: all but SMS, which is opt-in."""
+    """Return whether a channel is on by default: all but SMS, which is opt-in."""
     return channel is not Channel.SMS
 
 
-def keep_differences(preferences: Preferences) -> Preferences:
-    """Return the preferences without what says the same as the default."""
+def update(
+    preferences: Preferences,
+    *,
+    quiet_hours: tuple[bool, ...] | UnsetType | None = UNSET,
+    categories: Mapping[Category, bool | None] | UnsetType | None = UNSET,
+    types: Mapping[str, ChannelToggles | None] | UnsetType | None = UNSET,
+) -> Preferences:
+    """Return the preferences with the given values merged in; None resets to the default."""
+    old = preferences
+    return drop_defaults(
+        Preferences(
+            quiet_hours=old.quiet_hours if quiet_hours is UNSET else quiet_hours,
+            categories=old.categories if categories is UNSET else merge(old.categories, categories),
+            types=old.types if types is UNSET else merge_types(old.types, types),
+        )
+    )
+
+
+def drop_defaults(preferences: Preferences) -> Preferences:
+    """Return the preferences without values that equal their default."""
     types = {
         name: {channel: on for channel, on in toggles.items() if on is not get_default(channel)}
         for name, toggles in preferences.types.items()
@@ -61,35 +86,31 @@ def keep_differences(preferences: Preferences) -> Preferences:
 
 
 def merge(old: Mapping[T, bool], new: Mapping[T, bool | None] | None) -> dict[T, bool]:
-    """Return the old toggles with the new ones over them; None takes one back, or all."""
+    """Return the old toggles updated by the new ones; None removes one, or all."""
     if new is None:
         return {}
     return {key: on for key, on in {**old, **new}.items() if on is not None}
 
 
 def merge_types(
-    old: Mapping[str, Mapping[Channel, bool]],
-    new: Mapping[str, Mapping[Channel, bool | None] | None] | None,
+    old: Mapping[str, Mapping[Channel, bool]], new: Mapping[str, ChannelToggles | None] | None
 ) -> dict[str, dict[Channel, bool]]:
-    """Do the same with the toggles of every type."""
+    """Return the old toggles of each type updated by the new ones; None removes those of a type."""
     if new is None:
         return {}
-    untouched = {name: dict(toggles) for name, toggles in old.items() if name not in new}
-    return untouched | {name: merge(old.get(name, {}), toggles) for name, toggles in new.items()}
+    unchanged = {name: dict(toggles) for name, toggles in old.items() if name not in new}
+    return unchanged | {name: merge(old.get(name, {}), toggles) for name, toggles in new.items()}
 
 
 def explain_language(user: User) -> Setting[str]:
-    """Return the language and its source."""
     return _explain(user.language, DEFAULT_LANGUAGE)
 
 
 def explain_timezone(user: User) -> Setting[str]:
-    """Return the time zone and its source."""
     return _explain(user.timezone, DEFAULT_TIMEZONE)
 
 
 def explain_quiet_hours(preferences: Preferences) -> Setting[tuple[bool, ...]]:
-    """Return the quiet hours and their source."""
     return _explain(preferences.quiet_hours or DEFAULT_QUIET_HOURS, DEFAULT_QUIET_HOURS)
 
 
@@ -97,35 +118,35 @@ def explain_category(preferences: Preferences, category: Category) -> Setting[bo
     """Return whether a category is on, and why."""
     set_to = preferences.categories.get(category)
     if category in MANDATORY_CATEGORIES:
-        return Setting(True, Source.MANDATORY, set_to)  # noqa: FBT003
+        return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
     if set_to is None:
-        return Setting(True, Source.DEFAULT)  # noqa: FBT003
+        return Setting(value=True, source=Source.DEFAULT)
     return Setting(set_to, Source.USER, set_to)
 
 
 def explain_channel(
-    preferences: Preferences, kind: NotificationType, channel: Channel
+    preferences: Preferences, definition: NotificationType, channel: Channel
 ) -> Setting[bool]:
-    """Return whether a type may come by a channel, and why."""
-    set_to = preferences.types.get(kind.type, {}).get(channel)
-    if not kind.is_active:
-        return Setting(False, Source.TYPE, set_to)  # noqa: FBT003
-    if kind.category in MANDATORY_CATEGORIES:
-        return Setting(True, Source.MANDATORY, set_to)  # noqa: FBT003
-    if not kind.user_can_disable:
-        return Setting(True, Source.TYPE, set_to)  # noqa: FBT003
-    if not explain_category(preferences, kind.category).value:
-        return Setting(False, Source.CATEGORY, set_to)  # noqa: FBT003
+    """Return whether a type may be sent by a channel, and why."""
+    set_to = preferences.types.get(definition.type, {}).get(channel)
+    if not definition.is_active:
+        return Setting(value=False, source=Source.TYPE, set_to=set_to)
+    if definition.category in MANDATORY_CATEGORIES:
+        return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
+    if not definition.user_can_disable:
+        return Setting(value=True, source=Source.TYPE, set_to=set_to)
+    if not explain_category(preferences, definition.category).value:
+        return Setting(value=False, source=Source.CATEGORY, set_to=set_to)
     if set_to is None:
         return Setting(get_default(channel), Source.DEFAULT)
     return Setting(set_to, Source.USER, set_to)
 
 
-def get_toggle(preferences: Preferences, kind: NotificationType, channel: Channel) -> bool:
-    """Return where the toggle of a type for a channel stands, whatever its category says."""
-    if kind.category in MANDATORY_CATEGORIES or not kind.user_can_disable:
+def get_toggle(preferences: Preferences, definition: NotificationType, channel: Channel) -> bool:
+    """Return the toggle of a type for a channel, whether or not its category is on."""
+    if definition.category in MANDATORY_CATEGORIES or not definition.user_can_disable:
         return True
-    return preferences.types.get(kind.type, {}).get(channel, get_default(channel))
+    return preferences.types.get(definition.type, {}).get(channel, get_default(channel))
 
 
 def _explain(value: T, default: T) -> Setting[T]:

@@ -221,15 +221,15 @@ async def test_when_a_token_was_made_does_not_matter(
     ).user_id == "ana"
 
 
-@pytest.mark.parametrize("subject", ["", "x" * 256, 7, ["ana"], True, "a\0b", "\ud800"])
-async def test_the_user_must_be_a_short_plain_text(
-    tokens: UserTokens, app: App, subject: object
-) -> None:
+@pytest.mark.parametrize(
+    "subject", ["", "x" * 129, 7, ["ana"], True, "a\0b", "\ud800", "a b", "a/b", "ñ🚀"]
+)
+async def test_the_subject_must_be_a_user_id(tokens: UserTokens, app: App, subject: object) -> None:
     token = sign_by_hand(claims(app, sub=subject), SECRET.encode())
-    assert "`sub` must be" in await refusal(tokens, token)
+    assert "`sub` is not a user id: it must have 1 to 128" in await refusal(tokens, token)
 
 
-@pytest.mark.parametrize("subject", ["x" * 255, "ana@example.com", "ñ🚀"])
+@pytest.mark.parametrize("subject", ["x" * 128, "ana@example.com", "auth0|7:a=b+c~d"])
 async def test_a_user_id_is_taken_as_it_is(tokens: UserTokens, app: App, subject: str) -> None:
     assert (await tokens.verify(sign(claims(app, sub=subject)), NOW)).user_id == subject
 

@@ -43,10 +43,11 @@ def after(**more: float) -> datetime:
     "recipient",
     [
         {"user_id": "ana"},
-        {"user_id": "ä" * 128},
+        {"user_id": "a" * 128},
+        {"user_id": "a|b:c@d=e+f~g_h-i.1"},
         {"user_ids": ["ana"] * 10_000},
         {"topic": "a" * 200},
-        {"topic": "a.b_c~d=e-f"},
+        {"topic": "a.b_c~d=e-f:g"},
         {"all": True},
     ],
 )
@@ -64,7 +65,9 @@ def test_these_are_recipients(recipient: dict[str, Any]) -> None:
         ({"user_id": "x" * 129}, "recipient.user_id"),
         ({"user_id": "a/b"}, "recipient.user_id"),
         ({"user_id": "a\n"}, "recipient.user_id"),
+        ({"user_id": "ä"}, "recipient.user_id"),
         ({"user_ids": []}, "recipient.user_ids"),
+        ({"user_ids": ["ana", "a b", "ä"]}, "recipient.user_ids[1]"),
         ({"user_ids": ["x"] * 10_001}, "recipient.user_ids"),
         ({"topic": "x" * 201}, "recipient.topic"),
         ({"topic": "a/b"}, "recipient.topic"),

@@ -1,5 +1,6 @@
-"""Preferences: what holds, and why; the rules that decide say the same."""
+"""Effective preferences and their sources; they agree with what is decided for an event."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +34,8 @@ TYPES = st.builds(
 )
 
 
-def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -> bool:
-    """Return whether the rules let a channel pass."""
+def decide(preferences: Preferences, definition: NotificationType, channel: Channel) -> bool:
+    """Return whether the rules allow a channel."""
     person = Person(
         id="ana",
         is_active=True,
@@ -44,7 +45,7 @@ def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -
     )
     case = Case(
         now=NOW,
-        type=kind,
+        type=definition,
         priority=Priority.MEDIUM,
         channels=(channel,),
         templates=frozenset(Channel),
@@ -57,33 +58,33 @@ def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -
 
 @given(PREFERENCES, TYPES, st.sampled_from(Channel))
 def test_what_is_explained_is_what_is_decided(
-    preferences: Preferences, kind: NotificationType, channel: Channel
+    preferences: Preferences, definition: NotificationType, channel: Channel
 ) -> None:
-    explained = rules.explain_channel(preferences, kind, channel)
-    assert explained.value is decide(preferences, kind, channel)
-    assert explained.set_to is preferences.types.get(kind.type, {}).get(channel)
+    explained = rules.explain_channel(preferences, definition, channel)
+    assert explained.value is decide(preferences, definition, channel)
+    assert explained.set_to is preferences.types.get(definition.type, {}).get(channel)
 
 
 @given(PREFERENCES, TYPES, st.sampled_from(Channel))
 def test_leaving_out_defaults_changes_no_decision(
-    preferences: Preferences, kind: NotificationType, channel: Channel
+    preferences: Preferences, definition: NotificationType, channel: Channel
 ) -> None:
-    kept = rules.keep_differences(preferences)
-    assert decide(kept, kind, channel) is decide(preferences, kind, channel)
+    stored = rules.drop_defaults(preferences)
+    assert decide(stored, definition, channel) is decide(preferences, definition, channel)
     for each in Category:
         before = rules.explain_category(preferences, each).value
-        assert rules.explain_category(kept, each).value is before
+        assert rules.explain_category(stored, each).value is before
     hours = rules.explain_quiet_hours(preferences).value
-    assert rules.explain_quiet_hours(kept).value == hours
+    assert rules.explain_quiet_hours(stored).value == hours
 
 
 @given(PREFERENCES)
-def test_only_what_differs_is_kept(preferences: Preferences) -> None:
-    kept = rules.keep_differences(preferences)
-    assert rules.keep_differences(kept) == kept
-    assert kept.quiet_hours != DEFAULT_QUIET_HOURS
-    assert not any(kept.categories.values())
-    for toggles in kept.types.values():
+def test_only_non_default_values_are_stored(preferences: Preferences) -> None:
+    stored = rules.drop_defaults(preferences)
+    assert rules.drop_defaults(stored) == stored
+    assert stored.quiet_hours != DEFAULT_QUIET_HOURS
+    assert not any(stored.categories.values())
+    for toggles in stored.types.values():
         assert toggles
         assert all(on is (channel is Channel.SMS) for channel, on in toggles.items())
 
@@ -127,7 +128,7 @@ def test_the_source_of_language_time_zone_and_quiet_hours_is_named() -> None:
     )
 
 
-def test_a_toggle_stands_where_it_was_put_whatever_the_category_says() -> None:
+def test_a_toggle_does_not_depend_on_its_category() -> None:
     preferences = Preferences(categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False}})
     news = make_type("T", category=Category.NEWS)
     assert not rules.get_toggle(preferences, news, Channel.PUSH)
@@ -137,7 +138,7 @@ def test_a_toggle_stands_where_it_was_put_whatever_the_category_says() -> None:
         assert rules.get_toggle(preferences, make_type("T", category=category), Channel.PUSH)
 
 
-def test_merging_takes_over_takes_back_and_leaves_alone() -> None:
+def test_merging_sets_removes_and_keeps_toggles() -> None:
     assert rules.merge({1: True, 2: True, 3: False}, {2: None, 3: True}) == {1: True, 3: True}
     assert rules.merge({1: True}, None) == {}
     old = {"A": {Channel.PUSH: False, Channel.SMS: True}, "B": {Channel.PUSH: False}, "C": {}}
@@ -148,3 +149,27 @@ def test_merging_takes_over_takes_back_and_leaves_alone() -> None:
         "C": {},
     }
     assert rules.merge_types(old, None) == {}
+
+
+def test_an_update_merges_what_is_given_and_stores_no_defaults() -> None:
+    old = Preferences(
+        quiet_hours=(True,) * 24,
+        categories={Category.NEWS: False},
+        types={"T": {Channel.PUSH: False}},
+    )
+    assert rules.update(old) == old
+    assert rules.update(old, quiet_hours=None, categories=None, types=None) == Preferences()
+    assert rules.update(
+        old,
+        quiet_hours=DEFAULT_QUIET_HOURS,
+        categories={Category.SOCIAL: False, Category.NEWS: True},
+        types={"T": {Channel.SMS: True}},
+    ) == Preferences(
+        categories={Category.SOCIAL: False}, types={"T": {Channel.PUSH: False, Channel.SMS: True}}
+    )
+
+
+def test_preferences_are_stored_without_what_is_empty_and_read_either_way() -> None:
+    assert msgspec.json.encode(Preferences()) == b"{}"
+    for text in ("{}", '{"quiet_hours":null,"categories":{},"types":{}}'):
+        assert msgspec.json.decode(text, type=Preferences) == Preferences()

@@ -1,41 +1,41 @@
-"""Templates over HTTP: written, seen, and tried out."""
+"""Templates over HTTP: written in versions, previewed before or after."""
 
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, get, post, put
 from litestar.params import Parameter
 
-from clarion import fields
 from clarion.access.model import Scope
-from clarion.catalog.api.types import find_kind
+from clarion.catalog.api.types import find_entry
 from clarion.catalog.built_in import ENGLISH
-from clarion.catalog.catalog import Catalog
+from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import GIVEN, Channel, Template, build_context
 from clarion.catalog.port import Templates
 from clarion.catalog.rendering.templates import check_template, render
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import check_language
 from clarion.http.bodies import Body
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, collect, to_wire
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.views import Timestamp, View
 
 if TYPE_CHECKING:
-    from clarion.catalog.entry import Entry
+    from collections.abc import Sequence
 
 VARIABLES_LIMIT = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-Language = Annotated[str | None, Parameter(description="A language tag; `en` if left out.")]
+Language = Annotated[str | None, Parameter(description="A language tag; the default is `en`.")]
 
 
 class TemplateBody(Body):
-    """The words of a type for a channel, in Liquid. `variables` are required of every event."""
+    """A template in Liquid. Every event of the type must have the `variables` in its data."""
 
     body: str
     subject: str | None = None
@@ -43,8 +43,8 @@ class TemplateBody(Body):
     language: str | None = None
 
 
-class Trial(Body):
-    """What to fill in; and words to try that are not stored, if `body` is given."""
+class PreviewBody(Body):
+    """The values to render with. With `body`, that text is rendered instead of the template."""
 
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     actor: dict[str, Any] | None = None
@@ -56,8 +56,8 @@ class Trial(Body):
     variables: list[str] = msgspec.field(default_factory=list)
 
 
-class TemplateView(msgspec.Struct):
-    """A template. A ready-made one has version 0 and no time."""
+class TemplateView(View):
+    """A template. A built-in one has version 0 and no time."""
 
     type: str
     channel: Channel
@@ -66,11 +66,11 @@ class TemplateView(msgspec.Struct):
     subject: str | None
     body: str
     variables: list[str]
-    created_at: str | None
+    created_at: Timestamp | None
 
 
-class PreviewView(msgspec.Struct):
-    """The words as a person would read them. `version` is null for words that are not stored."""
+class PreviewView(View):
+    """The rendered text. `version` is null if the text came with the request."""
 
     subject: str | None
     body: str
@@ -84,51 +84,51 @@ class TemplatesController(Controller):
     path = "/v1/types/{type_name:str}/templates"
     tags = ("Templates",)
 
-    @get(summary="List the templates of a type")
+    @get(summary="List templates")
     async def list_templates(
-        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[Catalog]
+        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[CachedCatalog]
     ) -> Items[TemplateView]:
-        """Return the newest for each channel and language, ready-made ones too."""
-        caller = app_of(request, Scope.TYPES_READ)
-        kind = await find_kind(catalog, caller.app_id, type_name)
-        return Items([_view(kind.templates[place]) for place in sorted(kind.templates)], None)
+        """Return the newest version for each channel and language, built-in ones included."""
+        app_id = app_of(request, Scope.TYPES_READ).app_id
+        entry = await find_entry(catalog, app_id, type_name)
+        return Items([_view(entry.templates[place]) for place in sorted(entry.templates)], None)
 
-    @get("/{channel:str}", summary="See a template")
-    async def see_template(
+    @get("/{channel:str}", summary="Get a template")
+    async def get_template(
         self,
         request: Request[Any, Any, Any],
         type_name: str,
         channel: str,
-        catalog: Injected[Catalog],
+        catalog: Injected[CachedCatalog],
         language: Language = None,
     ) -> TemplateView:
-        """Return the newest version in just this language."""
-        caller = app_of(request, Scope.TYPES_READ)
-        place = (_check_channel(channel), _check_language(language))
-        kind = await find_kind(catalog, caller.app_id, type_name)
-        return _view(_found(kind.templates.get(place)))
+        """Return the newest version in exactly this language."""
+        app_id = app_of(request, Scope.TYPES_READ).app_id
+        place = _check_place(channel, language)
+        entry = await find_entry(catalog, app_id, type_name)
+        return _view(_check_found(entry.templates.get(place)))
 
-    @get("/{channel:str}/versions", summary="List the versions of a template")
+    @get("/{channel:str}/versions", summary="List versions of a template")
     async def list_versions(
         self,
         request: Request[Any, Any, Any],
         type_name: str,
         channel: str,
         templates: Injected[Templates],
-        catalog: Injected[Catalog],
+        catalog: Injected[CachedCatalog],
         language: Language = None,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[TemplateView]:
-        """Return what the app has written, newest first."""
-        caller = app_of(request, Scope.TYPES_READ)
-        place = (_check_channel(channel), _check_language(language))
+        """Return the versions that the app has written, newest first."""
+        app_id = app_of(request, Scope.TYPES_READ).app_id
+        place = _check_place(channel, language)
         size = check_limit(limit)
-        await find_kind(catalog, caller.app_id, type_name)
-        page = await templates.versions(caller.app_id, type_name, *place, after=after, limit=size)
+        await find_entry(catalog, app_id, type_name)
+        page = await templates.versions(app_id, type_name, *place, after=after, limit=size)
         return Items([_view(each) for each in page.items], page.next)
 
-    @put("/{channel:str}", summary="Write a template")
+    @put("/{channel:str}", summary="Create or replace a template")
     async def put_template(
         self,
         request: Request[Any, Any, Any],
@@ -136,127 +136,112 @@ class TemplatesController(Controller):
         channel: str,
         data: TemplateBody,
         templates: Injected[Templates],
-        catalog: Injected[Catalog],
+        catalog: Injected[CachedCatalog],
         clock: Injected[Clock],
         language: Language = None,
     ) -> TemplateView:
         """Add a new version, which is used from now on."""
-        caller = app_of(request, Scope.TYPES_WRITE)
-        template = Template(
-            type=type_name,
-            channel=_check_channel(channel),
-            language=_check_languages(data.language, language),
-            version=0,
-            subject=data.subject,
-            body=data.body,
-            variables=_check_variables(data.variables),
-            created_at=clock.now(),
-        )
-        _check_words(template)
-        await find_kind(catalog, caller.app_id, type_name)
-        written = await templates.put(caller.app_id, template)
-        catalog.forget(caller.app_id, type_name)
+        app_id = app_of(request, Scope.TYPES_WRITE).app_id
+        place = _check_place(channel, language if data.language is None else data.language)
+        if language is not None and _check_place(channel, language) != place:
+            raise InvalidFields(FieldFault("language", "differs between query and body"))
+        template = _draft(type_name, place, data, data.body, clock.now())
+        await find_entry(catalog, app_id, type_name)
+        written = await templates.put(app_id, template)
+        catalog.forget(app_id, type_name)
         return _view(written)
 
-    @post("/{channel:str}/preview", summary="Try a template", status_code=200)
+    @post("/{channel:str}/preview", summary="Preview a template", status_code=200)
     async def preview(
         self,
         request: Request[Any, Any, Any],
         type_name: str,
         channel: str,
-        data: Trial,
-        catalog: Injected[Catalog],
+        data: PreviewBody,
+        catalog: Injected[CachedCatalog],
         language: Language = None,
     ) -> PreviewView:
-        """Fill in the template that a person of this language would get; nothing is stored."""
-        caller = app_of(request, Scope.TYPES_READ)
-        place = (_check_channel(channel), _check_language(language))
-        kind = await find_kind(catalog, caller.app_id, type_name)
-        template = _found(kind.pick(*place)) if data.body is None else _draft(kind, *place, data)
-        return _preview(template, data, is_draft=data.body is not None)
+        """Render the template that a user of this language would get. Nothing is stored."""
+        app_id = app_of(request, Scope.TYPES_READ).app_id
+        place = _check_place(channel, language)
+        entry = await find_entry(catalog, app_id, type_name)
+        if data.body is not None:
+            return _preview(_draft(type_name, place, data, data.body, 0), data, version=None)
+        template = _check_found(entry.pick(*place))
+        return _preview(template, data, version=template.version)
 
 
-def _draft(kind: Entry, channel: Channel, language: str, data: Trial) -> Template:
-    template = Template(
-        type=kind.type.type,
+def _draft(
+    type_name: str,
+    place: tuple[Channel, str],
+    data: TemplateBody | PreviewBody,
+    body: str,
+    now: int,
+) -> Template:
+    """Return a template, checked, that has no version yet."""
+    channel, language = place
+    variables = check_value("variables", _check_variables, data.variables)
+    check_template(data.subject, body, variables)
+    return Template(
+        type=type_name,
         channel=channel,
         language=language,
         version=0,
         subject=data.subject,
-        body=data.body or "",
-        variables=_check_variables(data.variables),
-        created_at=0,
+        body=body,
+        variables=variables,
+        created_at=now,
     )
-    _check_words(template)
-    return template
 
 
-def _preview(template: Template, data: Trial, *, is_draft: bool) -> PreviewView:
+def _preview(template: Template, data: PreviewBody, *, version: int | None) -> PreviewView:
     missing = [name for name in template.variables if data.data.get(name) is None]
     if missing:
         raise InvalidFields(*(FieldFault(f"data.{name}", "is required") for name in missing))
-    values = build_context(
+    context = build_context(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
-    words = render(template, values, is_html=template.channel is Channel.EMAIL)
-    version = None if is_draft else template.version
-    return PreviewView(words.subject, words.body, template.language, version)
+    text = render(template, context, is_html=template.channel is Channel.EMAIL)
+    return PreviewView.of(text, language=template.language, version=version)
+
+
+def _check_place(channel: str, language: str | None) -> tuple[Channel, str]:
+    """Return channel and language; the default language is English."""
+    return (
+        check_value("channel", _check_channel, channel),
+        check_value("language", check_language, ENGLISH if language is None else language),
+    )
 
 
 def _check_channel(text: str) -> Channel:
-    try:
-        return Channel(text)
-    except ValueError:
-        reason = f"must be one of {', '.join(Channel)}"
-        raise InvalidFields(FieldFault("channel", reason)) from None
+    if text not in set(Channel):
+        msg = f"must be one of {', '.join(Channel)}"
+        raise ValueError(msg)
+    return Channel(text)
 
 
-def _check_language(text: str | None) -> str:
-    checks = {"language": partial(fields.check_language, ENGLISH if text is None else text)}
-    language: str = collect(checks)["language"]
-    return language
-
-
-def _check_languages(of_body: str | None, of_query: str | None) -> str:
-    language = _check_language(of_query if of_body is None else of_body)
-    if of_query is not None and _check_language(of_query) != language:
-        raise InvalidFields(FieldFault("language", "is another one in the query; say it once"))
-    return language
-
-
-def _check_variables(names: list[str]) -> tuple[str, ...]:
+def _check_variables(names: Sequence[str]) -> tuple[str, ...]:
     are_names = all(_VARIABLE.fullmatch(name) and name not in GIVEN for name in names)
     if not are_names or len(set(names)) != len(names) or len(names) > VARIABLES_LIMIT:
-        reason = (
+        msg = (
             f"must be at most {VARIABLES_LIMIT} different names of letters, digits and _, "
             f"other than {', '.join(sorted(GIVEN))}"
         )
-        raise InvalidFields(FieldFault("variables", reason))
+        raise ValueError(msg)
     return tuple(names)
 
 
-def _check_words(template: Template) -> None:
-    for field, text in (("subject", template.subject), ("body", template.body)):
-        if text is not None and (not text.strip() or "\0" in text):
-            raise InvalidFields(FieldFault(field, "must have words in it"))
-    check_template(template.subject, template.body, template.variables)
-
-
-def _found(template: Template | None) -> Template:
+def _check_found(template: Template | None) -> Template:
     if template is None:
-        msg = "This type has no such template."
+        msg = "This type has no template for this channel and language."
         raise NotFound(msg)
     return template
 
 
 def _view(template: Template) -> TemplateView:
-    return TemplateView(
-        type=template.type,
-        channel=template.channel,
-        language=template.language,
-        version=template.version,
-        subject=template.subject,
-        body=template.body,
-        variables=list(template.variables),
-        created_at=to_wire(template.created_at) if template.version else None,
-    )
+    if template.version == 0:
+        return TemplateView.of(template, created_at=None)
+    return TemplateView.of(template)
+
+
+ROUTES = (TemplatesController,)

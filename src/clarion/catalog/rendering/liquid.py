@@ -1,4 +1,4 @@
-"""Liquid with every limit set: no loop, text or filter without end, and nothing left blank."""
+"""Liquid with limits on time, loops, text and filters; undefined values are errors, not blanks."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 TEXT_LIMIT_BYTES = 65_536
 LOOP_LIMIT = 1_000
 TIME_LIMIT_S = 0.1
-_PARSED = 10_000
-# A filter that writes one text into another many times multiplies their sizes.
+_CACHE_LIMIT = 10_000
+# A filter that repeats one text inside another multiplies their sizes.
 _MULTIPLYING = frozenset({"join", "replace", "replace_first", "replace_last"})
 _MULTIPLIER = 256
-_NUMBER = 10**15
-# What reads other templates, writes HTML, or is for tools alone.
-_TAGS_LEFT_OUT = ("include", "render", "tablerow", "liquid", "doc")
-# These would let a value into HTML as it is.
-_FILTERS_LEFT_OUT = ("safe", "escapejs")
-# A date format can ask for a billion blanks: only directives without a width.
+_LARGEST_NUMBER = 10**15
+# These read other templates, write HTML, or are meant for tools.
+_REMOVED_TAGS = ("include", "render", "tablerow", "liquid", "doc")
+# These would insert values into HTML unescaped.
+_REMOVED_FILTERS = ("safe", "escapejs")
+# Only directives without a width: with one, a date format can produce a billion blanks.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%-?[A-Za-z%]){0,100}")
 
 
 class TimeLimitError(ResourceLimitError):
-    """It took too long."""
+    """Rendering took too long."""
 
 
-class _Timed(RenderContext):
-    """Looks at the clock wherever a template reads, writes, filters or turns.
+class _TimedContext(RenderContext):
+    """Checks the time on every read, assignment, filter and loop iteration.
 
-    At that of the processor: a machine that is busy elsewhere is not the fault of a template.
+    It is processor time: a template must not fail because the machine is busy with other work.
     """
 
     __slots__ = ("_ends_at",)
@@ -49,7 +49,7 @@ class _Timed(RenderContext):
 
     def _check_time(self) -> None:
         if time.thread_time() > self._ends_at:
-            msg = "the template takes too long"
+            msg = "rendering takes too long"
             raise TimeLimitError(msg, token=None)
 
     def get(self, path: list[object], *, token: Token | None, **more: Any) -> object:
@@ -70,10 +70,10 @@ class _Timed(RenderContext):
 
 
 class _BoundTemplate(BoundTemplate):
-    context_class = _Timed
+    context_class = _TimedContext
 
 
-class _Bounded(Environment):
+class _LimitedEnvironment(Environment):
     block_nesting_limit = 10
     context_depth_limit = 10
     loop_iteration_limit = LOOP_LIMIT
@@ -83,19 +83,19 @@ class _Bounded(Environment):
 
     def setup_tags_and_filters(self, *, extra: bool = False) -> None:
         super().setup_tags_and_filters(extra=extra)
-        for tag in _TAGS_LEFT_OUT:
+        for tag in _REMOVED_TAGS:
             self.tags.pop(tag, None)
-        for name in _FILTERS_LEFT_OUT:
+        for name in _REMOVED_FILTERS:
             self.filters.pop(name, None)
-        self.filters = {name: _bound(name, each) for name, each in self.filters.items()}
+        self.filters = {name: _limit_filter(name, each) for name, each in self.filters.items()}
 
 
-def _bound(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter with what it takes and gives limited in size."""
+def _limit_filter(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the filter with limits on the size of its input and output."""
     longest = _MULTIPLIER if name in _MULTIPLYING else TEXT_LIMIT_BYTES
 
     @wraps(plain)
-    def bounded(value: object, *arguments: object, **named: object) -> Any:
+    def limited(value: object, *arguments: object, **named: object) -> Any:
         _check_size(value, TEXT_LIMIT_BYTES)
         for argument in arguments:
             _check_size(argument, longest)
@@ -105,7 +105,7 @@ def _bound(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         _check_size(result, TEXT_LIMIT_BYTES)
         return result
 
-    return bounded
+    return limited
 
 
 def _check_size(value: object, longest: int) -> None:
@@ -115,7 +115,7 @@ def _check_size(value: object, longest: int) -> None:
         case list() | tuple() | range():
             is_over = len(value) > TEXT_LIMIT_BYTES // 8
         case int() | float():
-            is_over = abs(value) > _NUMBER
+            is_over = abs(value) > _LARGEST_NUMBER
         case _:
             is_over = False
     if is_over:
@@ -123,25 +123,23 @@ def _check_size(value: object, longest: int) -> None:
 
 
 def _too_much() -> ResourceLimitError:
-    return ResourceLimitError("a filter takes or gives too much", token=None)
+    return ResourceLimitError("the input or output of a filter is too large", token=None)
 
 
-# A name that was not given is an error where it is shown, and false where it is asked for.
-_PLAIN = _Bounded(undefined=FalsyStrictUndefined)
-_HTML = _Bounded(undefined=FalsyStrictUndefined, autoescape=True)
+# An undefined name is an error where it is shown, and false in a condition.
+_PLAIN = _LimitedEnvironment(undefined=FalsyStrictUndefined)
+_HTML = _LimitedEnvironment(undefined=FalsyStrictUndefined, autoescape=True)
 
 
-@lru_cache(_PARSED)
+@lru_cache(_CACHE_LIMIT)
 def parse(text: str, *, is_html: bool) -> BoundTemplate:
-    """Return the template; a `LiquidError` if it is none."""
+    """Return the parsed template; `LiquidError` if it is invalid."""
     return (_HTML if is_html else _PLAIN).from_string(text)
 
 
 def known_filters() -> frozenset[str]:
-    """Return the names of the filters that a template may use."""
     return frozenset(_PLAIN.filters)
 
 
-def fill(text: str, values: Mapping[str, object], *, is_html: bool) -> str:
-    """Return the text with the values in it."""
-    return str(parse(text, is_html=is_html).render(values))
+def render(text: str, context: Mapping[str, object], *, is_html: bool) -> str:
+    return str(parse(text, is_html=is_html).render(context))

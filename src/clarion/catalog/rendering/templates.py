@@ -1,4 +1,4 @@
-"""A template and values → words; a template → whether it can be one."""
+"""Rendering and checking of templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from liquid.exceptions import LiquidError, ResourceLimitError, UndefinedError
 from clarion.catalog.model import GIVEN, RenderedText
 from clarion.catalog.rendering import liquid
 from clarion.catalog.rendering.liquid import LOOP_LIMIT, TEXT_LIMIT_BYTES, TIME_LIMIT_S
-from clarion.catalog.rendering.quick import Unsure, compile_quickly
+from clarion.catalog.rendering.quick import Unsupported, compile_quickly
 from clarion.errors import FieldFault, InvalidFields
 
 if TYPE_CHECKING:
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
     from clarion.catalog.model import Template
 
-# A template may ask for it without declaring it: not every event brings one.
+# A template may use it without declaring it, since not every event has one.
 OPTIONAL = frozenset({"snippet"})
-_COMPILED = 20_000
+_CACHE_LIMIT = 20_000
 _MISSING = re.compile(r"'?([\w.-]+)'? is undefined")
-_TOO_MUCH = (
-    f"does too much: at most {LOOP_LIMIT:,} turns of loops, {TEXT_LIMIT_BYTES:,} bytes, and "
+_OVER_LIMIT = (
+    f"exceeds a limit: at most {LOOP_LIMIT:,} loop iterations, {TEXT_LIMIT_BYTES:,} bytes and "
     f"{TIME_LIMIT_S:g} s"
 )
 
 
 def render(
-    template: Template, values: Mapping[str, object], *, is_html: bool = False
+    template: Template, context: Mapping[str, object], *, is_html: bool = False
 ) -> RenderedText:
-    """Return the words; `InvalidFields` names what is missing, or the part that does too much.
+    """Render a template; `InvalidFields` names what is missing, or the part that exceeds a limit.
 
-    In HTML the values in the body are escaped; a subject is always plain, and one line.
+    In HTML the values in the body are escaped. A subject is always plain text on one line.
     """
-    body = _fill("body", template.body, values, is_html=is_html)
+    body = _render("body", template.body, context, is_html=is_html)
     if template.subject is None:
         return RenderedText(None, body)
-    subject = _fill("subject", template.subject, values, is_html=False)
+    subject = _render("subject", template.subject, context, is_html=False)
     return RenderedText(subject if subject.isprintable() else " ".join(subject.split()), body)
 
 
 def check_template(subject: str | None, body: str, variables: Collection[str]) -> None:
-    """Raise `InvalidFields` if it cannot be read, or uses what it does not declare."""
+    """Raise `InvalidFields` if a template is invalid, or uses a name that it does not declare."""
     faults = []
     for field, text in (("subject", subject), ("body", body)):
         reason = None if text is None else _find_fault(text, variables)
@@ -55,44 +55,47 @@ def check_template(subject: str | None, body: str, variables: Collection[str]) -
 
 
 def _find_fault(text: str, variables: Collection[str]) -> str | None:
+    if not text.strip() or "\0" in text:
+        return "must not be blank, or contain zero characters"
     if len(text.encode()) > TEXT_LIMIT_BYTES:
         return f"must have at most {TEXT_LIMIT_BYTES:,} bytes"
     try:
         used = liquid.parse(text, is_html=False).analyze()
     except LiquidError as error:
-        return f"is not a template that can be read: {_first_line(error)}"
+        return f"is not a valid template: {_first_line(error)}"
     if unknown := sorted(set(used.filters) - liquid.known_filters()):
-        return f"uses a filter that there is not: {', '.join(unknown)}"
+        return f"uses unknown filters: {', '.join(unknown)}"
     if unknown := sorted(set(used.globals) - set(variables) - GIVEN - OPTIONAL):
         return f"uses {', '.join(unknown)}, which `variables` does not declare"
     return None
 
 
-@lru_cache(_COMPILED)
+@lru_cache(_CACHE_LIMIT)
 def _compile(text: str, is_html: bool) -> Callable[[Mapping[str, object]], str]:  # noqa: FBT001
     quick = compile_quickly(text, is_html=is_html)
 
-    def fill(values: Mapping[str, object]) -> str:
+    def render_text(context: Mapping[str, object]) -> str:
         if quick is not None:
             try:
-                return quick(values)
-            except Unsure:
+                return quick(context)
+            except Unsupported:
                 pass
-        return liquid.fill(text, values, is_html=is_html)
+        return liquid.render(text, context, is_html=is_html)
 
-    return fill
+    return render_text
 
 
-def _fill(field: str, text: str, values: Mapping[str, object], *, is_html: bool) -> str:
+def _render(field: str, text: str, context: Mapping[str, object], *, is_html: bool) -> str:
     try:
-        return _compile(text, is_html)(values)
+        return _compile(text, is_html)(context)
     except UndefinedError as error:
         raise InvalidFields(_name_missing(field, _first_line(error))) from error
     except ResourceLimitError as error:
-        raise InvalidFields(FieldFault(field, _TOO_MUCH)) from error
-    # A filter may fail in any way that its input makes it: all of them are the template's.
+        raise InvalidFields(FieldFault(field, _OVER_LIMIT)) from error
+    # Bad input can make a filter raise anything; it is the template's fault in every case.
     except Exception as error:
-        raise InvalidFields(FieldFault(field, f"cannot be filled: {_first_line(error)}")) from error
+        reason = f"cannot be rendered: {_first_line(error)}"
+        raise InvalidFields(FieldFault(field, reason)) from error
 
 
 def _name_missing(field: str, message: str) -> FieldFault:
@@ -101,7 +104,7 @@ def _name_missing(field: str, message: str) -> FieldFault:
         return FieldFault(field, message)
     path = found[1]
     place = path if path.partition(".")[0] in GIVEN else f"data.{path}"
-    return FieldFault(place, f"is missing, and the {field} shows it")
+    return FieldFault(place, f"is missing, but the {field} uses it")
 
 
 def _first_line(error: Exception) -> str:

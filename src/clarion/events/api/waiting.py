@@ -11,7 +11,7 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.events.model import Delivery, Notification
 from clarion.events.port import Deliveries, Facts
-from clarion.http.callers import app_of, user_of
+from clarion.http.callers import owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 
@@ -49,7 +49,7 @@ async def list_waiting(
     after: After = None,
 ) -> Items[WaitingView]:
     """Return what is held or collected, oldest first."""
-    app_id, whose = _whose(request, user_id)
+    app_id, whose = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
     # Enough for a page even if every notification waits on every channel, and one more.
     rows = check_limit(limit) * len(Channel) + 1
     found = await deliveries.waiting(app_id, whose, after=after, limit=rows)
@@ -58,13 +58,6 @@ async def list_waiting(
     known = await facts.notifications(app_id, [whose], page)
     views = [_view(known[each], page[each]) for each in page if each in known]
     return Items(views, list(page)[-1] if len(groups) > limit else None)
-
-
-def _whose(request: Request[Any, Any, Any], user_id: str | None) -> tuple[str, str]:
-    if user_id is None:
-        user = user_of(request)
-        return user.app_id, user.user_id
-    return app_of(request, Scope.NOTIFICATIONS_READ).app_id, user_id
 
 
 def _group(found: tuple[Delivery, ...]) -> dict[str, list[Delivery]]:

@@ -1,36 +1,35 @@
-"""Topics that people follow, over HTTP: the audience of an event for a topic."""
+"""The topics that users follow, over HTTP: an event for a topic goes to its followers."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import msgspec
 from litestar import Controller, Request, delete, get, put
 
-from clarion import fields
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.http.callers import app_of
+from clarion.fields import check_topic
+from clarion.http.callers import owner_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, collect
-from clarion.people.api.users import check_known, find_user, found
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.views import View
+from clarion.people.api.users import check_found
 from clarion.people.port import Users
 
 
-class FollowView(msgspec.Struct):
-    """A topic that a person follows."""
+class FollowView(View):
+    """A topic that a user follows."""
 
     topic: str
 
 
 class FollowsController(Controller):
-    """What a person follows."""
+    """The topics that a user follows."""
 
     path = "/v1/users/{user_id:str}/topics"
-    tags = ("People",)
+    tags = ("Users",)
 
-    @get(summary="List the topics that a person follows")
+    @get(summary="List followed topics")
     async def list_followed(
         self,
         request: Request[Any, Any, Any],
@@ -39,14 +38,14 @@ class FollowsController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[FollowView]:
-        """Return the topics in the order of their names."""
-        caller = app_of(request, Scope.USERS_READ)
+        """Return the topics that the user follows, sorted by name."""
+        owner = owner_of(request, user_id, Scope.USERS_READ)
         size = check_limit(limit)
-        user = await find_user(users, caller.app_id, user_id)
-        page = await users.followed(caller.app_id, user.id, after=after, limit=size)
-        return Items([FollowView(topic) for topic in page.items], page.next)
+        check_found(await users.get(*owner))
+        page = await users.followed(*owner, after=after, limit=size)
+        return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
-    @put("/{topic:str}", summary="Let a person follow a topic", status_code=204)
+    @put("/{topic:str}", summary="Follow a topic", status_code=204)
     async def follow(
         self,
         request: Request[Any, Any, Any],
@@ -55,21 +54,19 @@ class FollowsController(Controller):
         users: Injected[Users],
         clock: Injected[Clock],
     ) -> None:
-        """Follow from now on. Again changes nothing."""
-        caller = app_of(request, Scope.USERS_WRITE)
-        name = _check_topic(topic)
-        if not await users.follow(caller.app_id, check_known(user_id), name, clock.now()):
-            found(None)
+        """Make the user follow the topic. Idempotent."""
+        owner = owner_of(request, user_id, Scope.USERS_WRITE)
+        name = check_value("topic", check_topic, topic)
+        if not await users.follow(*owner, name, clock.now()):
+            check_found(None)
 
-    @delete("/{topic:str}", summary="Stop following a topic", status_code=204)
+    @delete("/{topic:str}", summary="Unfollow a topic", status_code=204)
     async def unfollow(
         self, request: Request[Any, Any, Any], user_id: str, topic: str, users: Injected[Users]
     ) -> None:
-        """Stop. Again changes nothing."""
-        caller = app_of(request, Scope.USERS_WRITE)
-        await users.unfollow(caller.app_id, check_known(user_id), _check_topic(topic))
+        """Make the user stop following the topic. Idempotent."""
+        owner = owner_of(request, user_id, Scope.USERS_WRITE)
+        await users.unfollow(*owner, check_value("topic", check_topic, topic))
 
 
-def _check_topic(topic: str) -> str:
-    name: str = collect({"topic": partial(fields.check_topic, topic)})["topic"]
-    return name
+ROUTES = (FollowsController,)

@@ -1,58 +1,50 @@
-"""People over HTTP: known by the ids that the app gives them."""
+"""Users over HTTP: identified by the ids that the app gives them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import msgspec
 from litestar import Controller, Request, Response, get, patch, put
 from msgspec import UNSET, UnsetType
 
-from clarion import fields
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import NotFound
+from clarion.fields import check_user_id
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
-from clarion.http.dependencies import Injected, OnPersonChanged
-from clarion.http.shapes import collect, to_wire
+from clarion.http.callers import app_of, owner_of
+from clarion.http.dependencies import Injected, OnUserChanged
+from clarion.http.shapes import check_value, collect
+from clarion.http.views import Timestamp, View
+from clarion.people.fields import check_attributes, check_field
 from clarion.people.model import User, UserStatus
 from clarion.people.port import Users
-from clarion.people.preferences import DEFAULT_LANGUAGE, DEFAULT_TIMEZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-ATTRIBUTES_LIMIT_BYTES = 16_384
-_DEFAULTS: dict[str, object] = {
-    "name": None,
-    "email": None,
-    "phone": None,
-    "language": DEFAULT_LANGUAGE,
-    "timezone": DEFAULT_TIMEZONE,
-    "status": UserStatus.ACTIVE,
-    "tags": (),
-    "attributes": {},
-}
+T = TypeVar("T")
+# Null stands for the default; a field that is left out is unset.
+Given: TypeAlias = T | UnsetType | None
 
 
-class PersonBody(Body):
-    """What is known of a person. Null is the default, which is what `PUT` takes if left out."""
+class UserBody(Body):
+    """The fields of a user. Null resets a field to its default."""
 
-    name: str | UnsetType | None = UNSET
-    email: str | UnsetType | None = UNSET
-    phone: str | UnsetType | None = UNSET
-    language: str | UnsetType | None = UNSET
-    timezone: str | UnsetType | None = UNSET
-    status: UserStatus | UnsetType | None = UNSET
-    tags: list[str] | UnsetType | None = UNSET
-    attributes: dict[str, Any] | UnsetType | None = UNSET
+    name: Given[str] = UNSET
+    email: Given[str] = UNSET
+    phone: Given[str] = UNSET
+    language: Given[str] = UNSET
+    timezone: Given[str] = UNSET
+    status: Given[UserStatus] = UNSET
+    tags: Given[list[str]] = UNSET
+    attributes: Given[dict[str, Any]] = UNSET
 
 
-class PersonView(msgspec.Struct):
-    """A person as their app sees them."""
+class UserView(View):
+    """A user of the calling app."""
 
     id: str
     name: str | None
@@ -63,145 +55,93 @@ class PersonView(msgspec.Struct):
     status: UserStatus
     tags: list[str]
     attributes: dict[str, Any]
-    created_at: str | None
-    updated_at: str | None
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
-class PeopleController(Controller):
-    """The people of the calling app."""
+class UsersController(Controller):
+    """The users of the calling app."""
 
     path = "/v1/users/{user_id:str}"
-    tags = ("People",)
+    tags = ("Users",)
 
-    @put(summary="Add a person, or replace what is known of them")
-    async def put_person(
+    @put(summary="Create or replace a user")
+    async def put_user(
         self,
         request: Request[Any, Any, Any],
         user_id: str,
-        data: PersonBody,
+        data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
-        on_person_changed: Injected[OnPersonChanged],
-    ) -> Response[PersonView]:
-        """Add (201) or replace (200). What is left out has its default; preferences stay."""
-        caller = app_of(request, Scope.USERS_WRITE)
+        on_user_changed: Injected[OnUserChanged],
+    ) -> Response[UserView]:
+        """Create (201) or replace (200) a user. Fields left out get their defaults.
+
+        The preferences of an existing user stay.
+        """
+        app_id = app_of(request, Scope.USERS_WRITE).app_id
         now = clock.now()
-        user = User(
-            app_id=caller.app_id,
-            created_at=now,
-            updated_at=now,
-            **collect({"id": partial(fields.check_user_id, user_id), **_checks(data)}),
-        )
-        stored, is_new = await users.put(user)
+        given = collect({"id": partial(check_user_id, user_id), **field_checks(data)})
+        user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
         if not is_new:
-            await on_person_changed(caller.app_id, user_id)
-        return Response(_view(stored), status_code=201 if is_new else 200)
+            await on_user_changed(app_id, user_id)
+        return Response(UserView.of(user), status_code=201 if is_new else 200)
 
-    @get(summary="See a person")
-    async def see_person(
+    @get(summary="Get a user")
+    async def get_user(
         self, request: Request[Any, Any, Any], user_id: str, users: Injected[Users]
-    ) -> PersonView:
-        """Return the person, active or not."""
-        caller = app_of(request, Scope.USERS_READ)
-        return _view(await find_user(users, caller.app_id, user_id))
+    ) -> UserView:
+        """Return the user, whether active or not."""
+        owner = owner_of(request, user_id, Scope.USERS_READ)
+        return UserView.of(check_found(await users.get(*owner)))
 
-    @patch(summary="Change what is known of a person")
-    async def change_person(
+    @patch(summary="Update a user")
+    async def patch_user(
         self,
         request: Request[Any, Any, Any],
         user_id: str,
-        data: PersonBody,
+        data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
-        on_person_changed: Injected[OnPersonChanged],
-    ) -> PersonView:
-        """Take over what is given; null is the default. Attributes are merged, null removes one."""
-        caller = app_of(request, Scope.USERS_WRITE)
-        changes = collect(_checks(data))
+        on_user_changed: Injected[OnUserChanged],
+    ) -> UserView:
+        """Update the given fields. Attributes are merged by name; null removes one."""
+        owner = owner_of(request, user_id, Scope.USERS_WRITE)
+        given = collect(field_checks(data))
         now = clock.now()
-        changed = found(
-            await users.patch(
-                caller.app_id, check_known(user_id), lambda user: _change(user, changes, now)
-            )
-        )
-        await on_person_changed(caller.app_id, user_id)
-        return _view(changed)
+
+        def edit(user: User) -> User:
+            edited = replace(user, **given, updated_at=now)
+            if isinstance(data.attributes, dict):
+                return replace(edited, attributes=_merge(user.attributes, data.attributes))
+            return edited
+
+        user = check_found(await users.patch(*owner, edit))
+        await on_user_changed(*owner)
+        return UserView.of(user)
 
 
-async def find_user(users: Users, app_id: str, user_id: str) -> User:
-    """Return a person; `NotFound` if the app has none such."""
-    return found(await users.get(app_id, check_known(user_id)))
-
-
-def check_known(user_id: str) -> str:
-    """Return the id, if there can be a person with it at all."""
-    return user_id if fields.is_user_id(user_id) else found(None).id
-
-
-def found(user: User | None) -> User:
-    """Return the person, if there is one."""
+def check_found(user: User | None) -> User:
+    """Return the user; `NotFound` if there is none."""
     if user is None:
-        msg = "This app has no such person; PUT /v1/users/{id} adds one."
+        msg = "This app has no such user. Create it with PUT /v1/users/{id}."
         raise NotFound(msg)
     return user
 
 
-def _checks(data: PersonBody) -> Mapping[str, Callable[[], object]]:
-    given: dict[str, Any] = {
-        name: value for name in _DEFAULTS if (value := getattr(data, name)) is not UNSET
+def field_checks(body: Body, *names: str) -> dict[str, Callable[[], object]]:
+    """Return a check for each field of a user that a body gives: of these names, or of all."""
+    given = {name: getattr(body, name) for name in names or body.__struct_fields__}
+    return {
+        name: partial(check_field, name, value)
+        for name, value in given.items()
+        if value is not UNSET
     }
-    return {name: partial(_check, name, value) for name, value in given.items()}
 
 
-def _check(name: str, value: Any) -> object:
-    return _DEFAULTS[name] if value is None else _CHECKS[name](value)
+def _merge(old: dict[str, object], new: dict[str, Any]) -> dict[str, object]:
+    merged = {name: value for name, value in {**old, **new}.items() if value is not None}
+    return check_value("attributes", check_attributes, merged)
 
 
-def _check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    if len(msgspec.json.encode(attributes)) > ATTRIBUTES_LIMIT_BYTES:
-        msg = f"must take at most {ATTRIBUTES_LIMIT_BYTES:,} bytes as JSON"
-        raise ValueError(msg)
-    return attributes
-
-
-_CHECKS: dict[str, Callable[[Any], object]] = {
-    "name": fields.check_name,
-    "email": fields.check_email,
-    "phone": fields.check_phone,
-    "language": fields.check_language,
-    "timezone": fields.check_timezone,
-    "status": UserStatus,
-    "tags": fields.check_tags,
-    "attributes": _check_attributes,
-}
-
-
-def _change(user: User, changes: dict[str, Any], now: int) -> User:
-    merged = dict(changes)
-    if merged.get("attributes"):
-        merged["attributes"] = _merge_attributes(user.attributes, merged["attributes"])
-    return replace(user, **merged, updated_at=now)
-
-
-def _merge_attributes(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
-    attributes = {key: value for key, value in {**old, **new}.items() if value is not None}
-    try:
-        return _check_attributes(attributes)
-    except ValueError as error:
-        raise InvalidFields(FieldFault("attributes", str(error))) from error
-
-
-def _view(user: User) -> PersonView:
-    return PersonView(
-        id=user.id,
-        name=user.name,
-        email=user.email,
-        phone=user.phone,
-        language=user.language,
-        timezone=user.timezone,
-        status=user.status,
-        tags=list(user.tags),
-        attributes=user.attributes,
-        created_at=to_wire(user.created_at),
-        updated_at=to_wire(user.updated_at),
-    )
+ROUTES = (UsersController,)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -12,8 +12,9 @@ from litestar import Controller, Request, Response, delete, get, patch, post
 
 from clarion.access.model import AppCaller, Scope, UserCaller, require_app
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.fields import check_language, check_timezone, check_user_id
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of, caller_of
+from clarion.http.callers import caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
     PAGE_DEFAULT,
@@ -22,6 +23,7 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
+    collect,
     to_wire,
 )
 from clarion.idempotency.model import StoredResponse
@@ -43,6 +45,12 @@ _PLATFORMS = {
     "fcm": Platform.ANDROID,
 }
 _TOKEN = re.compile(r"[!-~]{8,4096}")
+# The same rules as for a user.
+_CHECKS = {
+    "user_id": check_user_id,
+    "language": check_language,
+    "timezone": check_timezone,
+}
 Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
@@ -59,17 +67,17 @@ class Details(Body):
 
     def to_model(self) -> DeviceDetails:
         """Check what can be checked, and return it."""
-        if self.timezone is not None and self.timezone not in zoneinfo.available_timezones():
-            reason = "must be a name of the IANA list, like Europe/Berlin"
-            raise InvalidFields(FieldFault("timezone", reason))
+        checks = {
+            name: partial(check, value)
+            for name, check in _CHECKS.items()
+            if (value := getattr(self, name)) is not None
+        }
         return DeviceDetails(
-            user_id=self.user_id,
             model=self.model,
             os_version=self.os_version,
             app_version=self.app_version,
-            language=self.language,
-            timezone=self.timezone,
             label=self.label,
+            **collect(checks),
         )
 
 
@@ -251,8 +259,8 @@ async def list_user_devices(
     after: After = None,
 ) -> Items[DeviceView]:
     """Return the devices of a user."""
-    caller = app_of(request, Scope.DEVICES_READ)
-    page = await devices.list(caller.app_id, user_id=user_id, after=after, limit=check_limit(limit))
+    app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
+    page = await devices.list(app_id, user_id=owner, after=after, limit=check_limit(limit))
     return Items([_view(device, connections) for device in page.items], page.next)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from litestar import Controller, Request, Response, delete, get, post, put
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import check_topic
 from clarion.http.bodies import Body
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
@@ -22,6 +22,7 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
+    check_value,
     to_milliseconds,
     to_wire,
 )
@@ -33,7 +34,6 @@ from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, PushPriority, StoragePolicy
 from clarion.push.port import Devices, DeviceTopics
 
-_TOPIC = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_LIFE_MS // 1000)]
 
 
@@ -97,7 +97,7 @@ class TopicsController(Controller):
     ) -> Response[AcceptedMessage]:
         """Send to all devices that hear the topic: to those connected now, to the others later."""
         caller = app_of(request, Scope.TOPICS_WRITE)
-        message = _message(caller.app_id, check_topic(topic), data, clock)
+        message = _message(caller.app_id, check_value("topic", check_topic, topic), data, clock)
         answer = AcceptedMessage(message.id, topic, to_wire(message.created_at))
         once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
         published = await dispatch.publish(message, StoragePolicy.ALL, once)
@@ -124,7 +124,7 @@ async def subscribe(
 ) -> None:
     """Subscribe from now on. Again changes nothing. A device hears at most 1,000 topics."""
     device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    if not await dispatch.subscribe(device, check_topic(topic)):
+    if not await dispatch.subscribe(device, check_value("topic", check_topic, topic)):
         msg = "This topic was deleted."
         raise NotFound(msg)
 
@@ -144,15 +144,7 @@ async def unsubscribe(
 ) -> None:
     """Unsubscribe. Again changes nothing."""
     device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    await dispatch.unsubscribe(device, check_topic(topic))
-
-
-def check_topic(topic: str) -> str:
-    """Return the name of a topic if it is one."""
-    if not _TOPIC.fullmatch(topic):
-        reason = "must have 1 to 200 letters, digits or . _ ~ = -"
-        raise InvalidFields(FieldFault("topic", reason))
-    return topic
+    await dispatch.unsubscribe(device, check_value("topic", check_topic, topic))
 
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:

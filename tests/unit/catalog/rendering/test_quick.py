@@ -1,4 +1,4 @@
-"""The quick way says what Liquid says, or leaves it to Liquid."""
+"""The quick compiler renders what Liquid renders, or leaves it to Liquid."""
 
 import pytest
 from hypothesis import example, given
@@ -8,7 +8,7 @@ from liquid.exceptions import LiquidError
 from clarion.catalog import built_in
 from clarion.catalog.model import Template
 from clarion.catalog.rendering import liquid
-from clarion.catalog.rendering.quick import Unsure, compile_quickly
+from clarion.catalog.rendering.quick import Unsupported, compile_quickly
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a.b.c", "count", "size", "a.first", "nil", "now", "é"])
 BLANKS = st.sampled_from(["", " ", "  ", "\n", "\t"])
@@ -62,7 +62,7 @@ ATOMS = (
     | st.text(st.sampled_from("ab<&> \ré🚀"), max_size=4)
     | st.lists(st.integers(), max_size=2)
 )
-WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=5)
+STRINGS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=5)
 KEYS = st.sampled_from(["a", "b", "c", "count", "first", "size"])
 VALUES = st.dictionaries(
     KEYS,
@@ -77,13 +77,13 @@ SIMPLE = st.recursive(
     max_leaves=8,
 )
 SIMPLE_VALUES = st.fixed_dictionaries(
-    {"count": st.integers(0, 3), "a": st.dictionaries(st.just("b"), WORDS) | WORDS},
+    {"count": st.integers(0, 3), "a": st.dictionaries(st.just("b"), STRINGS) | STRINGS},
     optional={"b": st.integers(0, 2)},
 )
 
 
 @given(text=st.lists(SIMPLE, max_size=4).map("".join), values=SIMPLE_VALUES, is_html=st.booleans())
-def test_a_simple_template_says_the_same_or_fails_in_both_ways(
+def test_a_simple_template_renders_as_with_liquid(
     text: str, values: dict[str, object], *, is_html: bool
 ) -> None:
     quick = compile_quickly(text, is_html=is_html)
@@ -92,10 +92,10 @@ def test_a_simple_template_says_the_same_or_fails_in_both_ways(
         assert "{% if" in text
         return
     try:
-        said = quick(values)
-    except Unsure:
+        rendered = quick(values)
+    except Unsupported:
         return
-    assert said == liquid.fill(text, values, is_html=is_html)
+    assert rendered == liquid.render(text, values, is_html=is_html)
 
 
 @given(text=TEXTS, values=VALUES, is_html=st.booleans())
@@ -104,21 +104,21 @@ def test_a_simple_template_says_the_same_or_fails_in_both_ways(
 @example(text="{% if a %}x{% endif %}", values={"a": ""}, is_html=False)
 @example(text="{{ a | minus: 1 }}", values={"a": 10**15}, is_html=False)
 @example(text="{% if now %}x{% endif %}", values={}, is_html=False)
-def test_the_quick_way_says_what_liquid_says(
+def test_any_template_renders_as_with_liquid_or_not_at_all(
     text: str, values: dict[str, object], *, is_html: bool
 ) -> None:
     quick = compile_quickly(text, is_html=is_html)
     if quick is None:
         return
     try:
-        said = quick(values)
-    except Unsure:
+        rendered = quick(values)
+    except Unsupported:
         return
-    assert said == liquid.fill(text, values, is_html=is_html)
+    assert rendered == liquid.render(text, values, is_html=is_html)
 
 
 @given(text=TEXTS)
-def test_what_liquid_cannot_read_is_not_quick(text: str) -> None:
+def test_what_liquid_cannot_parse_is_not_compiled(text: str) -> None:
     try:
         liquid.parse(text, is_html=False)
     except LiquidError:
@@ -131,24 +131,24 @@ def test_what_liquid_cannot_read_is_not_quick(text: str) -> None:
     ids=lambda each: f"{each.type}-{each.channel}",
 )
 @given(
-    actor=st.dictionaries(st.just("name"), WORDS),
-    snippet=st.none() | WORDS,
+    actor=st.dictionaries(st.just("name"), STRINGS),
+    snippet=st.none() | STRINGS,
     count=st.integers(0, 5),
 )
-def test_ready_made_templates_are_quick(
+def test_built_in_templates_are_compiled(
     template: Template, actor: dict[str, str], snippet: str | None, count: int
 ) -> None:
     values = {"actor": actor, "snippet": snippet, "count": count}
     quick = compile_quickly(template.body, is_html=True)
     assert quick is not None
-    assert quick(values) == liquid.fill(template.body, values, is_html=True)
+    assert quick(values) == liquid.render(template.body, values, is_html=True)
 
 
 @pytest.mark.parametrize(
     "text",
     ["{{ a", "{% if a %}x", "x{% endif %}", "{% else %}", "{{ a | upcase }}", "{{ a.size }}"],
 )
-def test_what_is_not_plain_is_left_to_liquid(text: str) -> None:
+def test_what_is_not_simple_is_left_to_liquid(text: str) -> None:
     assert compile_quickly(text, is_html=False) is None
 
 
@@ -165,8 +165,10 @@ def test_what_is_not_plain_is_left_to_liquid(text: str) -> None:
         ("{{ a }}", {"a": "x" * 20_000}),
     ],
 )
-def test_values_that_are_not_plain_are_left_to_liquid(text: str, values: dict[str, object]) -> None:
+def test_values_that_are_not_simple_are_left_to_liquid(
+    text: str, values: dict[str, object]
+) -> None:
     quick = compile_quickly(text, is_html=False)
     assert quick is not None
-    with pytest.raises(Unsure):
+    with pytest.raises(Unsupported):
         quick(values)

@@ -1,4 +1,4 @@
-"""RenderedText from templates: nothing blank, nothing without end."""
+"""Rendering: undefined values are errors, and everything has a limit."""
 
 import time
 from typing import Any
@@ -35,8 +35,8 @@ def fault_of(body: str, **values: Any) -> FieldFault:
 
 def test_values_come_into_subject_and_body() -> None:
     values = build_context({"order": 7}, actor={"name": "Ana"})
-    words = render(template("Order {{ order }}", "From {{ actor.name }}"), values)
-    assert words == RenderedText("From Ana", "Order 7")
+    text = render(template("Order {{ order }}", "From {{ actor.name }}"), values)
+    assert text == RenderedText("From Ana", "Order 7")
 
 
 def test_without_a_subject_there_is_none() -> None:
@@ -54,8 +54,8 @@ def test_in_html_no_filter_lets_a_value_in_as_it_is(body: str) -> None:
 
 
 def test_a_subject_is_one_line() -> None:
-    words = render(template("x", "{{ a }}"), {"a": "Hello\r\nBcc: all@example.com\t!"})
-    assert words.subject == "Hello Bcc: all@example.com !"
+    text = render(template("x", "{{ a }}"), {"a": "Hello\r\nBcc: all@example.com\t!"})
+    assert text.subject == "Hello Bcc: all@example.com !"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_subject_is_one_line() -> None:
 )
 def test_what_is_missing_is_named(body: str, field: str) -> None:
     fault = fault_of(body, actor={})
-    assert (fault.field, fault.reason) == (field, "is missing, and the body shows it")
+    assert (fault.field, fault.reason) == (field, "is missing, but the body uses it")
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_what_is_missing_is_named(body: str, field: str) -> None:
         "{% for i in (1..999) %}{% assign x = i %}{% endfor %}" * 1_000,
     ],
 )
-def test_a_template_that_does_too_much_is_stopped_soon(body: str) -> None:
+def test_a_template_that_exceeds_a_limit_is_stopped_soon(body: str) -> None:
     began = time.thread_time()
     fault = fault_of(body, big=BIG)
     assert time.thread_time() - began < 2.0
     assert fault.field == "body"
-    assert fault.reason.startswith("does too much: at most 1,000 turns of loops, 65,536 bytes")
+    assert fault.reason.startswith("exceeds a limit: at most 1,000 loop iterations, 65,536 bytes")
 
 
 @pytest.mark.parametrize("body", ["{{ 1 | divided_by: 0 }}", "{{ mixed | sort }}"])
-def test_what_a_filter_cannot_do_is_said(body: str) -> None:
+def test_the_error_of_a_filter_is_reported(body: str) -> None:
     fault = fault_of(body, mixed=[1, "a"])
     assert fault.field == "body"
-    assert fault.reason.startswith("cannot be filled: ")
+    assert fault.reason.startswith("cannot be rendered: ")
 
 
 def test_a_date_can_be_written() -> None:
@@ -108,7 +108,7 @@ def test_a_date_can_be_written() -> None:
     assert render(made, {"at": "2026-01-31T12:00:00Z"}).body == "31.01.2026"
 
 
-def test_what_an_event_lacks_is_false_where_it_is_asked_for() -> None:
+def test_an_undefined_value_is_false_in_a_condition() -> None:
     made = template("{% if actor %}a{% endif %}{% if snippet %}s{% endif %}{{ count }}")
     for data in ({}, {"snippet": ""}, {"actor": {"name": "x"}, "count": 9}):
         assert render(made, build_context(data)).body == "1"
@@ -117,18 +117,20 @@ def test_what_an_event_lacks_is_false_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("body", "variables", "reason"),
     [
-        ("{{ a", [], "is not a template that can be read"),
-        ("{% include 'x' %}", [], "is not a template that can be read"),
-        ("{% if a %}", ["a"], "is not a template that can be read"),
-        ("{{ a | safe }}", ["a"], "uses a filter that there is not: safe"),
+        ("{{ a", [], "is not a valid template"),
+        ("{% include 'x' %}", [], "is not a valid template"),
+        ("{% if a %}", ["a"], "is not a valid template"),
+        ("{{ a | safe }}", ["a"], "uses unknown filters: safe"),
         ("{{ a }}{{ b.c }}", ["a"], "uses b, which `variables` does not declare"),
         ("x" * 65_537, [], "must have at most 65,536 bytes"),
+        (" ", [], "must not be blank"),
+        ("a\0", [], "must not be blank, or contain zero characters"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused(
     body: str, variables: list[str], reason: str
 ) -> None:
-    for field, subject, other in (("body", None, body), ("subject", body, "")):
+    for field, subject, other in (("body", None, body), ("subject", body, "x")):
         with pytest.raises(InvalidFields) as caught:
             check_template(subject, other, variables)
         (fault,) = caught.value.faults

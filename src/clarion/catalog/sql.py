@@ -1,0 +1,145 @@
+"""Notification types and templates in SQL."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clarion.catalog.model import NotificationType, Template
+from clarion.pages import Page, refuse_cursor
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
+
+if TYPE_CHECKING:
+    from clarion.catalog.model import Channel
+    from clarion.store.engine import Engine
+
+TEMPLATES = Record(Template)
+_PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
+_NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
+_LARGEST = (1 << 63) - 1
+_VERSION = re.compile(r"[0-9]{1,18}")
+
+# A type is one row with its definition as JSON.
+PUT_TYPE = statement(
+    "put_type",
+    """INSERT INTO notification_types (app_id, type, definition, created_at, updated_at)
+    VALUES (:app_id, :type, :definition, :now, :now)
+    ON CONFLICT (app_id, type) DO UPDATE SET definition = excluded.definition,
+    updated_at = excluded.updated_at""",
+)
+GET_TYPE = statement(
+    "get_type",
+    "SELECT definition FROM notification_types WHERE app_id = :app_id AND type = :type",
+)
+LIST_TYPES = statement(
+    "list_types",
+    """SELECT definition FROM notification_types WHERE app_id = :app_id
+    ORDER BY type LIMIT 1000""",
+)
+DELETE_TYPE = statement(
+    "delete_type",
+    "DELETE FROM notification_types WHERE app_id = :app_id AND type = :type RETURNING type",
+)
+DELETE_TEMPLATES = statement(
+    "delete_templates_of_type",
+    "DELETE FROM templates WHERE app_id = :app_id AND type = :type RETURNING version",
+)
+# Each version of a template is one row.
+PUT_TEMPLATE = statement(
+    "put_template",
+    f"""INSERT INTO templates (app_id, {TEMPLATES.columns})
+    VALUES (:app_id, {TEMPLATES.parameters.replace(":version", _NEXT_VERSION)})
+    RETURNING {TEMPLATES.columns}""",
+)
+LIST_TEMPLATES = statement(
+    "list_templates_of_type",
+    f"""SELECT {TEMPLATES.columns} FROM templates WHERE app_id = :app_id AND type = :type
+    AND version = (SELECT MAX(other.version) FROM templates AS other
+      WHERE other.app_id = templates.app_id AND other.type = templates.type
+      AND other.channel = templates.channel AND other.language = templates.language)
+    ORDER BY channel, language LIMIT 1000""",
+)
+LIST_VERSIONS = statement(
+    "list_versions_of_template",
+    f"""SELECT {TEMPLATES.columns} FROM templates WHERE {_PLACE} AND version < :version
+    ORDER BY version DESC LIMIT :limit""",
+)
+_read_type = msgspec.json.Decoder(NotificationType).decode
+
+
+class SqlTypes:
+    """The `Types` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
+        text = msgspec.json.encode(definition).decode()
+        step = PUT_TYPE.step(app_id=app_id, type=definition.type, definition=text, now=now)
+        await self._engine.write(Unit(app_id, (step,)))
+
+    async def get(self, app_id: str, type_name: str) -> NotificationType | None:
+        rows = await self._engine.fetch(GET_TYPE, app_id=app_id, type=type_name)
+        return _read_type(rows[0][0]) if rows else None
+
+    async def list(self, app_id: str) -> tuple[NotificationType, ...]:
+        rows = await self._engine.fetch(LIST_TYPES, app_id=app_id)
+        return tuple(_read_type(row[0]) for row in rows)
+
+    async def delete(self, app_id: str, type_name: str) -> bool:
+        steps = (
+            DELETE_TYPE.step(app_id=app_id, type=type_name),
+            DELETE_TEMPLATES.step(app_id=app_id, type=type_name),
+        )
+        done = await self._engine.write(Unit(app_id, steps))
+        return done is not None and any(done)
+
+
+class SqlTemplates:
+    """The `Templates` port. A cursor is the last version of its page."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def put(self, app_id: str, template: Template) -> Template:
+        values = TEMPLATES.values(template)
+        del values["version"]
+        step = PUT_TEMPLATE.step(app_id=app_id, **values)
+        done = await self._engine.write(Unit(app_id, (step,)))
+        assert done is not None  # noqa: S101 - there is no guard that could refuse it
+        return TEMPLATES.read(done[0][0])
+
+    async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
+        rows = await self._engine.fetch(LIST_TEMPLATES, app_id=app_id, type=type_name)
+        return tuple(map(TEMPLATES.read, rows))
+
+    async def versions(
+        self,
+        app_id: str,
+        type_name: str,
+        channel: Channel,
+        language: str,
+        *,
+        after: str | None,
+        limit: int,
+    ) -> Page[Template]:
+        rows = await self._engine.fetch(
+            LIST_VERSIONS,
+            app_id=app_id,
+            type=type_name,
+            channel=channel.value,
+            language=language,
+            version=_parse_cursor(after) if after else _LARGEST,
+            limit=limit + 1,
+        )
+        items = tuple(map(TEMPLATES.read, rows[:limit]))
+        return Page(items, str(items[-1].version) if len(rows) > limit else None)
+
+
+def _parse_cursor(cursor: str) -> int:
+    if not _VERSION.fullmatch(cursor):
+        raise refuse_cursor()
+    return int(cursor)

@@ -1,1 +1,0 @@
-"""Types and templates in SQL."""

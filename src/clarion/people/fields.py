@@ -1,0 +1,96 @@
+"""The fields of a user that the API takes: how each is checked, and in what form it is stored."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import phonenumbers
+
+from clarion.fields import check_language, check_timezone
+from clarion.people.model import User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TAGS_LIMIT = 50
+ATTRIBUTES_LIMIT_BYTES = 16_384
+_LOCAL_PART_LIMIT = 64
+_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
+_TAG = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,64}")
+_LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
+_EMAIL = re.compile(
+    rf"(?=.{{3,254}}\Z)[\w!#$%&'*+/=?^`{{|}}~-]+(?:\.[\w!#$%&'*+/=?^`{{|}}~-]+)*"
+    rf"@(?:{_LABEL}\.)+{_LABEL}"
+)
+_PHONE = re.compile(r"\+[0-9 ()./-]{4,40}")
+_DEFAULT = User(app_id="", id="", created_at=0, updated_at=0)
+
+
+def check_field(name: str, value: Any) -> Any:
+    """Return a field's value as it is stored; None stands for the default of the field.
+
+    `ValueError` says what is wrong.
+    """
+    if value is None:
+        return getattr(_DEFAULT, name)
+    check = _CHECKS.get(name)
+    return value if check is None else check(value)
+
+
+def check_name(text: str) -> str:
+    if not _NAME.fullmatch(text) or not text.strip():
+        msg = "must have 1 to 200 characters, none of them a control character"
+        raise ValueError(msg)
+    return text
+
+
+def check_email(text: str) -> str:
+    """Return the address unchanged: before the @, upper and lower case may differ."""
+    local_part = text.partition("@")[0]
+    if len(local_part) > _LOCAL_PART_LIMIT or not _EMAIL.fullmatch(text):
+        msg = "must be an email address, like ana@example.com"
+        raise ValueError(msg)
+    return text
+
+
+def check_phone(text: str) -> str:
+    """Return a phone number as E.164: +4915112345678."""
+    reason = "must be a phone number with its country code, like +49 151 12345678"
+    if not _PHONE.fullmatch(text):
+        raise ValueError(reason)
+    try:
+        number = phonenumbers.parse(text, None)
+    except phonenumbers.NumberParseException as error:
+        raise ValueError(reason) from error
+    if not phonenumbers.is_possible_number(number):
+        raise ValueError(reason)
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags without duplicates."""
+    if len(tags) > TAGS_LIMIT or not all(_TAG.fullmatch(tag) for tag in tags):
+        msg = f"must be at most {TAGS_LIMIT} tags of 1 to 64 characters"
+        raise ValueError(msg)
+    return tuple(dict.fromkeys(tags))
+
+
+def check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    if len(msgspec.json.encode(attributes)) > ATTRIBUTES_LIMIT_BYTES:
+        msg = f"must have at most {ATTRIBUTES_LIMIT_BYTES:,} bytes as JSON"
+        raise ValueError(msg)
+    return attributes
+
+
+# A field that is not named here needs no check beyond its type.
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "name": check_name,
+    "email": check_email,
+    "phone": check_phone,
+    "language": check_language,
+    "timezone": check_timezone,
+    "tags": check_tags,
+    "attributes": check_attributes,
+}

@@ -1,0 +1,56 @@
+"""An entry: the template in the nearest language, and the faults of data."""
+
+import pytest
+
+from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.model import Channel
+from clarion.errors import FieldFault
+from tests.factories import make_template, make_type
+
+
+def entry_in(*languages: str) -> Entry:
+    templates = [make_template(language=language, channel=Channel.PUSH) for language in languages]
+    return build_entry(make_type(), templates)
+
+
+@pytest.mark.parametrize(
+    ("languages", "wanted", "picked"),
+    [
+        (["pt", "pt-BR", "en"], "pt-BR", "pt-BR"),
+        (["pt", "en"], "pt-BR", "pt"),
+        (["de", "en"], "pt-BR", "en"),
+        (["fr", "de"], "pt-BR", "de"),
+    ],
+)
+def test_the_best_language_is_picked(languages: list[str], wanted: str, picked: str) -> None:
+    entry = entry_in(*languages)
+    for _ in range(2):
+        template = entry.pick(Channel.PUSH, wanted)
+        assert template is not None
+        assert template.language == picked
+
+
+def test_a_channel_without_templates_has_none() -> None:
+    assert entry_in("en").pick(Channel.EMAIL, "en") is None
+
+
+def test_the_cache_of_picks_is_limited() -> None:
+    entry = entry_in("en")
+    for number in range(2_100):
+        entry.pick(Channel.PUSH, f"x{number}")
+    assert len(entry._picked) <= 1_000
+
+
+def test_faults_name_what_the_schema_and_the_templates_require() -> None:
+    schema: dict[str, object] = {
+        "required": ["a"],
+        "properties": {"b": {"items": {"type": "integer"}}},
+    }
+    entry = build_entry(make_type(data_schema=schema), [make_template(variables=("order", "c"))])
+    assert entry.find_faults({"b": [1, "x"], "c": None}, [Channel.EMAIL]) == (
+        FieldFault("data.a", "is required"),
+        FieldFault("data.b[1]", '"x" is not of type "integer"'),
+        FieldFault("data.c", "is required by a template"),
+        FieldFault("data.order", "is required by a template"),
+    )
+    assert entry.find_faults({"a": 1}, [Channel.PUSH]) == ()
