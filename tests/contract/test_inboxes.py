@@ -1,4 +1,4 @@
-"""The `Inboxes` port: what people see, exact counts, and numbers without gaps."""
+"""The `Inboxes` port: what users see, exact counts, and numbers without gaps."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def listed(inboxes: Inboxes, app_id: str, **more: object) -> list[Notifica
         options["after"] = page.next
 
 
-async def test_nobody_has_an_empty_inbox(inboxes: Inboxes, app_id: str) -> None:
+async def test_an_unknown_user_has_an_empty_inbox(inboxes: Inboxes, app_id: str) -> None:
     assert await inboxes.state(app_id, "ana") == InboxState(0, 0)
     assert await listed(inboxes, app_id) == []
     assert await inboxes.changes(app_id, "ana", 0, 9) == ()
@@ -128,13 +128,13 @@ async def test_a_dismissed_one_stays_as_it_is(
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
 
 
-async def test_others_cannot_touch_it(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
+async def test_others_cannot_change_it(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
     made = await put(engine, app_id)
     await put(engine, app_id, "bo")
-    for whose in ((app_id, "bo"), ("another-app", "ana")):
-        for act in (inboxes.read, inboxes.unread, inboxes.dismiss):
-            assert await act(*whose, made.id, NOW) is None
-        assert await inboxes.get(*whose, made.id) is None
+    for owner in ((app_id, "bo"), ("another-app", "ana")):
+        for apply in (inboxes.read, inboxes.unread, inboxes.dismiss):
+            assert await apply(*owner, made.id, NOW) is None
+        assert await inboxes.get(*owner, made.id) is None
     assert await inboxes.get(app_id, "ana", made.id) == made
     assert (await inboxes.read_all("another-app", "ana", NOW)) == InboxState(0, 0)
     assert await inboxes.states(app_id, ["ana", "bo", "cy"]) == {
@@ -162,7 +162,7 @@ async def test_changes_are_in_the_order_of_their_numbers(
 async def test_reading_all_goes_in_chunks_and_each_has_its_number(
     engine: Engine, app_id: str
 ) -> None:
-    inboxes = SqlInboxes(engine, chunk=3)
+    inboxes = SqlInboxes(engine, read_all_chunk=3)
     made = [await put(engine, app_id) for _ in range(8)]
     await inboxes.dismiss(app_id, "ana", made[7].id, NOW)
     await inboxes.read(app_id, "ana", made[0].id, NOW)
@@ -183,15 +183,15 @@ async def test_many_at_once_from_two_nodes_count_exactly(
 ) -> None:
     nodes = [SqlInboxes(engine), SqlInboxes(other_node)]
     made = [await put(engine, app_id) for _ in range(12)]
-    acts = [
-        act(app_id, "ana", each.id, NOW + n)
+    actions = [
+        apply(app_id, "ana", each.id, NOW + n)
         for n, each in enumerate(made)
         for node in nodes
-        for act in (node.read, node.unread, node.dismiss if n % 3 == 0 else node.read)
+        for apply in (node.read, node.unread, node.dismiss if n % 3 == 0 else node.read)
     ]
     puts = [put(each, app_id) for each in (engine, other_node) for _ in range(6)]
     alls = [node.read_all(app_id, "ana", NOW) for node in nodes]
-    await asyncio.gather(*acts[::2], *puts, *alls, *acts[1::2])
+    await asyncio.gather(*actions[::2], *puts, *alls, *actions[1::2])
     state = await nodes[0].state(app_id, "ana")
     assert state.unread_count == await truth(nodes[1], app_id)
     changes = await nodes[0].changes(app_id, "ana", 0, 100)
@@ -200,10 +200,10 @@ async def test_many_at_once_from_two_nodes_count_exactly(
     assert changes[-1].sequence == state.sequence
 
 
-async def test_who_clicks_twice_does_not_spoil_the_batch(
+async def test_a_user_who_clicks_twice_does_not_fail_the_batch(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     made = await put(engine, app_id)
     await asyncio.gather(*(inboxes.read(app_id, "ana", made.id, NOW) for _ in range(20)))
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
-    assert not inboxes._turns._turns  # type: ignore[attr-defined]
+    assert not inboxes._locks._locks  # type: ignore[attr-defined]

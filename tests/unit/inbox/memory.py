@@ -1,4 +1,4 @@
-"""An inbox in memory, to be looked at: the part of the `Inboxes` port that streams read."""
+"""An inbox in memory: the part of the `Inboxes` port that streams read."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ def make_notification(sequence: int, **changes: object) -> Notification:
 
 @dataclass
 class MemoryInboxes:
-    """The inbox of one person; `between` is called between two reads of a feed."""
+    """The inbox of one user; `between` is called between two reads of a feed."""
 
     items: list[Notification] = field(default_factory=list)
     skipped: int = 0

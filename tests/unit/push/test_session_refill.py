@@ -4,27 +4,27 @@ import json
 
 import pytest
 
-from clarion.push.frames import CloseCode
 from clarion.push.model import PushPriority
-from clarion.push.session import LOW_WATER, Close, Effect, Refill, SendFrame, Session
+from clarion.push.session import LOW_WATER, DeviceSession, Effect, Refill
+from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from tests.factories import NOW, make_device, make_message
 
 
-def reading_session() -> Session:
+def reading_session() -> DeviceSession:
     """A session that was just let in and waits for its first read."""
-    session = Session(NOW)
+    session = DeviceSession(NOW)
     session.recognise(make_device())
     assert refills(session.welcome(pending=0)) == [Refill(PushPriority.LOW)]
     return session
 
 
-def caught_up_session() -> Session:
+def caught_up_session() -> DeviceSession:
     session = reading_session()
     assert session.refill([], NOW, is_all=True) == []
     return session
 
 
-def receive(session: Session, frame: object) -> list[Effect]:
+def receive(session: DeviceSession, frame: object) -> list[Effect]:
     return session.receive(json.dumps(frame).encode(), is_text=True, now=NOW)
 
 
@@ -33,7 +33,7 @@ def refills(effects: list[Effect]) -> list[Effect]:
 
 
 def test_nothing_is_asked_for_before_the_device_is_let_in() -> None:
-    session = Session(NOW)
+    session = DeviceSession(NOW)
     session.recognise(make_device())
     assert session.fall_behind() == []
 

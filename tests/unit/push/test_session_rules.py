@@ -11,23 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from clarion.push.dispatch import CHUNK
-from clarion.push.frames import CloseCode
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import (
     ACK_LIMIT_MS,
-    HEARTBEAT_S,
     IN_FLIGHT_LIMIT,
     MAILBOX_LIMIT,
-    SILENCE_LIMIT_MS,
     Acknowledged,
     Authorise,
-    Close,
+    DeviceSession,
     Dropped,
     Effect,
     Refill,
-    SendFrame,
-    Session,
 )
+from clarion.sockets.protocol import HEARTBEAT_S, SILENCE_LIMIT_MS, Close, CloseCode, SendFrame
 from tests.factories import NOW, make_device, make_message
 
 PRIORITIES = st.sampled_from(PushPriority)
@@ -58,7 +54,7 @@ class Gateway(RuleBasedStateMachine):
 
     def connect(self) -> None:
         """Come (again): what was not acknowledged is in the store as before."""
-        self.session = Session(self.now)
+        self.session = DeviceSession(self.now)
         self.reading: Reading | None = None
         self.in_flight: dict[str, Message] = {}
         self.acknowledged: set[str] = set()

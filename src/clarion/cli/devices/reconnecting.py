@@ -13,7 +13,7 @@ from picows import WSError, ws_connect
 from clarion.cli.calls import explain
 from clarion.cli.devices.device_link import DeviceLink
 from clarion.errors import CommandFailed
-from clarion.push.frames import CloseCode
+from clarion.sockets.protocol import CloseCode
 
 if TYPE_CHECKING:
     import ssl
