@@ -51,14 +51,18 @@ class SocketListener:
         self._servers.append(server)
 
     async def run(self) -> None:
-        """Send heart-beats and close connections that are past their limits, until cancelled."""
+        """Tick every few seconds, until cancelled."""
         while True:
             await asyncio.sleep(_TICK_S)
-            for endpoint in self._endpoints.values():
-                now = endpoint.clock.now()
-                async for socket in paced(endpoint.sockets):
-                    socket.tick(now)
-                await endpoint.tick(now)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Send the heart-beats that are due, and close connections that are past their limits."""
+        for endpoint in self._endpoints.values():
+            now = endpoint.clock.now()
+            async for socket in paced(endpoint.sockets):
+                socket.tick(now)
+            await endpoint.tick(now)
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more connections, close the open ones with 1012, finish background work."""

@@ -69,6 +69,8 @@ class MemoryInboxes:
         return tuple(sorted(found, key=lambda each: each.sequence)[:limit])
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
+        if self.is_broken:
+            raise StoreUnavailable
         found = [each for each in self.items if each.id == notification_id]
         return found[0] if found and (app_id, user_id) == ("app", "ana") else None
 

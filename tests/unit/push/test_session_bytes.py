@@ -76,8 +76,3 @@ def test_a_hello_is_to_be_authorised() -> None:
     (effect,) = DeviceSession(NOW).receive(json.dumps(HELLO).encode(), is_text=True, now=NOW)
     assert isinstance(effect, Authorise)
     assert (effect.hello.token, effect.hello.secret) == ("t", "s")
-
-
-@pytest.mark.parametrize("reason", [close for close in CloseCode if close > 3000])
-def test_our_codes_are_those_for_private_use(reason: CloseCode) -> None:
-    assert 4000 <= reason <= 4999
