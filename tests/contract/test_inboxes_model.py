@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
@@ -79,29 +80,28 @@ class Put:
 class Apply:
     """A user applies an action to one of them, or to one that does not exist."""
 
-    action: str
+    action: InboxAction
     place: int
 
     async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
         assert engine is not None
         model.now += 1
-        actions = {"read": inboxes.read, "unread": inboxes.unread, "dismiss": inboxes.dismiss}
-        apply = actions[self.action]
+        apply = partial(inboxes.apply, self.action, model.app_id, "ana")
         if self.place >= len(model.items):
-            assert await apply(model.app_id, "ana", f"{self.place}", model.now) is None
+            assert await apply(f"{self.place}", model.now) is None
             return
         self.apply_to(model)
         item = model.items[self.place]
-        assert await apply(model.app_id, "ana", item.id, model.now) == item
+        assert await apply(item.id, model.now) == item
 
     def apply_to(self, model: Model) -> None:
         is_unread, is_listed = model.is_unread(self.place), model.is_listed(self.place)
         match self.action:
-            case "read" if is_unread:
+            case InboxAction.READ if is_unread:
                 model.change(self.place, read_at=model.now)
-            case "unread" if is_listed and not is_unread:
+            case InboxAction.UNREAD if is_listed and not is_unread:
                 model.change(self.place, read_at=None)
-            case "dismiss" if is_listed:
+            case InboxAction.DISMISS if is_listed:
                 model.change(self.place, dismissed_at=model.now)
 
 
@@ -131,7 +131,7 @@ class Forget:
 
 
 PUTS = st.builds(Put, st.sampled_from([Category.SOCIAL, Category.NEWS]))
-ACTIONS = st.builds(Apply, st.sampled_from(["read", "unread", "dismiss"]), st.integers(0, PLACES))
+ACTIONS = st.builds(Apply, st.sampled_from(InboxAction), st.integers(0, PLACES))
 FORGETS = st.builds(Forget, st.frozensets(st.integers(0, PLACES), max_size=3))
 STEPS = st.lists(st.one_of(PUTS, ACTIONS, ACTIONS, FORGETS, st.builds(ReadAll)), max_size=20)
 # One database serves all examples: each has an app of its own.
@@ -177,7 +177,7 @@ async def test_whatever_two_nodes_do_at_once_the_count_is_exact(
     made = [await put(engine, app_id) for _ in range(PLACES)]
     pairs = [(here, each) for each in actions] + [(there, each) for each in others]
     doing = [
-        getattr(node, each.action)(app_id, "ana", made[each.place].id, NOW)
+        node.apply(each.action, app_id, "ana", made[each.place].id, NOW)
         for node, each in pairs
         if each.place < PLACES
     ]

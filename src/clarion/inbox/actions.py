@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clarion.clock import Clock
     from clarion.events.model import Notification
     from clarion.inbox.live import LiveClients
-    from clarion.inbox.model import InboxState
+    from clarion.inbox.model import InboxAction, InboxState
     from clarion.inbox.port import Inboxes
-
-
-class InboxAction(StrEnum):
-    """What a user can do with one notification."""
-
-    READ = "read"
-    UNREAD = "unread"
-    DISMISS = "dismiss"
 
 
 class InboxActions:
@@ -28,17 +19,14 @@ class InboxActions:
         self._inboxes = inboxes
         self._live = live
         self._clock = clock
-        self._methods = {
-            InboxAction.READ: inboxes.read,
-            InboxAction.UNREAD: inboxes.unread,
-            InboxAction.DISMISS: inboxes.dismiss,
-        }
 
     async def apply(
         self, action: InboxAction, app_id: str, user_id: str, notification_id: str
     ) -> Notification | None:
         """Apply an action and return the notification after it; None if it does not exist."""
-        changed = await self._methods[action](app_id, user_id, notification_id, self._clock.now())
+        changed = await self._inboxes.apply(
+            action, app_id, user_id, notification_id, self._clock.now()
+        )
         self._live.notify(app_id, user_id)
         return changed
 

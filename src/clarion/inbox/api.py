@@ -19,8 +19,8 @@ from clarion.fields import is_plain
 from clarion.http.callers import owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Limit, check_limit
-from clarion.inbox.actions import InboxAction, InboxActions
-from clarion.inbox.model import InboxState, Item, to_item
+from clarion.inbox.actions import InboxActions
+from clarion.inbox.model import InboxAction, InboxState, Item, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import Page
 

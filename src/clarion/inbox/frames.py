@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from clarion.inbox.actions import InboxAction
+from clarion.inbox.model import InboxAction
 from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"\A[!-~]+\Z")]

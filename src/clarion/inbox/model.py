@@ -1,8 +1,9 @@
-"""The state of an inbox, and a notification as its clients see it."""
+"""The state of an inbox, the actions on it, and a notification as its clients see it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -18,6 +19,14 @@ class InboxState:
 
     unread_count: int
     sequence: int
+
+
+class InboxAction(StrEnum):
+    """What a user can do with one notification."""
+
+    READ = "read"
+    UNREAD = "unread"
+    DISMISS = "dismiss"
 
 
 class Item(msgspec.Struct, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 
 
@@ -44,25 +44,14 @@ class Inboxes(Protocol):
         """Return one notification, also a dismissed one, or None."""
         ...
 
-    async def read(
-        self, app_id: str, user_id: str, notification_id: str, now: int
+    async def apply(
+        self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        """Mark a notification read and return it as it is then; None if it does not exist.
+        """Apply an action and return the notification as it is then; None if it does not exist.
 
-        One that is read already, or dismissed, is not changed and gets no number.
+        A dismissed notification leaves the list and the unread count for good. An action that
+        changes nothing, and any on a dismissed notification, gives no number.
         """
-        ...
-
-    async def unread(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Mark a notification unread. As `read`: a dismissed one is not changed."""
-        ...
-
-    async def dismiss(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Remove a notification from the list and from the unread count for good. As `read`."""
         ...
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:

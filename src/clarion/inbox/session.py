@@ -17,7 +17,7 @@ from clarion.sockets.protocol import PONG, Close, CloseCode, Ping, Pong, SendFra
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from clarion.inbox.actions import InboxAction
+    from clarion.inbox.model import InboxAction
     from clarion.inbox.updates import Update
 
 # So many actions may be in progress at a time.

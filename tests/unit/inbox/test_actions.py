@@ -2,8 +2,9 @@
 
 import pytest
 
-from clarion.inbox.actions import InboxAction, InboxActions
+from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
+from clarion.inbox.model import InboxAction
 from tests.factories import NOW, FixedClock
 from tests.unit.inbox.memory import MemoryInboxes
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.inbox.actions import InboxAction
+from clarion.inbox.model import InboxAction
 from clarion.inbox.session import ACTIONS_LIMIT, Apply, Authorise, Effect, Pull, UserSession
 from clarion.inbox.updates import Update, UpdateType
 from clarion.sockets.protocol import (

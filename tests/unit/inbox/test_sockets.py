@@ -9,8 +9,9 @@ import pytest
 
 from clarion.access.model import AppCaller, Caller, UserCaller
 from clarion.errors import Unauthenticated
-from clarion.inbox.actions import InboxAction, InboxActions
+from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
+from clarion.inbox.model import InboxAction
 from clarion.inbox.session import Effect
 from clarion.inbox.sockets import UserEndpoint, UserSocket
 from clarion.sockets.protocol import Close, CloseCode, SendFrame

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
 from clarion.store.keyed import keys_of
@@ -137,38 +137,17 @@ class SqlInboxes:
         rows = await self._engine.fetch(SELECT, app_id=app_id, user_id=user_id, id=notification_id)
         return read_notification(rows[0]) if rows else None
 
-    async def read(
-        self, app_id: str, user_id: str, notification_id: str, now: int
+    async def apply(
+        self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        return await self._apply(one, COUNT_LESS.guard(**one), READ.guard(**one, now=now))
-
-    async def unread(
-        self,
-        app_id: str,
-        user_id: str,
-        notification_id: str,
-        now: int,  # noqa: ARG002 - the time is not stored
-    ) -> Notification | None:
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        return await self._apply(one, COUNT_MORE.guard(**one), UNREAD.guard(**one))
-
-    async def dismiss(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        # Whether it is unread is checked under the lock.
-        take = (TAKE_LISTED.guard(**one), COUNT_LESS.step(**one))
-        return await self._apply(one, *take, DISMISS.guard(**one, now=now))
-
-    async def _apply(self, one: dict[str, str], *steps: Step) -> Notification | None:
-        """Run an action whose last step changes the notification; there may be nothing to do."""
-        app_id, user_id = one["app_id"], one["user_id"]
+        steps = _steps_of(
+            action, {"app_id": app_id, "user_id": user_id, "id": notification_id}, now
+        )
         remember = REMEMBER.step(app_id=app_id, user_id=user_id)
         async with self._locks.hold(app_id, user_id):
             done = await self._engine.write(Unit(user_id, (*steps, remember)))
-        if done is None:
-            return await self.get(app_id, user_id, one["id"])
+        if done is None:  # there was nothing to change
+            return await self.get(app_id, user_id, notification_id)
         return read_notification(done[len(steps) - 1][0])
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
@@ -212,6 +191,18 @@ class SqlInboxes:
             SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=limit
         )
         return [row[0] for row in rows]
+
+
+def _steps_of(action: InboxAction, one: dict[str, str], now: int) -> tuple[Step, ...]:
+    """Return the steps of an action; the last one changes the notification."""
+    match action:
+        case InboxAction.READ:
+            return COUNT_LESS.guard(**one), READ.guard(**one, now=now)
+        case InboxAction.UNREAD:
+            return COUNT_MORE.guard(**one), UNREAD.guard(**one)
+        case InboxAction.DISMISS:
+            # Whether it is unread is checked under the lock.
+            return TAKE_LISTED.guard(**one), COUNT_LESS.step(**one), DISMISS.guard(**one, now=now)
 
 
 class _InboxLocks:
