@@ -128,9 +128,7 @@ async def _read_together(
 async def count_unread(
     request: Request[Any, Any, Any], inboxes: Injected[Inboxes], user_id: str | None = None
 ) -> UnreadCount:
-    """Return the unread count and the sequence of the last change; the cost does not depend on the
-    size of the inbox.
-    """
+    """Return the count and the number of the last change; as cheap for a large inbox."""
     state = await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
     return UnreadCount(state.unread_count, state.sequence)
 

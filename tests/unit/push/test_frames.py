@@ -19,7 +19,7 @@ def read(frame: dict[str, Any]) -> frames.Frame:
     return frames.decoder.decode(json.dumps(frame).encode())
 
 
-def test_a_hello_says_who_it_is_and_what_it_knows() -> None:
+def test_a_hello_has_credentials_and_cursors() -> None:
     hello = read({"type": "hello", "token": "t", "secret": "s", "cursor": {"news": 7}})
     assert hello == Hello(token="t", secret="s", cursor={"news": 7})
     assert read({"type": "hello", "token": "t", "secret": "s"}) == Hello(token="t", secret="s")

@@ -64,13 +64,13 @@ def many(count: int, **changes: Any) -> list[Message]:
 
 @pytest.fixture
 def new() -> DeviceSession:
-    """A connection that has said nothing yet."""
+    """A connection that has sent nothing yet."""
     return DeviceSession(NOW)
 
 
 @pytest.fixture
 def session() -> DeviceSession:
-    """A connection that was let in; nothing waits for it."""
+    """A connection that is ready; nothing is stored for it."""
     session = DeviceSession(NOW)
     receive(session, **HELLO)
     session.recognise(DEVICE)
@@ -79,7 +79,7 @@ def session() -> DeviceSession:
     return session
 
 
-# Hello, and who is not let in.
+# The hello, and who is refused.
 
 
 def test_a_hello_is_to_be_authorised_once(new: DeviceSession) -> None:
@@ -92,7 +92,7 @@ def test_a_second_hello_ends_a_connection_that_is_ready(session: DeviceSession) 
     assert code_of(receive(session, **HELLO)) is CloseCode.BAD_FRAME
 
 
-def test_who_is_let_in_hears_how_much_waits(new: DeviceSession) -> None:
+def test_the_answer_to_a_hello_has_how_much_is_stored(new: DeviceSession) -> None:
     receive(new, **HELLO)
     new.recognise(DEVICE)
     ready, more = new.welcome(7)
@@ -106,30 +106,30 @@ def test_who_is_let_in_hears_how_much_waits(new: DeviceSession) -> None:
     assert more == Refill(LOW)
 
 
-def test_who_is_not_known_is_sent_away(new: DeviceSession) -> None:
+def test_an_unknown_device_is_refused(new: DeviceSession) -> None:
     receive(new, **HELLO)
     assert code_of(new.refuse()) is CloseCode.NOT_AUTHORISED
 
 
-def test_who_was_sent_away_is_not_welcome(new: DeviceSession) -> None:
+def test_a_closed_session_does_not_become_ready(new: DeviceSession) -> None:
     assert new.welcome(0) == []
     new.recognise(DEVICE)
     new.end(CloseCode.REPLACED, "")
     assert new.welcome(0) == []
 
 
-def test_who_says_nothing_is_timed_out(new: DeviceSession) -> None:
+def test_a_device_without_a_hello_is_timed_out(new: DeviceSession) -> None:
     assert code_of(new.time_out_hello()) is CloseCode.TIMED_OUT
 
 
-def test_who_said_hello_is_not_timed_out(new: DeviceSession) -> None:
+def test_a_device_that_sent_its_hello_is_not_timed_out(new: DeviceSession) -> None:
     receive(new, **HELLO)
     assert new.time_out_hello() == []
     new.recognise(DEVICE)
     assert new.time_out_hello() == []
 
 
-def test_before_it_is_let_in_a_device_gets_nothing(new: DeviceSession) -> None:
+def test_before_it_is_ready_a_device_gets_nothing(new: DeviceSession) -> None:
     receive(new, **HELLO)
     new.recognise(DEVICE)
     assert new.offer(make_message(), NOW) == (False, [])
@@ -204,7 +204,7 @@ def test_when_the_mailbox_is_full_the_rest_stays_in_the_store(session: DeviceSes
     assert acknowledge(session, *messages[IN_FLIGHT_LIMIT:])[-1] == Refill(MIDDLE)
 
 
-def test_who_is_behind_is_given_new_messages_from_the_store(session: DeviceSession) -> None:
+def test_a_device_that_is_behind_gets_new_messages_from_the_store(session: DeviceSession) -> None:
     assert session.fall_behind() == [Refill(MIDDLE)]
     message = make_message()
     assert session.offer(message, NOW) == (False, [])
@@ -239,7 +239,7 @@ def test_a_message_that_has_expired_is_dropped_and_not_sent(session: DeviceSessi
     assert session.resume(NOW + 5) == [Dropped((message,))]
 
 
-def test_one_attempt_is_made_even_for_those_who_are_behind(session: DeviceSession) -> None:
+def test_one_attempt_is_made_even_for_a_device_that_is_behind(session: DeviceSession) -> None:
     session.fall_behind()
     once = make_message(is_stored=False, priority=LOW)
     assert sent(offer(session, once)) == [once.id]
@@ -420,7 +420,7 @@ def test_a_ping_is_answered(session: DeviceSession) -> None:
     assert receive(session, type="pong") == []
 
 
-def test_the_quiet_are_pinged_once_a_heart_beat(session: DeviceSession) -> None:
+def test_a_quiet_device_is_pinged_once_each_heart_beat(session: DeviceSession) -> None:
     beat = HEARTBEAT_S * 1000
     assert session.tick(NOW + beat - 1) == []
     (ping,) = session.tick(NOW + beat)
@@ -429,7 +429,7 @@ def test_the_quiet_are_pinged_once_a_heart_beat(session: DeviceSession) -> None:
     assert session.tick(NOW + beat + 1) == []
 
 
-def test_the_silent_are_cut_off(session: DeviceSession) -> None:
+def test_a_silent_device_is_disconnected(session: DeviceSession) -> None:
     assert not session.is_closed
     assert code_of(session.tick(NOW + SILENCE_LIMIT_MS)) is CloseCode.TIMED_OUT
 
@@ -439,7 +439,7 @@ def test_any_frame_is_a_sign_of_life(session: DeviceSession) -> None:
     assert session.tick(NOW + SILENCE_LIMIT_MS) == []
 
 
-def test_who_does_not_acknowledge_is_cut_off(session: DeviceSession) -> None:
+def test_a_device_that_does_not_acknowledge_is_disconnected(session: DeviceSession) -> None:
     first, second = many(2)
     offer(session, first)
     offer(session, second, now=NOW + 5)
@@ -459,7 +459,7 @@ def test_an_end_from_outside_has_its_code_and_comes_once(
     assert session.end(code, "why") == []
 
 
-def test_after_the_end_nothing_is_said(session: DeviceSession) -> None:
+def test_after_the_end_nothing_is_sent(session: DeviceSession) -> None:
     session.is_paused = True
     session.offer(make_message(), NOW)
     session.end(CloseCode.REPLACED, "")

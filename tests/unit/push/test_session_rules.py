@@ -130,11 +130,11 @@ class Gateway(RuleBasedStateMachine):
 
     # A connection begins and ends.
 
-    @initialize(is_let_in=st.booleans())
-    def say_hello(self, *, is_let_in: bool) -> None:
+    @initialize(is_welcome=st.booleans())
+    def say_hello(self, *, is_welcome: bool) -> None:
         self.receive(type="hello", token="t", secret="s")
         assert self.session.device is DEVICE
-        if is_let_in:
+        if is_welcome:
             self.welcome()
             self.read()
             self.refill()
@@ -161,7 +161,7 @@ class Gateway(RuleBasedStateMachine):
     @rule()
     def come_again(self) -> None:
         self.connect()
-        self.say_hello(is_let_in=False)
+        self.say_hello(is_welcome=False)
 
     # Messages come in: stored first, offered then.
 
