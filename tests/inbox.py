@@ -1,4 +1,4 @@
-"""Puts notifications into inboxes as the pipeline does, for tests that begin behind it."""
+"""Puts notifications into inboxes as the pipeline does, for tests that begin after it."""
 
 from itertools import count
 from typing import Any
@@ -31,7 +31,7 @@ _WIRE = """{"data":{"snippet":"hé"},"actor":{"id":"bo","name":"Bo"},"target":{"
 
 
 def new_notification_id() -> str:
-    """Return an id behind all that were made before."""
+    """Return an id that sorts after all that were made before."""
     return f"0190f000-0000-7000-c000-{next(_numbers):012x}"
 
 
@@ -45,9 +45,9 @@ async def put(
         "title": "Bo",
         "now": NOW,
     } | changes
-    of_person = {"app_id": app_id, "user_id": user_id}
-    add = ADD.step(**of_person, **values, event_id="e", content=_WIRE, is_shown=int(is_shown))
-    steps = (TAKE.step(**of_person, unread=int(is_shown)), add, REMEMBER.step(**of_person))
+    of_user = {"app_id": app_id, "user_id": user_id}
+    add = ADD.step(**of_user, **values, event_id="e", content=_WIRE, is_shown=int(is_shown))
+    steps = (TAKE.step(**of_user, unread=int(is_shown)), add, REMEMBER.step(**of_user))
     done = await engine.write(Unit(user_id, steps))
     assert done is not None
     return Notification(

@@ -23,7 +23,6 @@ from clarion.http.health import Operation
 from clarion.http.listeners import HttpListener, check_free
 from clarion.idempotency.requests import Idempotency
 from clarion.inbox import streams
-from clarion.inbox.screens import build_screens
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
@@ -33,7 +32,7 @@ from clarion.settings import flag_of
 from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
-from clarion.wings import build_gateway, build_keeper, build_pipeline
+from clarion.wings import build_gateway, build_keeper, build_live_inbox, build_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,25 +44,27 @@ if TYPE_CHECKING:
     from clarion.events.retention import Keeper
     from clarion.house import House
     from clarion.http.asgi import Endpoint
-    from clarion.inbox.screens import Screens
+    from clarion.inbox.live import LiveClients
     from clarion.nodes.port import Dependency, Limits
-    from clarion.push.sockets import Sockets
     from clarion.push.sweeper import Sweeper
     from clarion.setting_types import Address
     from clarion.settings import Settings
-    from clarion.wings import Gateway
+    from clarion.sockets.listener import SocketListener
+    from clarion.wings import Gateway, LiveInbox
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
+# How long a stop waits for streams to end, before what they come through is closed.
+_STREAMS_GRACE_S = 2.0
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
 
 
 def _parts(
     house: House,
     gateway: Gateway,
-    screens: Screens,
+    inbox: LiveInbox,
     callers: Callers,
     pipeline: Pipeline,
     idempotency: Idempotency,
@@ -93,7 +94,7 @@ def _parts(
         "facts": house.facts,
         "deliveries": house.deliveries,
         "inboxes": house.inboxes,
-        "acts": screens.acts,
+        "inbox_actions": inbox.actions,
     }
 
 
@@ -138,24 +139,26 @@ class Server:
             metrics = Metrics()
             operation = _build_operation(settings, house, redis, metrics)
             callers = Callers(house.keys, UserTokens(house.apps, house.vault), house.clock)
-            screens = build_screens(settings, house.inboxes, house.clock, callers.identify)
-            metrics.watch_inbox(screens.live)
-            gateway = build_gateway(settings, house, metrics, screens)
-            pipeline = build_pipeline(settings, house, metrics, screens)
+            inbox = build_live_inbox(settings, house, callers.identify)
+            metrics.watch_inbox(inbox.live)
+            gateway = build_gateway(settings, house, metrics, inbox)
+            pipeline = build_pipeline(settings, house, metrics, inbox)
             if sqlite_path(settings.database_url):
                 await pipeline.take_over()
             front = self._build_front(
-                house, redis, operation, gateway, metrics, screens, callers, pipeline
+                house, redis, operation, gateway, metrics, inbox, callers, pipeline
             )
-            listeners = await self._listen(front, gateway.sockets, tls)
+            listeners = await self._listen(front, gateway.listener, tls)
             keeper = build_keeper(settings, house)
-            working = _start_work(stack, (gateway.sweeper, keeper), screens, pipeline)
+            working = _start_work(
+                stack, (gateway.sweeper, keeper, inbox.live, gateway.listener), pipeline
+            )
             self._handle_signals()
             _calm_collector()
             get_logger().info("ready", server_id=settings.server_id)
             on_ready()
             await self._stop.wait()
-            await self._shut(operation, listeners, gateway.sockets, screens)
+            await self._shut(operation, listeners, gateway.listener, inbox)
             pipeline.stop()
             await asyncio.wait((working,), timeout=settings.grace_s)
         get_logger().info("stopped", exit_code=self._exit_code)
@@ -178,7 +181,7 @@ class Server:
         operation: Operation,
         gateway: Gateway,
         metrics: Metrics,
-        screens: Screens,
+        inbox: LiveInbox,
         callers: Callers,
         pipeline: Pipeline,
     ) -> Front:
@@ -196,7 +199,7 @@ class Server:
                 ("GET", "/health"): operation.health,
                 ("GET", "/ready"): operation.ready,
                 ("GET", "/metrics"): operation.metrics,
-                ("GET", streams.PATH): Streams(house.inboxes, screens.live, house.clock).open,
+                ("GET", streams.PATH): Streams(house.inboxes, inbox.live, house.clock).open,
                 ("POST", event_door.PATH): events.accept,
                 ("POST", event_door.BATCH_PATH): events.accept_batch,
                 **pages.routes(),
@@ -208,7 +211,7 @@ class Server:
                 apns.CHANNELS_PREFIX: door.manage,
             },
             framework=framework.build(
-                _parts(house, gateway, screens, callers, pipeline, idempotency)
+                _parts(house, gateway, inbox, callers, pipeline, idempotency)
             ),
             callers=callers,
             limits=limits,
@@ -218,7 +221,7 @@ class Server:
         )
 
     async def _listen(
-        self, front: Front, sockets: Sockets, tls: tuple[Path, Path]
+        self, front: Front, sockets: SocketListener, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
         headers = settings.max_header_bytes
@@ -252,15 +255,16 @@ class Server:
         self,
         operation: Operation,
         listeners: list[HttpListener],
-        sockets: Sockets,
-        screens: Screens,
+        sockets: SocketListener,
+        inbox: LiveInbox,
     ) -> None:
         """Stop taking work, finish what is under way; the house flushes and closes behind us."""
         operation.is_stopping = True
         get_logger().info("stopping", grace_s=self._settings.grace_s)
         clock = asyncio.get_running_loop().time
         ends = clock() + self._settings.grace_s
-        await screens.stop(self._settings.grace_s)
+        # First the streams: an HTTP listener would wait for an open one without end.
+        await inbox.live.stop(min(self._settings.grace_s / 2, _STREAMS_GRACE_S))
         grace_s = max(0.0, ends - clock())
         await asyncio.gather(
             sockets.stop(grace_s),
@@ -276,14 +280,12 @@ class Server:
 
 def _start_work(
     stack: contextlib.AsyncExitStack,
-    sweepers: tuple[Sweeper, Keeper],
-    screens: Screens,
+    loops: tuple[Sweeper | Keeper | LiveClients | SocketListener, ...],
     pipeline: Pipeline,
 ) -> asyncio.Task[None]:
     """Begin what goes on beside the requests; return the work that is finished, not cut off."""
-    for sweeper in sweepers:
-        stack.callback(_start(sweeper.run()).cancel)
-    screens.start(stack)
+    for loop in loops:
+        stack.callback(_start(loop.run()).cancel)
     return _start(pipeline.run())
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError
@@ -17,12 +16,7 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from clarion.access.port import Apps
     from clarion.clock import Clock
-    from clarion.events.port import Retention
-    from clarion.inbox.port import Inboxes
-    from clarion.push.port import Broadcasts, Devices, DeviceTopics, FeedbackList, History, Messages
-    from clarion.settings import Settings
 
     # Takes the time, does at most a chunk, and returns how much it did.
     Step = Callable[[int], Awaitable[int]]

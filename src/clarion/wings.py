@@ -1,4 +1,4 @@
-"""The wings of the house, each put together from its ports: gateway, screens, pipeline, keeper."""
+"""The wings of the house, each put together from its ports: gateway, inbox, pipeline, keeper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from clarion.channels.stub import StubProvider
 from clarion.events.cases import Caps
 from clarion.events.pipeline import Pipeline, PipelinePorts
 from clarion.events.retention import Keeper
-from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
+from clarion.inbox.actions import InboxActions
+from clarion.inbox.live import LiveClients
+from clarion.inbox.sockets import UserEndpoint
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.channels import ChannelDoor
 from clarion.push.apns.intake import PushIntake
@@ -18,15 +20,40 @@ from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
-from clarion.push.sockets import Sockets
+from clarion.push.sockets import DeviceEndpoint
 from clarion.push.sweeper import Sweeper
+from clarion.sockets.listener import SocketListener
 from clarion.telemetry.metrics import GatewayMetrics
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from clarion.access.model import Caller
     from clarion.house import House
-    from clarion.inbox.screens import Screens
     from clarion.settings import Settings
     from clarion.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveInbox:
+    """The live side of the inbox: its clients, their actions, their sockets."""
+
+    live: LiveClients
+    actions: InboxActions
+    endpoint: UserEndpoint
+
+
+def build_live_inbox(
+    settings: Settings, house: House, identify: Callable[[str], Awaitable[Caller]]
+) -> LiveInbox:
+    """Build the live side of the inbox."""
+    inboxes, clock = house.inboxes, house.clock
+    live = LiveClients(inboxes, per_user=settings.user_streams, total=settings.node_streams)
+    actions = InboxActions(inboxes, live, clock)
+    endpoint = UserEndpoint(
+        inboxes=inboxes, actions=actions, live=live, identify=identify, clock=clock
+    )
+    return LiveInbox(live=live, actions=actions, endpoint=endpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +65,11 @@ class Gateway:
     dispatch: Dispatch
     intake: PushIntake
     channels: ChannelDoor
-    sockets: Sockets
+    listener: SocketListener
     sweeper: Sweeper
 
 
-def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: Screens) -> Gateway:
+def build_gateway(settings: Settings, house: House, metrics: Metrics, inbox: LiveInbox) -> Gateway:
     """Put the gateway together from the open house; users' sockets share its listeners."""
     clock = house.clock
     registry = Registry(house.devices, clock, per_user=settings.user_devices)
@@ -55,15 +82,14 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: S
         metrics=GatewayMetrics(metrics.registry),
         stored_limit=settings.device_stored,
     )
-    sockets = Sockets(
+    endpoint = DeviceEndpoint(
         registry=registry,
         dispatch=dispatch,
         connections=connections,
         clock=clock,
         window_s=settings.low_priority_window_s,
-        others={USER_SOCKET_PATH: screens.sockets.accept},
     )
-    metrics.watch_gateway(sockets=sockets, connections=connections, registry=registry)
+    metrics.watch_gateway(sockets=endpoint.sockets, connections=connections, registry=registry)
     return Gateway(
         registry=registry,
         connections=connections,
@@ -78,7 +104,7 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: S
             app_per_minute=settings.app_messages_per_minute,
         ),
         channels=ChannelDoor(topics=house.topics, dispatch=dispatch, clock=clock),
-        sockets=sockets,
+        listener=SocketListener(endpoint, inbox.endpoint),
         sweeper=Sweeper(
             messages=house.messages,
             history=house.history,
@@ -93,7 +119,7 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: S
 
 
 def build_pipeline(
-    settings: Settings, house: House, metrics: Metrics, screens: Screens
+    settings: Settings, house: House, metrics: Metrics, inbox: LiveInbox
 ) -> Pipeline:
     """Put the pipeline together from the open house."""
     ports = PipelinePorts(
@@ -109,7 +135,7 @@ def build_pipeline(
     )
     pipeline = Pipeline(
         ports,
-        on_inbox_changed=screens.live.notify,
+        on_inbox_changed=inbox.live.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
         has_workers="worker" in settings.roles,
         caps=Caps(settings.category_per_hour, settings.user_per_hour),

@@ -28,6 +28,7 @@ from clarion.channels.stub import StubProvider
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Notification
 from clarion.events.pipeline import Pipeline
+from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.model import Preferences, User
 from clarion.people.sql import SqlUsers
@@ -176,8 +177,8 @@ class World:
         self._runner.run(self.pipeline.replan(self.app_id, person.id))
 
     def act(self, verb: str, person: Person, notification_id: str) -> None:
-        act = getattr(self._inboxes, verb)
-        self._runner.run(act(self.app_id, person.id, notification_id, self.clock.now()))
+        owner, now = (self.app_id, person.id), self.clock.now()
+        self._runner.run(self._inboxes.apply(InboxAction(verb), *owner, notification_id, now))
 
     def read_all(self, person: Person) -> None:
         self._runner.run(self._inboxes.read_all(self.app_id, person.id, self.clock.now()))

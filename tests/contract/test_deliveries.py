@@ -17,6 +17,7 @@ from clarion.events.model import (
     PastDecision,
     ReasonCode,
 )
+from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, new_app_id
@@ -144,7 +145,7 @@ async def test_what_was_read_or_is_not_shown_is_not_unread(
 ) -> None:
     added = await hold_key(desk, is_shown=act != "hidden")
     if act != "hidden":
-        await getattr(SqlInboxes(engine), act)(desk.app_id, "ana", added.id, NOW)
+        await SqlInboxes(engine).apply(InboxAction(act), desk.app_id, "ana", added.id, NOW)
     earlier = await desk.facts.earlier(desk.app_id, ["key"], NOW)
     assert earlier["key"].is_unread is False
 

@@ -1,4 +1,4 @@
-"""The `Inboxes` port: what people see, exact counts, and numbers without gaps."""
+"""The `Inboxes` port: what users see, exact counts, and numbers without gaps."""
 
 import asyncio
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
@@ -16,6 +16,7 @@ from tests.factories import NOW, new_app_id
 from tests.inbox import put
 
 LATER = NOW + 5
+READ, UNREAD, DISMISS = InboxAction
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def listed(inboxes: Inboxes, app_id: str, **more: object) -> list[Notifica
         options["after"] = page.next
 
 
-async def test_nobody_has_an_empty_inbox(inboxes: Inboxes, app_id: str) -> None:
+async def test_an_unknown_user_has_an_empty_inbox(inboxes: Inboxes, app_id: str) -> None:
     assert await inboxes.state(app_id, "ana") == InboxState(0, 0)
     assert await listed(inboxes, app_id) == []
     assert await inboxes.changes(app_id, "ana", 0, 9) == ()
@@ -61,7 +62,7 @@ async def test_the_list_can_be_narrowed(engine: Engine, inboxes: Inboxes, app_id
     news = await put(engine, app_id, category=Category.NEWS)
     social = await put(engine, app_id)
     read = await put(engine, app_id)
-    await inboxes.read(app_id, "ana", read.id, LATER)
+    await inboxes.apply(READ, app_id, "ana", read.id, LATER)
     assert await listed(inboxes, app_id, unread=True) == [social, news]
     assert await listed(inboxes, app_id, category=Category.NEWS) == [news]
     assert await listed(inboxes, app_id, unread=True, category=Category.SOCIAL) == [social]
@@ -79,8 +80,8 @@ async def test_what_is_not_shown_is_as_if_it_were_not_there(
     hidden = await put(engine, app_id, is_shown=False)
     assert await listed(inboxes, app_id) == []
     assert await inboxes.get(app_id, "ana", hidden.id) is None
-    assert await inboxes.read(app_id, "ana", hidden.id, NOW) is None
-    assert await inboxes.dismiss(app_id, "ana", hidden.id, NOW) is None
+    assert await inboxes.apply(READ, app_id, "ana", hidden.id, NOW) is None
+    assert await inboxes.apply(DISMISS, app_id, "ana", hidden.id, NOW) is None
     assert await inboxes.changes(app_id, "ana", -1, 9) == ()
     assert (await inboxes.state(app_id, "ana")).unread_count == 0
 
@@ -88,17 +89,19 @@ async def test_what_is_not_shown_is_as_if_it_were_not_there(
 async def test_reading_counts_once(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
     made = await put(engine, app_id)
     expected = replace(made, read_at=LATER, sequence=2)
-    assert await inboxes.read(app_id, "ana", made.id, LATER) == expected
-    assert await inboxes.read(app_id, "ana", made.id, LATER + 1) == expected
+    assert await inboxes.apply(READ, app_id, "ana", made.id, LATER) == expected
+    assert await inboxes.apply(READ, app_id, "ana", made.id, LATER + 1) == expected
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
 
 
 async def test_unread_again_counts_once(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
     made = await put(engine, app_id)
-    assert await inboxes.unread(app_id, "ana", made.id, LATER) == made
-    await inboxes.read(app_id, "ana", made.id, LATER)
+    assert await inboxes.apply(UNREAD, app_id, "ana", made.id, LATER) == made
+    await inboxes.apply(READ, app_id, "ana", made.id, LATER)
     for _ in range(2):
-        assert await inboxes.unread(app_id, "ana", made.id, LATER) == replace(made, sequence=3)
+        assert await inboxes.apply(UNREAD, app_id, "ana", made.id, LATER) == replace(
+            made, sequence=3
+        )
     assert await inboxes.state(app_id, "ana") == InboxState(1, 3)
 
 
@@ -108,9 +111,9 @@ async def test_a_dismissed_one_is_gone_and_counts_no_more(
 ) -> None:
     made, other = await put(engine, app_id), await put(engine, app_id)
     if is_read:
-        await inboxes.read(app_id, "ana", made.id, NOW)
+        await inboxes.apply(READ, app_id, "ana", made.id, NOW)
     for now in (LATER, LATER + 1):
-        gone = await inboxes.dismiss(app_id, "ana", made.id, now)
+        gone = await inboxes.apply(DISMISS, app_id, "ana", made.id, now)
         assert gone is not None
         assert gone.dismissed_at == LATER
     assert await listed(inboxes, app_id) == [other]
@@ -121,20 +124,20 @@ async def test_a_dismissed_one_stays_as_it_is(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     made = await put(engine, app_id)
-    gone = await inboxes.dismiss(app_id, "ana", made.id, LATER)
-    assert await inboxes.read(app_id, "ana", made.id, LATER) == gone
-    assert await inboxes.unread(app_id, "ana", made.id, LATER) == gone
+    gone = await inboxes.apply(DISMISS, app_id, "ana", made.id, LATER)
+    assert await inboxes.apply(READ, app_id, "ana", made.id, LATER) == gone
+    assert await inboxes.apply(UNREAD, app_id, "ana", made.id, LATER) == gone
     assert await inboxes.get(app_id, "ana", made.id) == gone
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
 
 
-async def test_others_cannot_touch_it(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
+async def test_others_cannot_change_it(engine: Engine, inboxes: Inboxes, app_id: str) -> None:
     made = await put(engine, app_id)
     await put(engine, app_id, "bo")
-    for whose in ((app_id, "bo"), ("another-app", "ana")):
-        for act in (inboxes.read, inboxes.unread, inboxes.dismiss):
-            assert await act(*whose, made.id, NOW) is None
-        assert await inboxes.get(*whose, made.id) is None
+    for owner in ((app_id, "bo"), ("another-app", "ana")):
+        for action in InboxAction:
+            assert await inboxes.apply(action, *owner, made.id, NOW) is None
+        assert await inboxes.get(*owner, made.id) is None
     assert await inboxes.get(app_id, "ana", made.id) == made
     assert (await inboxes.read_all("another-app", "ana", NOW)) == InboxState(0, 0)
     assert await inboxes.states(app_id, ["ana", "bo", "cy"]) == {
@@ -147,8 +150,8 @@ async def test_changes_are_in_the_order_of_their_numbers(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     first, second, third = [await put(engine, app_id) for _ in range(3)]
-    await inboxes.read(app_id, "ana", first.id, LATER)
-    await inboxes.dismiss(app_id, "ana", second.id, LATER)
+    await inboxes.apply(READ, app_id, "ana", first.id, LATER)
+    await inboxes.apply(DISMISS, app_id, "ana", second.id, LATER)
     changes = await inboxes.changes(app_id, "ana", 0, 9)
     assert [(each.id, each.sequence) for each in changes] == [
         (third.id, 3),
@@ -162,10 +165,10 @@ async def test_changes_are_in_the_order_of_their_numbers(
 async def test_reading_all_goes_in_chunks_and_each_has_its_number(
     engine: Engine, app_id: str
 ) -> None:
-    inboxes = SqlInboxes(engine, chunk=3)
+    inboxes = SqlInboxes(engine, read_all_chunk=3)
     made = [await put(engine, app_id) for _ in range(8)]
-    await inboxes.dismiss(app_id, "ana", made[7].id, NOW)
-    await inboxes.read(app_id, "ana", made[0].id, NOW)
+    await inboxes.apply(DISMISS, app_id, "ana", made[7].id, NOW)
+    await inboxes.apply(READ, app_id, "ana", made[0].id, NOW)
     assert await inboxes.read_all(app_id, "ana", LATER) == InboxState(0, 16)
     changes = await inboxes.changes(app_id, "ana", 10, 9)
     assert [each.id for each in changes] == [each.id for each in made[1:7]]
@@ -183,15 +186,15 @@ async def test_many_at_once_from_two_nodes_count_exactly(
 ) -> None:
     nodes = [SqlInboxes(engine), SqlInboxes(other_node)]
     made = [await put(engine, app_id) for _ in range(12)]
-    acts = [
-        act(app_id, "ana", each.id, NOW + n)
+    actions = [
+        node.apply(action, app_id, "ana", each.id, NOW + n)
         for n, each in enumerate(made)
         for node in nodes
-        for act in (node.read, node.unread, node.dismiss if n % 3 == 0 else node.read)
+        for action in (READ, UNREAD, DISMISS if n % 3 == 0 else READ)
     ]
     puts = [put(each, app_id) for each in (engine, other_node) for _ in range(6)]
     alls = [node.read_all(app_id, "ana", NOW) for node in nodes]
-    await asyncio.gather(*acts[::2], *puts, *alls, *acts[1::2])
+    await asyncio.gather(*actions[::2], *puts, *alls, *actions[1::2])
     state = await nodes[0].state(app_id, "ana")
     assert state.unread_count == await truth(nodes[1], app_id)
     changes = await nodes[0].changes(app_id, "ana", 0, 100)
@@ -200,10 +203,10 @@ async def test_many_at_once_from_two_nodes_count_exactly(
     assert changes[-1].sequence == state.sequence
 
 
-async def test_who_clicks_twice_does_not_spoil_the_batch(
+async def test_a_user_who_clicks_twice_does_not_fail_the_batch(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     made = await put(engine, app_id)
-    await asyncio.gather(*(inboxes.read(app_id, "ana", made.id, NOW) for _ in range(20)))
+    await asyncio.gather(*(inboxes.apply(READ, app_id, "ana", made.id, NOW) for _ in range(20)))
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
-    assert not inboxes._turns._turns  # type: ignore[attr-defined]
+    assert not inboxes._locks._locks  # type: ignore[attr-defined]

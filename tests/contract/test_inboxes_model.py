@@ -1,7 +1,8 @@
-"""The `Inboxes` port against a model: a plain list and a number, one act after the other."""
+"""The `Inboxes` port against a model: a plain list and a number, one action after the other."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
@@ -27,7 +28,7 @@ def inboxes(engine: Engine) -> Inboxes:
 
 @dataclass
 class Model:
-    """What the inbox of one person should be."""
+    """What the inbox of one user should be."""
 
     app_id: str
     now: int = NOW
@@ -76,38 +77,37 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Act:
-    """A person does something with one of them, or with one that is not there."""
+class Apply:
+    """A user applies an action to one of them, or to one that does not exist."""
 
-    verb: str
+    action: InboxAction
     place: int
 
     async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
         assert engine is not None
         model.now += 1
-        verb = {"read": inboxes.read, "unread": inboxes.unread, "dismiss": inboxes.dismiss}
-        act = verb[self.verb]
+        apply = partial(inboxes.apply, self.action, model.app_id, "ana")
         if self.place >= len(model.items):
-            assert await act(model.app_id, "ana", f"{self.place}", model.now) is None
+            assert await apply(f"{self.place}", model.now) is None
             return
-        self.act_on(model)
+        self.apply_to(model)
         item = model.items[self.place]
-        assert await act(model.app_id, "ana", item.id, model.now) == item
+        assert await apply(item.id, model.now) == item
 
-    def act_on(self, model: Model) -> None:
+    def apply_to(self, model: Model) -> None:
         is_unread, is_listed = model.is_unread(self.place), model.is_listed(self.place)
-        match self.verb:
-            case "read" if is_unread:
+        match self.action:
+            case InboxAction.READ if is_unread:
                 model.change(self.place, read_at=model.now)
-            case "unread" if is_listed and not is_unread:
+            case InboxAction.UNREAD if is_listed and not is_unread:
                 model.change(self.place, read_at=None)
-            case "dismiss" if is_listed:
+            case InboxAction.DISMISS if is_listed:
                 model.change(self.place, dismissed_at=model.now)
 
 
 @dataclass(frozen=True)
 class ReadAll:
-    """A person reads everything."""
+    """A user reads everything."""
 
     async def run(self, engine: Engine, inboxes: Inboxes, model: Model) -> None:
         assert engine is not None
@@ -131,9 +131,9 @@ class Forget:
 
 
 PUTS = st.builds(Put, st.sampled_from([Category.SOCIAL, Category.NEWS]))
-ACTS = st.builds(Act, st.sampled_from(["read", "unread", "dismiss"]), st.integers(0, PLACES))
+ACTIONS = st.builds(Apply, st.sampled_from(InboxAction), st.integers(0, PLACES))
 FORGETS = st.builds(Forget, st.frozensets(st.integers(0, PLACES), max_size=3))
-STEPS = st.lists(st.one_of(PUTS, ACTS, ACTS, FORGETS, st.builds(ReadAll)), max_size=20)
+STEPS = st.lists(st.one_of(PUTS, ACTIONS, ACTIONS, FORGETS, st.builds(ReadAll)), max_size=20)
 # One database serves all examples: each has an app of its own.
 ON_BOTH = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -143,7 +143,7 @@ ON_BOTH = settings(
 @ON_BOTH
 @given(steps=STEPS)
 async def test_the_store_does_what_a_plain_list_does(
-    engine: Engine, inboxes: Inboxes, steps: list[Put | Act | Forget | ReadAll]
+    engine: Engine, inboxes: Inboxes, steps: list[Put | Apply | Forget | ReadAll]
 ) -> None:
     model = Model(new_app_id())
     for step in steps:
@@ -169,17 +169,17 @@ async def compare_lists(inboxes: Inboxes, model: Model) -> None:
 
 
 @ON_BOTH
-@given(acts=st.lists(ACTS, max_size=12), others=st.lists(ACTS, max_size=12))
+@given(actions=st.lists(ACTIONS, max_size=12), others=st.lists(ACTIONS, max_size=12))
 async def test_whatever_two_nodes_do_at_once_the_count_is_exact(
-    engine: Engine, other_node: Engine, acts: list[Act], others: list[Act]
+    engine: Engine, other_node: Engine, actions: list[Apply], others: list[Apply]
 ) -> None:
     app_id, here, there = new_app_id(), SqlInboxes(engine), SqlInboxes(other_node)
     made = [await put(engine, app_id) for _ in range(PLACES)]
-    pairs = [(here, act) for act in acts] + [(there, act) for act in others]
+    pairs = [(here, each) for each in actions] + [(there, each) for each in others]
     doing = [
-        getattr(node, act.verb)(app_id, "ana", made[act.place].id, NOW)
-        for node, act in pairs
-        if act.place < PLACES
+        node.apply(each.action, app_id, "ana", made[each.place].id, NOW)
+        for node, each in pairs
+        if each.place < PLACES
     ]
     await asyncio.gather(*doing, put(other_node, app_id), here.read_all(app_id, "ana", NOW))
     unread = await here.page(app_id, "ana", unread=True, category=None, after=None, limit=LAST)

@@ -22,7 +22,7 @@ from clarion.events.model import (
     LimitClaim,
     Notification,
 )
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
@@ -212,7 +212,7 @@ async def test_what_has_changed_is_not_told_anew(desk: Desk, inboxes: SqlInboxes
         _, job = await desk.claimed()
         await desk.write(Entry(job=job, inbox_update=tell(first, 1)))
     else:
-        await getattr(inboxes, act)(desk.app_id, "ana", first.id, NOW)
+        await inboxes.apply(InboxAction(act), desk.app_id, "ana", first.id, NOW)
     event, job = await desk.claimed()
     await refuse(desk, inboxes, full_entry(event, job, inbox_update=tell(first, 1)))
 

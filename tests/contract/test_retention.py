@@ -20,7 +20,7 @@ from clarion.events.model import (
 )
 from clarion.events.retention import CHUNK, Keeper
 from clarion.events.sql.retention import SqlRetention
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
@@ -135,8 +135,8 @@ async def test_what_is_forgotten_is_gone_and_counts_stay_exact(
     unread, read, dismissed = [await tell(desk, OLD) for _ in range(3)]
     hidden = await tell(desk, OLD, is_shown=False)
     kept = await tell(desk, YOUNG)
-    await inboxes.read(desk.app_id, "ana", read.id, NOW)
-    await inboxes.dismiss(desk.app_id, "ana", dismissed.id, NOW)
+    await inboxes.apply(InboxAction.READ, desk.app_id, "ana", read.id, NOW)
+    await inboxes.apply(InboxAction.DISMISS, desk.app_id, "ana", dismissed.id, NOW)
     before = await inboxes.state(desk.app_id, "ana")
     assert before.unread_count == 2
     gone = (unread, read, dismissed, hidden)

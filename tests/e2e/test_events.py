@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.screens import Person
+from tests.e2e.live_clients import InboxUser
 from tests.e2e.telling import (
     draft,
     explain,
@@ -300,7 +300,7 @@ def test_an_event_of_another_app_is_404(app: Asker, other_app: Asker, ana: str, 
 
 def test_who_may_say_what_happened(server: Server, ana: str, order: str) -> None:
     event = draft(order, user_id=ana)
-    user = Person(server, ana).me
+    user = InboxUser(server, ana).me
     for path, body in (
         ("/v1/events", event),
         ("/v1/events/batch", {"events": [event]}),

@@ -1,9 +1,9 @@
-"""The inbox of a running server: lists, counts and acts, for apps and for users."""
+"""The inbox of a running server: lists, counts and actions, for apps and for users."""
 
 import pytest
 
 from tests.e2e.conftest import Server
-from tests.e2e.screens import Person
+from tests.e2e.live_clients import InboxUser
 
 ITEM = {
     "id",
@@ -26,12 +26,12 @@ ITEM = {
 
 
 @pytest.fixture
-def ana(server: Server) -> Person:
-    return Person(server)
+def ana(server: Server) -> InboxUser:
+    return InboxUser(server)
 
 
-def test_an_item_is_as_promised(ana: Person) -> None:
-    (made,) = ana.tell()
+def test_an_item_has_the_documented_fields(ana: InboxUser) -> None:
+    (made,) = ana.add()
     page = ana.me.get("/v1/me/notifications").json
     assert set(page) == {"items", "next", "unread_count", "sequence"}
     (item,) = page["items"]
@@ -45,8 +45,8 @@ def test_an_item_is_as_promised(ana: Person) -> None:
     assert item["created_at"] == "2026-01-01T00:00:00.000Z"
 
 
-def test_the_app_sees_what_the_user_sees(server: Server, ana: Person) -> None:
-    ids = sorted(ana.tell(3))
+def test_the_app_sees_what_the_user_sees(server: Server, ana: InboxUser) -> None:
+    ids = sorted(ana.add(3))
     path = f"/v1/users/{ana.id}"
     first = server.app.get(f"{path}/notifications?limit=2").json
     rest = server.app.get(f"{path}/notifications?limit=2&after={first['next']}").json
@@ -54,35 +54,35 @@ def test_the_app_sees_what_the_user_sees(server: Server, ana: Person) -> None:
     assert rest["next"] is None
     assert server.app.get(f"{path}/unread-count").json == {"unread_count": 3, "sequence": 3}
     assert ana.me.get("/v1/me/unread-count").json == {"unread_count": 3, "sequence": 3}
-    acted = server.app.post(f"{path}/notifications/{ids[0]}/read").json
-    assert acted["read_at"] is not None
-    assert acted["unread_count"] == 2
+    changed = server.app.post(f"{path}/notifications/{ids[0]}/read").json
+    assert changed["read_at"] is not None
+    assert changed["unread_count"] == 2
     left = ana.me.get("/v1/me/notifications?unread=true&category=social").json["items"]
     assert [item["id"] for item in left] == ids[:0:-1]
     assert server.app.get(f"{path}/notifications?category=news").json["items"] == []
 
 
-def test_acts_can_be_repeated(ana: Person) -> None:
-    (made,) = ana.tell()
-    first = ana.act("read", made)
-    assert ana.act("read", made) == first
+def test_actions_can_be_repeated(ana: InboxUser) -> None:
+    (made,) = ana.add()
+    first = ana.apply("read", made)
+    assert ana.apply("read", made) == first
     assert (first["unread_count"], first["sequence"]) == (0, 2)
-    assert ana.act("unread", made)["unread_count"] == 1
-    gone = ana.act("dismiss", made)
+    assert ana.apply("unread", made)["unread_count"] == 1
+    gone = ana.apply("dismiss", made)
     assert gone["dismissed_at"] is not None
     assert gone["unread_count"] == 0
-    assert ana.act("unread", made) == gone
+    assert ana.apply("unread", made) == gone
     assert ana.me.get("/v1/me/notifications").json["items"] == []
 
 
-def test_everything_is_read_at_once(ana: Person) -> None:
-    ana.tell(5)
+def test_everything_is_read_at_once(ana: InboxUser) -> None:
+    ana.add(5)
     for _ in range(2):
         answer = ana.me.post("/v1/me/notifications/read-all")
         assert (answer.status, answer.json) == (200, {"unread_count": 0, "sequence": 10})
 
 
-def test_somebody_unknown_has_an_empty_inbox(server: Server) -> None:
+def test_an_unknown_user_has_an_empty_inbox(server: Server) -> None:
     page = server.app.get("/v1/users/nobody/notifications").json
     assert page == {"items": [], "next": None, "unread_count": 0, "sequence": 0}
 
@@ -99,7 +99,7 @@ def test_somebody_unknown_has_an_empty_inbox(server: Server) -> None:
         ("after=", "after"),
     ],
 )
-def test_a_bad_query_is_named(server: Server, ana: Person, query: str, field: str) -> None:
+def test_a_bad_query_is_named(server: Server, ana: InboxUser, query: str, field: str) -> None:
     for asker, path in ((ana.me, "/v1/me"), (server.app, "/v1/users/ana")):
         answer = asker.get(f"{path}/notifications?{query}")
         assert (answer.status, answer.fields) == (422, [field])
@@ -115,28 +115,28 @@ def test_an_id_that_no_user_can_have_is_not_found(server: Server, name: str, pat
 @pytest.mark.parametrize(
     "nid", ["x", "%0A", "0190f000-0000-7000-8000-000000000001", "%F0%9F%9A%80"]
 )
-def test_an_act_on_what_is_not_there_is_404(ana: Person, nid: str) -> None:
-    for verb in ("read", "unread", "dismiss"):
-        answer = ana.me.post(f"/v1/me/notifications/{nid}/{verb}")
+def test_an_action_on_an_unknown_notification_is_404(ana: InboxUser, nid: str) -> None:
+    for action in ("read", "unread", "dismiss"):
+        answer = ana.me.post(f"/v1/me/notifications/{nid}/{action}")
         assert (answer.status, answer.problem["code"]) == (404, "not_found")
 
 
-def test_nobody_else_sees_or_touches_it(server: Server, ana: Person) -> None:
-    (made,) = ana.tell()
-    bo = Person(server)
+def test_nobody_else_sees_or_changes_it(server: Server, ana: InboxUser) -> None:
+    (made,) = ana.add()
+    bo = InboxUser(server)
     assert bo.me.get("/v1/me/notifications").json["items"] == []
     assert bo.me.post(f"/v1/me/notifications/{made}/read").status == 404
     assert bo.me.get(f"/v1/users/{ana.id}/notifications").status == 403
-    stranger = server.with_key(server.make_app()["api_key"])
-    assert stranger.get(f"/v1/users/{ana.id}/notifications").json["items"] == []
-    assert stranger.post(f"/v1/users/{ana.id}/notifications/{made}/dismiss").status == 404
+    other_app = server.with_key(server.make_app()["api_key"])
+    assert other_app.get(f"/v1/users/{ana.id}/notifications").json["items"] == []
+    assert other_app.post(f"/v1/users/{ana.id}/notifications/{made}/dismiss").status == 404
     assert server.anyone.get("/v1/me/notifications").status == 401
     assert server.app.get("/v1/me/notifications").status == 403
     assert ana.me.get("/v1/me/unread-count").json["unread_count"] == 1
 
 
-def test_a_key_needs_the_scope(server: Server, ana: Person) -> None:
-    (made,) = ana.tell()
+def test_a_key_needs_the_scope(server: Server, ana: InboxUser) -> None:
+    (made,) = ana.add()
     path = f"/v1/users/{ana.id}"
     reader = server.make_key("notifications:read")
     assert reader.get(f"{path}/notifications").status == 200

@@ -1,4 +1,4 @@
-"""The sockets of users on a running server: the same updates, and acts in the other direction."""
+"""The sockets of users on a running server: updates in one direction, actions in the other."""
 
 import asyncio
 import json
@@ -12,16 +12,16 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
-from tests.e2e.screens import Person, Socket
+from tests.e2e.live_clients import InboxUser, Socket
 
 
 @pytest.fixture
-def ana(server: Server) -> Person:
-    return Person(server)
+def ana(server: Server) -> InboxUser:
+    return InboxUser(server)
 
 
-async def told(person: Person, count: int = 1) -> list[str]:
-    return await asyncio.to_thread(person.tell, count)
+async def add(user: InboxUser, count: int = 1) -> list[str]:
+    return await asyncio.to_thread(user.add, count)
 
 
 async def code_of(socket: Socket) -> tuple[int, str]:
@@ -34,47 +34,47 @@ async def code_of(socket: Socket) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("by", ["header", "hello"])
-async def test_a_socket_tells_every_change(ana: Person, by: str) -> None:
-    (made,) = await told(ana)
+async def test_a_socket_sends_every_change(ana: InboxUser, by: str) -> None:
+    (made,) = await add(ana)
     hello = {"type": "hello", "token": ana.token} if by == "hello" else None
     async with ana.listen(hello) as socket:
         assert await socket.take() == {"type": "state", "unread_count": 1, "sequence": 1}
-        acted = await asyncio.to_thread(ana.act, "read", made)
+        changed = await asyncio.to_thread(ana.apply, "read", made)
         frame = await socket.take()
-        assert acted.pop("unread_count") == 0
-        assert frame == {"type": "read", "unread_count": 0, "sequence": 2, "item": acted}
+        assert changed.pop("unread_count") == 0
+        assert frame == {"type": "read", "unread_count": 0, "sequence": 2, "item": changed}
 
 
-async def test_what_is_done_on_one_socket_is_seen_on_all_screens(ana: Person) -> None:
-    (made,) = await told(ana)
+async def test_an_action_on_one_socket_is_sent_to_all_clients(ana: InboxUser) -> None:
+    (made,) = await add(ana)
     with ana.watch() as stream:
         async with ana.listen() as here, ana.listen() as there:
             assert (await here.take())["type"] == (await there.take())["type"] == "state"
             assert (await asyncio.to_thread(stream.take)).name == "state"
-            for verb, kind in (
+            for action, update_type in (
                 ("read", "read"),
                 ("unread", "notification"),
                 ("dismiss", "dismissed"),
             ):
-                await here.say(type=verb, id=made)
+                await here.send(type=action, id=made)
                 first = await here.take()
-                assert first["type"] == kind
+                assert first["type"] == update_type
                 assert await there.take() == first
                 assert (await asyncio.to_thread(stream.take)).data == first
 
 
-async def test_an_act_on_what_is_not_there_is_answered(ana: Person) -> None:
+async def test_an_action_on_an_unknown_notification_is_answered(ana: InboxUser) -> None:
     async with ana.listen() as socket:
         await socket.take()
-        await socket.say(type="read", id="nothing")
+        await socket.send(type="read", id="nothing")
         assert await socket.take() == {"type": "error", "id": "nothing", "code": "not_found"}
-        await socket.say(type="ping")
+        await socket.send(type="ping")
         assert await socket.take() == {"type": "pong"}
 
 
-async def test_a_socket_resumes_without_a_gap(ana: Person) -> None:
-    made = await told(ana, 3)
-    await asyncio.to_thread(ana.act, "dismiss", made[0])
+async def test_a_socket_resumes_without_a_gap(ana: InboxUser) -> None:
+    made = await add(ana, 3)
+    await asyncio.to_thread(ana.apply, "dismiss", made[0])
     async with ana.listen({"type": "hello", "token": ana.token, "after": 1}) as socket:
         frames = [await socket.take() for _ in range(4)]
     assert [(frame["type"], frame["sequence"]) for frame in frames] == [
@@ -85,7 +85,7 @@ async def test_a_socket_resumes_without_a_gap(ana: Person) -> None:
     ]
 
 
-async def test_who_has_no_good_token_is_sent_away(server: Server, ana: Person) -> None:
+async def test_a_client_without_a_valid_token_is_4401(server: Server, ana: InboxUser) -> None:
     for token in ("nothing", "", server.first["app"]["api_key"], ana.make_token(-60)):
         async with ana.listen({"type": "hello", "token": token}) as socket:
             code, reason = await code_of(socket)
@@ -104,13 +104,13 @@ async def test_who_has_no_good_token_is_sent_away(server: Server, ana: Person) -
     ],
 )
 async def test_a_bad_first_frame_has_its_code(
-    ana: Person, frame: dict[str, Any], code: int
+    ana: InboxUser, frame: dict[str, Any], code: int
 ) -> None:
     async with ana.listen(frame) as socket:
         assert (await code_of(socket))[0] == code
 
 
-async def test_a_bad_place_to_resume_in_the_path_is_said(ana: Person) -> None:
+async def test_a_bad_after_in_the_path_is_4400_with_the_reason(ana: InboxUser) -> None:
     url = f"ws://127.0.0.1:{ana.server.installation.gateway_port}/v1/me/socket?after=x"
     headers = {"Authorization": f"Bearer {ana.token}"}
     async with connect(url, additional_headers=headers) as connection:
@@ -118,7 +118,7 @@ async def test_a_bad_place_to_resume_in_the_path_is_said(ana: Person) -> None:
         assert (code, reason) == (4400, "after: must be the sequence of an update")
 
 
-async def test_who_says_nothing_is_sent_away_after_ten_seconds(ana: Person) -> None:
+async def test_a_client_without_a_hello_is_4408_after_ten_seconds(ana: InboxUser) -> None:
     url = f"ws://127.0.0.1:{ana.server.installation.gateway_port}/v1/me/socket"
     began = monotonic()
     async with connect(url) as connection:
@@ -126,13 +126,13 @@ async def test_who_says_nothing_is_sent_away_after_ten_seconds(ana: Person) -> N
     assert 9 < monotonic() - began < 15
 
 
-async def test_a_stranger_hears_nothing(server: Server, ana: Person) -> None:
-    (made,) = await told(ana)
-    bo = Person(server)
+async def test_another_user_receives_nothing(server: Server, ana: InboxUser) -> None:
+    (made,) = await add(ana)
+    bo = InboxUser(server)
     async with bo.listen() as socket:
         assert (await socket.take())["unread_count"] == 0
-        await asyncio.to_thread(ana.act, "read", made)
-        await socket.say(type="dismiss", id=made)
+        await asyncio.to_thread(ana.apply, "read", made)
+        await socket.send(type="dismiss", id=made)
         assert (await socket.take())["code"] == "not_found"
 
 
@@ -144,8 +144,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(installation, first)
 
 
-async def test_there_is_a_limit_and_a_stop_says_to_come_back(small: Server) -> None:
-    ana = Person(small)
+async def test_there_is_a_limit_and_a_stop_closes_with_1012(small: Server) -> None:
+    ana = InboxUser(small)
     async with ana.listen() as socket:
         assert (await socket.take())["type"] == "state"
         async with ana.listen() as other:
@@ -156,7 +156,7 @@ async def test_there_is_a_limit_and_a_stop_says_to_come_back(small: Server) -> N
     assert await asyncio.to_thread(small.installation.process.wait, 5) == 0
 
 
-async def test_garbage_of_an_open_socket_has_its_code(ana: Person) -> None:
+async def test_garbage_of_an_open_socket_has_its_code(ana: InboxUser) -> None:
     for data in ("nonsense", json.dumps({"type": "read"}), b"bytes", "[" * 60_000):
         async with ana.listen() as socket:
             await socket.take()

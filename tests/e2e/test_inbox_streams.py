@@ -1,4 +1,4 @@
-"""Live streams of a running server: every screen learns of every change, and misses none."""
+"""Live streams of a running server: every client receives every change."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,50 +8,56 @@ import pytest
 
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
-from tests.e2e.screens import Event, Person, Stream, Watch
+from tests.e2e.live_clients import Event, InboxUser, Stream, Watch
 
 
 @pytest.fixture
-def ana(server: Server) -> Person:
-    return Person(server)
+def ana(server: Server) -> InboxUser:
+    return InboxUser(server)
 
 
 @pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
-def watch(request: pytest.FixtureRequest, ana: Person) -> Watch:
+def watch(request: pytest.FixtureRequest, ana: InboxUser) -> Watch:
     return ana.watch if request.param == "HTTP/1.1" else ana.watch_by_http_2
 
 
-def story(*events: Event) -> list[tuple[str, str, int]]:
+def summary(*events: Event) -> list[tuple[str, str, int]]:
     return [(event.name, event.id, event.data["unread_count"]) for event in events]
 
 
-def test_a_stream_begins_with_the_state_and_tells_every_change(ana: Person, watch: Watch) -> None:
-    (made,) = ana.tell()
+def test_a_stream_begins_with_the_state_and_sends_every_change(
+    ana: InboxUser, watch: Watch
+) -> None:
+    (made,) = ana.add()
     with watch() as stream:
         begin = stream.take()
         assert begin == Event("1", "state", {"type": "state", "unread_count": 1, "sequence": 1})
         events = []
-        for verb in ("read", "unread", "dismiss"):
-            acted = ana.act(verb, made)
+        for action in ("read", "unread", "dismiss"):
+            changed = ana.apply(action, made)
             event = stream.take()
             events.append(event)
-            del acted["unread_count"]
-            assert event.data["item"] == acted
+            del changed["unread_count"]
+            assert event.data["item"] == changed
             assert event.data["type"] == event.name
-            assert event.data["sequence"] == acted["sequence"]
-        assert story(*events) == [("read", "2", 0), ("notification", "3", 1), ("dismissed", "4", 0)]
+            assert event.data["sequence"] == changed["sequence"]
+        assert summary(*events) == [
+            ("read", "2", 0),
+            ("notification", "3", 1),
+            ("dismissed", "4", 0),
+        ]
 
 
-def test_what_another_node_writes_is_told_too(ana: Person) -> None:
+def test_what_another_node_writes_is_sent_too(ana: InboxUser) -> None:
     with ana.watch() as stream:
-        assert story(stream.take()) == [("state", "0", 0)]
-        (made,) = ana.tell()
+        assert summary(stream.take()) == [("state", "0", 0)]
+        (made,) = ana.add()
         event = stream.take()
-        assert story(event) == [("notification", "1", 1)]
+        assert summary(event) == [("notification", "1", 1)]
         assert event.data["item"]["id"] == made
 
 
-def test_an_event_is_on_the_screen_before_anybody_polls(server: Server, ana: Person) -> None:
+def test_an_event_arrives_before_anybody_polls(server: Server, ana: InboxUser) -> None:
     assert server.app.ask("PUT", f"/v1/users/{ana.id}", {}).status in {200, 201}
     with ana.watch() as stream:
         assert stream.take().name == "state"
@@ -59,51 +65,51 @@ def test_an_event_is_on_the_screen_before_anybody_polls(server: Server, ana: Per
             began = monotonic()
             event = {"type": "COMMENT_REPLY", "recipient": {"user_id": ana.id}, "data": {}}
             assert server.app.post("/v1/events", event).status == 202
-            told = stream.take()
-            assert (told.name, told.id) == ("notification", f"{number}")
-            # Three of them: a look every 3 s could not be in time for all.
+            update = stream.take()
+            assert (update.name, update.id) == ("notification", f"{number}")
+            # Three of them: a poll every 3 s could not be in time for all.
             assert monotonic() - began < 2
 
 
-def test_all_screens_see_it_at_once(ana: Person) -> None:
-    made = ana.tell(3)
+def test_all_clients_receive_it_at_once(ana: InboxUser) -> None:
+    made = ana.add(3)
     with ExitStack() as stack:
-        screens = [stack.enter_context(ana.watch()) for _ in range(5)]
-        assert {screen.take().name for screen in screens} == {"state"}
-        ana.act("dismiss", made[0])
+        streams = [stack.enter_context(ana.watch()) for _ in range(5)]
+        assert {stream.take().name for stream in streams} == {"state"}
+        ana.apply("dismiss", made[0])
         ana.me.post("/v1/me/notifications/read-all")
-        for screen in screens:
-            events = [screen.take() for _ in range(3)]
+        for stream in streams:
+            events = [stream.take() for _ in range(3)]
             assert [event.name for event in events] == ["dismissed", "read", "read"]
             assert events[-1].data["unread_count"] == 0
 
 
-def test_who_comes_back_misses_nothing(ana: Person) -> None:
-    made = ana.tell(3)
+def test_a_client_that_reconnects_misses_nothing(ana: InboxUser) -> None:
+    made = ana.add(3)
     with ana.watch() as stream:
         seen = stream.take().id
-    ana.act("read", made[0])
-    ana.act("dismiss", made[1])
+    ana.apply("read", made[0])
+    ana.apply("dismiss", made[1])
     for query, headers in (("", {"Last-Event-ID": seen}), (f"?after={seen}", {})):
         with ana.watch(query, **headers) as stream:
             begin, *events = (stream.take() for _ in range(3))
-            assert story(begin) == [("state", "3", 1)]
-            assert story(*events) == [("read", "4", 1), ("dismissed", "5", 1)]
-    # What a browser adds when it comes back is newer than what the page was opened with.
+            assert summary(begin) == [("state", "3", 1)]
+            assert summary(*events) == [("read", "4", 1), ("dismissed", "5", 1)]
+    # What a browser adds when it reconnects is newer than what the page was opened with.
     with ana.watch("?after=0", **{"Last-Event-ID": "4"}) as stream:
         assert [event.id for event in (stream.take(), stream.take())] == ["4", "5"]
 
 
-def test_who_missed_too_much_is_told_to_load_the_list(ana: Person) -> None:
-    (made,) = ana.tell()
+def test_a_client_that_missed_too_much_gets_a_resync(ana: InboxUser) -> None:
+    (made,) = ana.add()
     with ana.watch("?after=2000") as stream:
-        assert story(stream.take(), stream.take()) == [("state", "2000", 1), ("resync", "1", 1)]
-        ana.act("read", made)
-        assert story(stream.take()) == [("read", "2", 0)]
+        assert summary(stream.take(), stream.take()) == [("state", "2000", 1), ("resync", "1", 1)]
+        ana.apply("read", made)
+        assert summary(stream.take()) == [("read", "2", 0)]
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 20, "٣"])
-def test_a_bad_place_to_resume_is_named(ana: Person, value: str) -> None:
+def test_a_bad_place_to_resume_is_named(ana: InboxUser, value: str) -> None:
     given = {"Last-Event-ID": value.encode().decode("latin-1")}
     answer = ana.me.get("/v1/me/stream", headers=given)
     assert (answer.status, answer.fields) == (422, ["Last-Event-ID"])
@@ -112,7 +118,7 @@ def test_a_bad_place_to_resume_is_named(ana: Person, value: str) -> None:
         assert (answer.status, answer.fields) == (422, ["after"])
 
 
-def test_only_a_user_has_a_stream(server: Server, ana: Person) -> None:
+def test_only_a_user_has_a_stream(server: Server, ana: InboxUser) -> None:
     assert server.anyone.get("/v1/me/stream").status == 401
     assert server.app.get("/v1/me/stream").status == 403
     for method in ("POST", "HEAD"):
@@ -121,17 +127,17 @@ def test_only_a_user_has_a_stream(server: Server, ana: Person) -> None:
     assert server.anyone.get(f"/v1/me/stream?token={ana.token}").status == 401
 
 
-def test_a_stranger_sees_nothing(server: Server, ana: Person) -> None:
-    (made,) = ana.tell()
-    bo = Person(server)
+def test_another_user_receives_nothing(server: Server, ana: InboxUser) -> None:
+    (made,) = ana.add()
+    bo = InboxUser(server)
     with bo.watch() as stream:
-        assert story(stream.take()) == [("state", "0", 0)]
-        ana.act("read", made)
-        (own,) = bo.tell()
+        assert summary(stream.take()) == [("state", "0", 0)]
+        ana.apply("read", made)
+        (own,) = bo.add()
         assert stream.take().data["item"]["id"] == own
 
 
-def test_a_stream_ends_with_its_token(ana: Person) -> None:
+def test_a_stream_ends_with_its_token(ana: InboxUser) -> None:
     # A token is good for 30 s longer than it says.
     with ana.watch(Authorization=f"Bearer {ana.make_token(-26)}") as stream:
         assert stream.take().name == "state"
@@ -150,7 +156,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_there_is_a_limit_for_a_user_and_for_all(small: Server) -> None:
-    ana, bo = Person(small), Person(small)
+    ana, bo = InboxUser(small), InboxUser(small)
     with ana.watch() as first, ana.watch() as second:
         assert first.take().name == second.take().name == "state"
         refused = ana.me.get("/v1/me/stream")
@@ -158,23 +164,23 @@ def test_there_is_a_limit_for_a_user_and_for_all(small: Server) -> None:
         with bo.watch() as third:
             assert third.take().name == "state"
             assert "clarion_inbox_streams 3.0" in small.anyone.get("/metrics").body.decode()
-            refused = Person(small).me.get("/v1/me/stream")
+            refused = InboxUser(small).me.get("/v1/me/stream")
             assert (refused.status, refused.problem["code"]) == (503, "overloaded")
     wait_for_room(small, ana)
 
 
-def wait_for_room(server: Server, person: Person) -> None:
+def wait_for_room(server: Server, user: InboxUser) -> None:
     """Streams that were left make room for others, as soon as the server has noticed."""
     give_up = monotonic() + 10
     while "clarion_inbox_streams 0.0" not in server.anyone.get("/metrics").body.decode():
         assert monotonic() < give_up
-    with person.watch() as stream:
+    with user.watch() as stream:
         assert stream.take().name == "state"
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
 def test_a_stopping_server_ends_its_streams_first(small: Server, version: str) -> None:
-    ana = Person(small)
+    ana = InboxUser(small)
     opened = ana.watch() if version == "HTTP/1.1" else ana.watch_by_http_2()
     with opened as stream:
         assert stream.take().name == "state"
@@ -187,7 +193,7 @@ def test_a_stopping_server_ends_its_streams_first(small: Server, version: str) -
         assert process.wait(timeout=5) == 0
 
 
-def test_streams_are_counted_as_requests_when_they_begin(ana: Person) -> None:
+def test_streams_are_counted_as_requests_when_they_begin(ana: InboxUser) -> None:
     with ana.watch() as stream:
         assert isinstance(stream, Stream)
         assert stream.take().name == "state"

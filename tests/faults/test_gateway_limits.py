@@ -23,8 +23,9 @@ from bench.device import (
 )
 from bench.installation import Installation, secret_of, token_of
 from clarion.push.model import MessageStatus
-from clarion.push.session import ACK_LIMIT_MS, HELLO_TIMEOUT_S, IN_FLIGHT_LIMIT
-from clarion.push.sockets import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
+from clarion.push.session import ACK_LIMIT_MS, IN_FLIGHT_LIMIT
+from clarion.sockets.protocol import HELLO_TIMEOUT_S
+from clarion.sockets.shell import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
 from tests.factories import make_message
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.house import House, gateway
@@ -164,7 +165,7 @@ async def test_a_slow_reader_is_told_and_loses_nothing(house: House) -> None:
     await slow.say_hello()
     ids = await send_too_much(house)
     house.clock.advance(PAUSE_LIMIT_MS + 1)
-    house.socket.tick(house.clock.now(), opens_window=False)
+    house.socket.tick(house.clock.now())
     assert house.connections.get(house.device.id) is None
     assert await slow.read_to_the_end() == TOO_SLOW
     slow.leave()
@@ -178,9 +179,9 @@ async def test_a_reader_that_never_reads_again_is_cut_off(house: House) -> None:
     ids = await send_too_much(house)
     connection = house.socket
     house.clock.advance(PAUSE_LIMIT_MS + 1)
-    connection.tick(house.clock.now(), opens_window=False)
+    connection.tick(house.clock.now())
     house.clock.advance(CLOSE_LIMIT_MS)
-    connection.tick(house.clock.now(), opens_window=False)
+    connection.tick(house.clock.now())
     assert await slow.read_to_the_end() is None
     slow.leave()
     await check_nothing_is_lost(house, ids)
@@ -194,7 +195,7 @@ async def test_a_device_that_does_not_acknowledge_is_told_and_loses_nothing(hous
     await forgetful.say({"type": "ping"})
     assert [(await forgetful.read_frame())[0] for _ in range(len(ids) + 1)] == [TEXT] * 4
     house.clock.advance(1)
-    house.socket.tick(house.clock.now(), opens_window=False)
+    house.socket.tick(house.clock.now())
     assert await forgetful.read_to_the_end() == TOO_SLOW
     forgetful.leave()
     await check_nothing_is_lost(house, ids)

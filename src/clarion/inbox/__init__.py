@@ -1,1 +1,1 @@
-"""What a person has been told and does with it → the same on all of their screens, at once."""
+"""The inboxes of users: pages, counts, actions, and the same on all open clients at once."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, get, post
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, Parameter
 
 from clarion.access.model import Scope
@@ -18,14 +19,13 @@ from clarion.fields import is_plain
 from clarion.http.callers import owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Limit, check_limit
-from clarion.inbox.actions import Acts, Verb
-from clarion.inbox.items import Item, to_item
-from clarion.inbox.model import InboxState
+from clarion.inbox.actions import InboxActions
+from clarion.inbox.model import InboxAction, InboxState, Item, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import Page
 
-OnlyUnread = Annotated[bool, Parameter(description="Only what is not read.")]
-InCategory = Annotated[str | None, Parameter(description="Only what is of this category.")]
+OnlyUnread = Annotated[bool, Parameter(description="Only unread notifications.")]
+InCategory = Annotated[str | None, Parameter(description="Only notifications of this category.")]
 LastEventId = Annotated[
     int | None,
     HeaderParameter(name="Last-Event-ID", description="The number of the last event you got."),
@@ -34,12 +34,12 @@ Behind = Annotated[int | None, Parameter(description="The same, for who cannot s
 # A user's own token needs no id: the inbox is that of its `sub`.
 _USERS, _ME = "/v1/users/{user_id:str}", "/v1/me"
 _TAGS = ("Inbox",)
-# How often a page is read before it is given with numbers that may be a moment older.
-LOOKS = 3
+# How often a page is read before it is returned with a state that may be slightly older.
+READ_ATTEMPTS = 3
 
 
 class InboxPage(msgspec.Struct):
-    """A page of an inbox, newest first, with the numbers of the whole inbox."""
+    """A page of an inbox, newest first, with the state of the whole inbox."""
 
     items: list[Item]
     next: str | None
@@ -47,22 +47,22 @@ class InboxPage(msgspec.Struct):
     sequence: int
 
 
-class Numbers(msgspec.Struct):
-    """How many are unread, and the number of the last change."""
+class UnreadCount(msgspec.Struct):
+    """How many notifications are unread, and the sequence number of the last change."""
 
     unread_count: int
     sequence: int
 
 
-class ActedItem(Item, kw_only=True):
-    """A notification as it is now, and how many are unread now."""
+class ChangedItem(Item, kw_only=True):
+    """A notification after an action, and how many are unread now."""
 
     unread_count: int
 
 
 @get(
     [f"{_USERS}/notifications", f"{_ME}/notifications"],
-    summary="List an inbox",
+    summary="List notifications",
     tags=_TAGS,
 )
 async def list_inbox(
@@ -74,32 +74,42 @@ async def list_inbox(
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> InboxPage:
-    """Return what is not dismissed, newest first."""
-    whose = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
+    """Return the notifications that are not dismissed, newest first."""
+    owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
     read_page = partial(
         inboxes.page,
-        *whose,
+        *owner,
         unread=unread,
         category=_check_category(category),
         after=after,
         limit=check_limit(limit),
     )
-    page, state = await _read_together(read_page, partial(inboxes.state, *whose))
+    page, state = await _read_together(read_page, partial(inboxes.state, *owner))
     items = [to_item(each) for each in page.items]
     return InboxPage(items, page.next, state.unread_count, state.sequence)
+
+
+def _check_category(text: str | None) -> Category | None:
+    if text is None:
+        return None
+    try:
+        return Category(text)
+    except ValueError:
+        reason = f"must be one of {', '.join(each.value for each in Category)}"
+        raise InvalidFields(FieldFault("category", reason)) from None
 
 
 async def _read_together(
     read_page: Callable[[], Awaitable[Page[Notification]]],
     read_state: Callable[[], Awaitable[InboxState]],
 ) -> tuple[Page[Notification], InboxState]:
-    """Return a page and the numbers that go with it: nothing has changed between the two.
+    """Return a page and the state that goes with it: nothing has changed between the two.
 
-    In an inbox that never rests the numbers are those before the page: who resumes a stream behind
-    them misses nothing.
+    If the inbox changes all the time, the state is from before the page: a client that resumes a
+    stream after it misses nothing.
     """
     state = await read_state()
-    for _ in range(LOOKS):
+    for _ in range(READ_ATTEMPTS):
         page = await read_page()
         now = await read_state()
         if now == state:
@@ -112,80 +122,61 @@ async def _read_together(
 
 @get(
     [f"{_USERS}/unread-count", f"{_ME}/unread-count"],
-    summary="Count what is unread",
+    summary="Get the unread count",
     tags=_TAGS,
 )
 async def count_unread(
     request: Request[Any, Any, Any], inboxes: Injected[Inboxes], user_id: str | None = None
-) -> Numbers:
-    """Return the count and the number of the last change; that costs the same for any inbox."""
+) -> UnreadCount:
+    """Return the count and the number of the last change; as cheap for a large inbox."""
     state = await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
-    return Numbers(state.unread_count, state.sequence)
+    return UnreadCount(state.unread_count, state.sequence)
 
 
 @post(
     [f"{_USERS}/notifications/read-all", f"{_ME}/notifications/read-all"],
-    summary="Mark everything read",
+    summary="Mark all notifications read",
     tags=_TAGS,
     status_code=200,
 )
 async def read_all(
-    request: Request[Any, Any, Any], acts: Injected[Acts], user_id: str | None = None
-) -> Numbers:
-    """Mark read what is unread now. Again changes nothing."""
-    state = await acts.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
-    return Numbers(state.unread_count, state.sequence)
-
-
-@post(
-    [f"{_USERS}/notifications/{{nid:str}}/read", f"{_ME}/notifications/{{nid:str}}/read"],
-    summary="Mark a notification read",
-    tags=_TAGS,
-    status_code=200,
-)
-async def read(
     request: Request[Any, Any, Any],
-    nid: str,
-    acts: Injected[Acts],
-    inboxes: Injected[Inboxes],
+    inbox_actions: Injected[InboxActions],
     user_id: str | None = None,
-) -> ActedItem:
-    """Mark it read. Again changes nothing, nor does it for a dismissed one."""
-    return await _act(request, (user_id, nid), Verb.READ, acts, inboxes)
+) -> UnreadCount:
+    """Mark everything read that is unread now. Repeating it changes nothing."""
+    state = await inbox_actions.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
+    return UnreadCount(state.unread_count, state.sequence)
 
 
-@post(
-    [f"{_USERS}/notifications/{{nid:str}}/unread", f"{_ME}/notifications/{{nid:str}}/unread"],
-    summary="Mark a notification unread",
-    tags=_TAGS,
-    status_code=200,
+def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
+    async def apply(
+        request: Request[Any, Any, Any],
+        nid: str,
+        inbox_actions: Injected[InboxActions],
+        inboxes: Injected[Inboxes],
+        user_id: str | None = None,
+    ) -> ChangedItem:
+        """Apply the action. Repeating it changes nothing; a dismissed one is not changed."""
+        owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
+        changed = await inbox_actions.apply(action, *owner, nid) if is_plain(nid) else None
+        if changed is None:
+            msg = "There is no such notification in this inbox."
+            raise NotFound(msg)
+        state = await inboxes.state(*owner)
+        item = msgspec.structs.asdict(to_item(changed))
+        return ChangedItem(**item, unread_count=state.unread_count)
+
+    apply.__name__ = action.value  # the operation's id in OpenAPI is made of it
+    path = f"/notifications/{{nid:str}}/{action}"
+    return post([_USERS + path, _ME + path], summary=summary, tags=_TAGS, status_code=200)(apply)
+
+
+ACTION_ROUTES = (
+    _action_route(InboxAction.READ, "Mark a notification read"),
+    _action_route(InboxAction.UNREAD, "Mark a notification unread"),
+    _action_route(InboxAction.DISMISS, "Dismiss a notification"),
 )
-async def unread(
-    request: Request[Any, Any, Any],
-    nid: str,
-    acts: Injected[Acts],
-    inboxes: Injected[Inboxes],
-    user_id: str | None = None,
-) -> ActedItem:
-    """Mark it unread. Again changes nothing, nor does it for a dismissed one."""
-    return await _act(request, (user_id, nid), Verb.UNREAD, acts, inboxes)
-
-
-@post(
-    [f"{_USERS}/notifications/{{nid:str}}/dismiss", f"{_ME}/notifications/{{nid:str}}/dismiss"],
-    summary="Dismiss a notification",
-    tags=_TAGS,
-    status_code=200,
-)
-async def dismiss(
-    request: Request[Any, Any, Any],
-    nid: str,
-    acts: Injected[Acts],
-    inboxes: Injected[Inboxes],
-    user_id: str | None = None,
-) -> ActedItem:
-    """Take it out of the list for good; it counts as unread no more. Again changes nothing."""
-    return await _act(request, (user_id, nid), Verb.DISMISS, acts, inboxes)
 
 
 @get(
@@ -203,32 +194,4 @@ async def follow(last_event_id: LastEventId = None, after: Behind = None) -> str
     raise NotFound(f"{last_event_id}{after}")
 
 
-ROUTES = (follow, list_inbox, count_unread, read_all, read, unread, dismiss)
-
-
-async def _act(
-    request: Request[Any, Any, Any],
-    names: tuple[str | None, str],
-    verb: Verb,
-    acts: Acts,
-    inboxes: Inboxes,
-) -> ActedItem:
-    user_id, nid = names
-    whose = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
-    acted = await acts.act(verb, *whose, nid) if is_plain(nid) else None
-    if acted is None:
-        msg = "There is no such notification in this inbox."
-        raise NotFound(msg)
-    state = await inboxes.state(*whose)
-    item = msgspec.structs.asdict(to_item(acted))
-    return ActedItem(**item, unread_count=state.unread_count)
-
-
-def _check_category(text: str | None) -> Category | None:
-    if text is None:
-        return None
-    try:
-        return Category(text)
-    except ValueError:
-        reason = f"must be one of {', '.join(each.value for each in Category)}"
-        raise InvalidFields(FieldFault("category", reason)) from None
+ROUTES = (follow, list_inbox, count_unread, read_all, *ACTION_ROUTES)

@@ -1,4 +1,4 @@
-"""Who looks at an inbox right now on this node, and how they learn that it changed."""
+"""The clients that have an inbox open on this node, and how they learn that it changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from clarion.inbox.model import InboxState
     from clarion.inbox.port import Inboxes
 
-# How often to look for what other nodes changed.
+# How often changes that other nodes made are looked for.
 POLL_S = 3.0
 _POLL_CHUNK = 500
 _RETRY_S = 30
 
 
 @dataclass(eq=False, slots=True)
-class Screen:
+class LiveClient:
     """One open stream or socket. `wake` and `end` are called from the loop and must not wait."""
 
     app_id: str
@@ -34,99 +34,99 @@ class Screen:
 
 
 @dataclass(slots=True)
-class _Person:
-    screens: set[Screen] = field(default_factory=set)
+class _User:
+    clients: set[LiveClient] = field(default_factory=set)
     seen: InboxState | None = None
 
 
-class Live:
-    """The open screens of this node, person by person."""
+class LiveClients:
+    """The live clients of this node, by user."""
 
     def __init__(
         self, inboxes: Inboxes, *, per_user: int, total: int, poll_s: float = POLL_S
     ) -> None:
-        self._poll_s = poll_s
         self._inboxes = inboxes
         self._per_user = per_user
         self._total = total
-        self._people: dict[tuple[str, str], _Person] = {}
+        self._poll_s = poll_s
+        self._users: dict[tuple[str, str], _User] = {}
         self._count = 0
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_stopped = False
 
     def __len__(self) -> int:
-        """How many screens are open."""
+        """How many clients are open."""
         return self._count
 
     def open(
         self, app_id: str, user_id: str, *, wake: Callable[[], None], end: Callable[[], None]
-    ) -> Screen:
-        """Know a screen; `TooManyRequests` or `Overloaded` if there are too many."""
+    ) -> LiveClient:
+        """Add a client; `TooManyRequests` or `Overloaded` if there are too many."""
         if self._is_stopped or self._count >= self._total:
-            msg = "This node stops, or has as many live streams open as it takes."
+            msg = "This node is stopping, or has as many live streams open as it may have."
             raise Overloaded(msg)
-        person = self._people.setdefault((app_id, user_id), _Person())
-        if len(person.screens) >= self._per_user:
+        user = self._users.setdefault((app_id, user_id), _User())
+        if len(user.clients) >= self._per_user:
             msg = f"This user has {self._per_user} live streams open. Close one of them first."
             raise TooManyRequests(_RETRY_S, msg)
-        screen = Screen(app_id, user_id, wake, end)
-        person.screens.add(screen)
+        client = LiveClient(app_id, user_id, wake, end)
+        user.clients.add(client)
         self._count += 1
         self._is_empty.clear()
-        return screen
+        return client
 
-    def close(self, screen: Screen) -> None:
-        """Know it no more. Again changes nothing."""
-        person = self._people.get((screen.app_id, screen.user_id))
-        if person is None or screen not in person.screens:
+    def close(self, client: LiveClient) -> None:
+        """Remove a client, if it is there."""
+        user = self._users.get((client.app_id, client.user_id))
+        if user is None or client not in user.clients:
             return
-        person.screens.remove(screen)
+        user.clients.remove(client)
         self._count -= 1
         if not self._count:
             self._is_empty.set()
-        if not person.screens:
-            del self._people[screen.app_id, screen.user_id]
+        if not user.clients:
+            del self._users[client.app_id, client.user_id]
 
     def notify(self, app_id: str, user_id: str) -> None:
-        """Wake the screens of a person whose inbox has changed; call it after the commit."""
-        person = self._people.get((app_id, user_id))
-        if person is not None:
-            for screen in tuple(person.screens):
-                screen.wake()
+        """Wake the clients of a user whose inbox has changed; call it after the commit."""
+        user = self._users.get((app_id, user_id))
+        if user is not None:
+            for client in tuple(user.clients):
+                client.wake()
 
     async def stop(self, limit_s: float) -> None:
-        """Take no more screens, end all, and wait until they are closed or the time is up."""
+        """Accept no more clients, end all, and wait until they are closed or the time is up."""
         self._is_stopped = True
-        for person in list(self._people.values()):
-            for screen in list(person.screens):
-                screen.end()
+        for user in list(self._users.values()):
+            for client in list(user.clients):
+                client.end()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._is_empty.wait()
 
     async def run(self) -> None:
-        """Look every few seconds for what other nodes changed, until cancelled."""
+        """Poll for changes that other nodes made, until cancelled."""
         while True:
             await asyncio.sleep(self._poll_s)
             try:
-                await self.look()
+                await self.poll()
             except ServiceError as error:
                 get_logger().warning("inbox_poll_failed", code=error.code)
 
-    async def look(self) -> None:
-        """Wake those whose inbox is another than at the last look."""
+    async def poll(self) -> None:
+        """Wake the clients whose inbox has changed since the last poll."""
         for app_id, user_ids in list(self._chunks()):
             states = await self._inboxes.states(app_id, user_ids)
             for user_id, state in states.items():
-                person = self._people.get((app_id, user_id))
-                if person is not None and person.seen != state:
-                    person.seen = state
+                user = self._users.get((app_id, user_id))
+                if user is not None and user.seen != state:
+                    user.seen = state
                     self.notify(app_id, user_id)
 
     def _chunks(self) -> Iterator[tuple[str, list[str]]]:
         by_app: dict[str, list[str]] = {}
-        for app_id, user_id in self._people:
+        for app_id, user_id in self._users:
             by_app.setdefault(app_id, []).append(user_id)
         for app_id, user_ids in by_app.items():
             waiting = iter(user_ids)

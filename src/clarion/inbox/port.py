@@ -1,4 +1,4 @@
-"""The inboxes of people."""
+"""The inboxes of users."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Protocol
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 
 
 class Inboxes(Protocol):
-    """What people see, and what they did with it.
+    """The notifications that users see, and whether they have read or dismissed them.
 
     Every change gives the notification the next number of its inbox, its `sequence`; numbers
-    become visible in their order, on all nodes. The unread count is exact: those that are shown,
-    not read and not dismissed. What is not shown is as if it were not there.
+    become visible in their order, on all nodes. The unread count is exact: notifications that are
+    shown, not read and not dismissed. A notification that is not shown is never returned.
     """
 
     async def page(
@@ -33,42 +33,31 @@ class Inboxes(Protocol):
         ...
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
-        """Return the two numbers; zeros for somebody of whom nothing is known. One look."""
+        """Return the count and the sequence; zeros for an unknown user. One indexed read."""
         ...
 
     async def states(self, app_id: str, user_ids: Collection[str]) -> Mapping[str, InboxState]:
-        """Return the numbers of several people, at most 1,000; who has none is left out."""
+        """Return the states of at most 1,000 users; those who have none are left out."""
         ...
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
         """Return one notification, also a dismissed one, or None."""
         ...
 
-    async def read(
-        self, app_id: str, user_id: str, notification_id: str, now: int
+    async def apply(
+        self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        """Mark it read and return it as it is then; None if there is none such.
+        """Apply an action and return the notification as it is then; None if it does not exist.
 
-        Again changes nothing, and gives no number; nor does it for a dismissed one.
+        A dismissed notification leaves the list and the unread count for good. An action that
+        changes nothing, and any on a dismissed notification, gives no number.
         """
         ...
 
-    async def unread(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Mark it unread. As `read`: a dismissed one stays as it is."""
-        ...
-
-    async def dismiss(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Take it out of the list for good; if it was unread it counts no more. As `read`."""
-        ...
-
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
-        """Mark read what is unread now, oldest first, at most 1,000 in one commit.
+        """Mark everything read, oldest first, at most 1,000 in one commit; return the state.
 
-        What comes while it works may stay unread. Returns the numbers behind it.
+        A notification that arrives meanwhile may stay unread.
         """
         ...
 

@@ -1,8 +1,7 @@
 """The protocol of one user socket, without any I/O.
 
-Frames and news go in by method calls; what is to be done comes out as a list of effects, which the
-shell in `sockets.py` carries out. The session holds no notifications: news is a flag, and what
-changed is read when the socket can take it.
+The session holds no notifications: that something changed is a flag, and what changed is read
+when the socket can take it.
 """
 
 from __future__ import annotations
@@ -10,44 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from clarion.inbox import frames
-from clarion.inbox.actions import Verb
-from clarion.inbox.frames import CloseCode, Dismiss, Hello, Ping, Pong, Read, Unread
-from clarion.inbox.items import encode
+from clarion.inbox.frames import Dismiss, Frame, Hello, Read, Unread
+from clarion.inbox.updates import encode
+from clarion.sockets.protocol import PONG, Close, CloseCode, Ping, Pong, SendFrame, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from clarion.inbox.frames import Frame
-    from clarion.inbox.items import Update
+    from clarion.inbox.model import InboxAction
+    from clarion.inbox.updates import Update
 
-HELLO_TIMEOUT_S = 10
-HEARTBEAT_S = 30
-SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
-# So many acts may be under way at a time.
-ACTS_LIMIT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class SendFrame:
-    """Write a text frame."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """End the connection with this code and sentence."""
-
-    code: CloseCode
-    reason: str
+# So many actions may be in progress at a time.
+ACTIONS_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Authorise:
-    """Find out whose token it is and tell the session by `welcome` or `end`."""
+    """Authenticate the user by the token; then call `welcome` or `end`."""
 
     token: str
     after: int | None
@@ -55,165 +34,109 @@ class Authorise:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Read what changed and call `take`."""
+    """Read what changed, then call `take`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """Do this with a notification and call `settle`."""
+class Apply:
+    """Apply an action to a notification, then call `settle`."""
 
-    verb: Verb
+    action: InboxAction
     id: str
 
 
-Effect = SendFrame | Close | Authorise | Pull | Act
+UserRequest = Authorise | Pull | Apply
+Effect = SendFrame | Close | UserRequest
 
 
-class Session:
-    """One connection, from its first frame to its last."""
+class UserSession(Session[Frame, UserRequest]):
+    """One connection of a user's client, from its first frame to its last."""
 
-    __slots__ = (
-        "_acting",
-        "_ends_at",
-        "_has_news",
-        "_is_authorising",
-        "_is_pulling",
-        "heard_at",
-        "is_closed",
-        "is_paused",
-        "is_ready",
-        "pinged_at",
-    )
+    __slots__ = ("_actions", "_expires_at", "_has_changes", "_is_pulling")
+
+    _decoder = frames.decoder
 
     def __init__(self, now: int) -> None:
-        self.heard_at = now
-        self.pinged_at = now
-        self.is_closed = False
-        self.is_paused = False
-        self.is_ready = False
-        self._acting = 0
-        self._ends_at: int | None = None
-        self._has_news = False
-        self._is_authorising = False
+        super().__init__(now)
+        self._actions = 0
+        self._expires_at: int | None = None
+        self._has_changes = False
         self._is_pulling = False
 
-    # What comes from the client.
+    # From the client.
 
     def present(self, token: str, after: int | None) -> list[Effect]:
-        """Take a token, from the first frame or from the header of the handshake."""
-        if self.is_ready or self._is_authorising:
-            return self.end(CloseCode.BAD_FRAME, "there is one hello")
-        self._is_authorising = True
+        """Take a token, of the hello or of the header of the handshake."""
+        if self._has_hello:
+            return self.end(CloseCode.BAD_FRAME, "the hello was sent before")
+        self._has_hello = True
         return [Authorise(token, after)]
 
-    def receive(self, data: bytes, *, is_text: bool, now: int) -> list[Effect]:
-        """Take a frame in."""
-        self.heard_at = now
-        if len(data) > frames.FRAME_LIMIT_BYTES:
-            limit = frames.FRAME_LIMIT_BYTES
-            return self.end(CloseCode.FRAME_TOO_LARGE, f"frames end at {limit} bytes")
-        if not is_text:
-            return self.end(CloseCode.BAD_FRAME, "frames are JSON text")
-        try:
-            frame = frames.decode.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self.end(CloseCode.BAD_FRAME, "not a frame of this protocol")
-        return self._take(frame)
-
-    def _take(self, frame: Frame) -> list[Effect]:
-        if not isinstance(frame, Hello) and not self.is_ready and not self._is_authorising:
-            return self.end(CloseCode.BAD_FRAME, "the first frame is a hello")
+    def _take(self, frame: Frame, now: int) -> list[Effect]:  # noqa: ARG002 - other sessions need it
+        if isinstance(frame, Hello):
+            return self.present(frame.token, frame.after)
+        if not self._has_hello:
+            return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
-            case Hello():
-                return self.present(frame.token, frame.after)
             case Ping():
-                return [SendFrame(frames.PONG)]
+                return [SendFrame(PONG)]
             case Pong():
                 return []
-            case Read():
-                return self._act(Verb.READ, frame.id)
-            case Unread():
-                return self._act(Verb.UNREAD, frame.id)
-            case Dismiss():
-                return self._act(Verb.DISMISS, frame.id)
+            case Read() | Unread() | Dismiss():
+                return self._apply(frame.action, frame.id)
 
-    def _act(self, verb: Verb, notification_id: str) -> list[Effect]:
+    def _apply(self, action: InboxAction, notification_id: str) -> list[Effect]:
         if not self.is_ready:
-            return self.end(CloseCode.BAD_FRAME, "wait for the state")
-        if self._acting >= ACTS_LIMIT:
-            return self.end(CloseCode.TOO_SLOW_OR_FAST, f"{ACTS_LIMIT} acts are under way")
-        self._acting += 1
-        return [Act(verb, notification_id)]
+            return self.end(CloseCode.BAD_FRAME, "wait for the state before the first action")
+        if self._actions >= ACTIONS_LIMIT:
+            reason = f"{ACTIONS_LIMIT} actions are in progress"
+            return self.end(CloseCode.TOO_SLOW_OR_FAST, reason)
+        self._actions += 1
+        return [Apply(action, notification_id)]
 
-    # What the shell tells.
+    # From the endpoint.
 
-    def welcome(self, first: Update, ends_at: int | None) -> list[Effect]:
-        """Let the client in, until its token ends."""
+    def welcome(self, first: Update, expires_at: int | None) -> list[Effect]:
+        """Begin to send updates, until the token expires."""
         if self.is_closed:
             return []
-        self._is_authorising = False
         self.is_ready = True
-        self._ends_at = ends_at
+        self._expires_at = expires_at
         return [SendFrame(encode(first)), *self.wake()]
 
     def wake(self) -> list[Effect]:
         """Note that the inbox may have changed."""
-        self._has_news = True
+        self._has_changes = True
         return self._pull()
 
     def take(self, updates: Iterable[Update], *, is_all: bool) -> list[Effect]:
-        """Send what was read; go on if there is more."""
+        """Send what was read; read on if there is more."""
         self._is_pulling = False
-        self._has_news = self._has_news or not is_all
+        self._has_changes = self._has_changes or not is_all
         if self.is_closed:
             return []
         return [*(SendFrame(encode(update)) for update in updates), *self._pull()]
 
-    def settle(self, notification_id: str, refusal: str | None) -> list[Effect]:
-        """Know that an act is done, or by which code it was refused."""
-        self._acting -= 1
-        if refusal is None or self.is_closed:
+    def settle(self, notification_id: str, error_code: str | None) -> list[Effect]:
+        """Note that an action has ended; with a code if it failed."""
+        self._actions -= 1
+        if error_code is None or self.is_closed:
             return []
-        return [SendFrame(frames.encode_refusal(notification_id, refusal))]
+        return [SendFrame(frames.encode_error(notification_id, error_code))]
 
-    def pause(self) -> None:
-        """Write no more until `resume`: the socket is full."""
-        self.is_paused = True
-
-    def resume(self) -> list[Effect]:
-        """Go on: the socket has taken what was written."""
+    def resume(self, now: int) -> list[Effect]:  # noqa: ARG002 - other sessions need it
         self.is_paused = False
         return self._pull()
 
     def tick(self, now: int) -> list[Effect]:
-        """Look at the clock: ping the quiet, cut off the dead and those whose token has ended."""
-        if self.is_closed:
-            return []
-        if self._ends_at is not None and now >= self._ends_at:
+        """Also close the connection when the token has expired."""
+        if self._expires_at is not None and now >= self._expires_at:
             return self.end(CloseCode.NOT_AUTHORISED, "the token has expired")
-        if now - self.heard_at >= SILENCE_LIMIT_MS:
-            return self.end(CloseCode.TIMED_OUT, f"silent for {2 * HEARTBEAT_S} s")
-        if now - max(self.heard_at, self.pinged_at) >= HEARTBEAT_S * 1000:
-            self.pinged_at = now
-            return [SendFrame(frames.PING)]
-        return []
-
-    def time_out_hello(self) -> list[Effect]:
-        """End a connection that did not say who it is."""
-        if self.is_ready or self._is_authorising:
-            return []
-        return self.end(CloseCode.TIMED_OUT, f"no hello within {HELLO_TIMEOUT_S} s")
-
-    def end(self, code: CloseCode, reason: str) -> list[Effect]:
-        """End the connection."""
-        if self.is_closed:
-            return []
-        self.is_closed = True
-        return [Close(code, reason)]
+        return super().tick(now)
 
     def _pull(self) -> list[Effect]:
         is_able = self.is_ready and not self.is_paused and not self.is_closed
-        if not self._has_news or self._is_pulling or not is_able:
+        if not self._has_changes or self._is_pulling or not is_able:
             return []
-        self._has_news, self._is_pulling = False, True
+        self._has_changes, self._is_pulling = False, True
         return [Pull()]

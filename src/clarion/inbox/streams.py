@@ -1,4 +1,4 @@
-"""The live stream of a user's inbox, as Server-Sent Events."""
+"""The live updates of a user's inbox as Server-Sent Events."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from clarion.access.model import require_user
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import Streamed, header
 from clarion.inbox.feed import Feed
-from clarion.inbox.items import encode
 from clarion.inbox.sequences import read_sequence
+from clarion.inbox.updates import encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from clarion.clock import Clock
     from clarion.http.asgi import Request
-    from clarion.inbox.items import Update
-    from clarion.inbox.live import Live
+    from clarion.inbox.live import LiveClients
     from clarion.inbox.port import Inboxes
+    from clarion.inbox.updates import Update
 
 PATH = "/v1/me/stream"
 HEARTBEAT_S = 20.0
-# How long a reader that has stalled may keep a stopping server waiting.
-FAREWELL_S = 1.0
+# How long a client that reads nothing may delay the end of its stream when the server stops.
+STALL_LIMIT_S = 1.0
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    # nginx and its kin would hold the events back.
+    # nginx and other proxies would buffer the events.
     (b"x-accel-buffering", b"no"),
 )
 HEARTBEAT = b": still here\n\n"
-# Comes first: how long a browser should wait before it comes back.
+# Sent first: how long a browser should wait before it reconnects.
 RETRY = b"retry: 2000\n\n"
 
 
@@ -42,42 +42,42 @@ class Streams:
     def __init__(
         self,
         inboxes: Inboxes,
-        live: Live,
+        live: LiveClients,
         clock: Clock,
         *,
         heartbeat_s: float = HEARTBEAT_S,
-        farewell_s: float = FAREWELL_S,
+        stall_limit_s: float = STALL_LIMIT_S,
     ) -> None:
-        self._heartbeat_s = heartbeat_s
-        self._farewell_s = farewell_s
         self._inboxes = inboxes
         self._live = live
         self._clock = clock
+        self._heartbeat_s = heartbeat_s
+        self._stall_limit_s = stall_limit_s
 
     async def open(self, request: Request) -> Streamed:
         """Answer with the state, and from then on with every change."""
         if request.scope["method"] == "HEAD":  # it would wait for a body that never ends
             raise MethodNotAllowed
         caller = require_user(request.caller)
-        after = _resume_behind(request)
+        after = _resume_after(request)
         feed = Feed(self._inboxes, caller.app_id, caller.user_id)
-        bell = _Bell(self._farewell_s)
-        screen = self._live.open(caller.app_id, caller.user_id, wake=bell.ring, end=bell.end)
+        signal = _StreamSignal(self._stall_limit_s)
+        client = self._live.open(caller.app_id, caller.user_id, wake=signal.wake, end=signal.end)
         try:
             first = await feed.begin(after)
         except BaseException:
-            self._live.close(screen)
+            self._live.close(client)
             raise
-        parts = self._parts(feed, first, bell, caller.expires_at)
-        return Streamed(parts, lambda: self._live.close(screen), HEADERS)
+        parts = self._parts(feed, first, signal, caller.expires_at)
+        return Streamed(parts, lambda: self._live.close(client), HEADERS)
 
     async def _parts(
-        self, feed: Feed, first: Update, bell: _Bell, ends_at: int | None
+        self, feed: Feed, first: Update, signal: _StreamSignal, expires_at: int | None
     ) -> AsyncGenerator[bytes, None]:
-        bell.task = asyncio.current_task()
+        signal.task = asyncio.current_task()
         yield RETRY + encode_event(first)
-        while not bell.is_ended:
-            bell.clear()
+        while not signal.is_ended:
+            signal.clear()
             try:
                 updates, is_all = await feed.more()
             except ServiceError:
@@ -85,54 +85,55 @@ class Streams:
                 return
             if updates:
                 yield b"".join(map(encode_event, updates))
-            left_s = self._left_s(ends_at)
+            left_s = self._left_s(expires_at)
             if left_s <= 0:
                 yield encode_end("token_expired")
                 return
-            if is_all and not await bell.wait(min(self._heartbeat_s, left_s)):
+            if is_all and not await signal.wait(min(self._heartbeat_s, left_s)):
                 yield HEARTBEAT
         yield encode_end("restarting")
 
-    def _left_s(self, ends_at: int | None) -> float:
-        return self._heartbeat_s if ends_at is None else (ends_at - self._clock.now()) / 1000
+    def _left_s(self, expires_at: int | None) -> float:
+        return self._heartbeat_s if expires_at is None else (expires_at - self._clock.now()) / 1000
 
 
-class _Bell:
-    """Rung when there is news, and when the server stops."""
+class _StreamSignal:
+    """Wakes a stream when the inbox has changed, and when the server stops."""
 
-    __slots__ = ("_farewell_s", "_rung", "is_ended", "task")
+    __slots__ = ("_event", "_stall_limit_s", "is_ended", "task")
 
-    def __init__(self, farewell_s: float) -> None:
-        self._farewell_s = farewell_s
+    def __init__(self, stall_limit_s: float) -> None:
+        self._stall_limit_s = stall_limit_s
         self.is_ended = False
         self.task: asyncio.Task[object] | None = None
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring(self) -> None:
-        self._rung.set()
+    def wake(self) -> None:
+        self._event.set()
 
     def clear(self) -> None:
         if not self.is_ended:
-            self._rung.clear()
+            self._event.clear()
 
     def end(self) -> None:
-        """Let the stream end; if its reader takes nothing, without a last word."""
+        """End the stream; if its client reads nothing, without the last event."""
         self.is_ended = True
-        self._rung.set()
+        self._event.set()
         if self.task is not None:
-            asyncio.get_running_loop().call_later(self._farewell_s, self.task.cancel)
+            asyncio.get_running_loop().call_later(self._stall_limit_s, self.task.cancel)
 
     async def wait(self, seconds: float) -> bool:
+        """Return whether it was woken within the time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
+                await self._event.wait()
         except TimeoutError:
             return False
         return True
 
 
 def encode_event(update: Update) -> bytes:
-    """Return an update as an event; a JSON text has no line breaks, so its data is one line."""
+    """Return an update as an event; JSON has no line breaks, so the data is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         update.sequence,
         update.type.value.encode(),
@@ -141,12 +142,12 @@ def encode_event(update: Update) -> bytes:
 
 
 def encode_end(reason: str) -> bytes:
-    """Return the last event of a stream; it has no id, so that the one before is resumed from."""
+    """Return the last event of a stream; it has no id, so clients resume after the one before."""
     return b'event: end\ndata: {"type":"end","reason":"%s"}\n\n' % reason.encode()
 
 
-def _resume_behind(request: Request) -> int | None:
-    """Return what the client has seen; a browser that comes back says so in the header."""
+def _resume_after(request: Request) -> int | None:
+    """Return the sequence of the last update that the client has; browsers send the header."""
     last = header(request.scope, b"last-event-id")
     if last:
         return read_sequence(last, "Last-Event-ID")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from clarion.push.frames import CloseCode
+from clarion.sockets.protocol import CloseCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from clarion.push.model import Message, PushPriority
-    from clarion.push.session import Effect, Session
+    from clarion.push.session import DeviceSession, Effect
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class TopicCursor:
 class Connection(Protocol):
     """A device's connection, as the rest of the gateway sees it."""
 
-    session: Session
+    session: DeviceSession
     topics: dict[str, TopicCursor] | None
 
     def carry_out(self, effects: list[Effect]) -> None:

@@ -1,78 +1,47 @@
-"""The frames of the device socket, read and written."""
+"""The frames of the device socket, decoded and encoded."""
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from clarion.clock import to_rfc3339
+from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
 
 if TYPE_CHECKING:
     from clarion.push.model import Message
 
-FRAME_LIMIT_BYTES = 65_536
 ACK_IDS_LIMIT = 1_000
-# What the store takes for a sequence; a number of a device may be of any size.
-Sequence = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class CloseCode(IntEnum):
-    """Why a connection ended; the numbers are part of the API."""
-
-    RESTARTING = 1012
-    BAD_FRAME = 4400
-    NOT_AUTHORISED = 4401
-    TIMED_OUT = 4408
-    REPLACED = 4409
-    REVOKED = 4410
-    FRAME_TOO_LARGE = 4413
-    TOO_SLOW_OR_FAST = 4429
-
-
-class _Frame(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
-    pass
-
-
-class Hello(_Frame, tag="hello"):
-    """A device says who it is. `cursor` names topics and how far they are known."""
+class Hello(ClientFrame, tag="hello"):
+    """Authenticates a device. `cursor` has the last sequence that it received of each topic."""
 
     token: str
     secret: str
     cursor: dict[str, Sequence] | None = None
 
 
-class Ack(_Frame, tag="ack"):
-    """A device has these messages for good."""
+class Ack(ClientFrame, tag="ack"):
+    """Acknowledges messages: the device has stored them."""
 
     id: str | None = None
     ids: Annotated[list[str], msgspec.Meta(max_length=ACK_IDS_LIMIT)] | None = None
 
     def all_ids(self) -> list[str]:
-        """Return what is acknowledged."""
         return [*([self.id] if self.id is not None else []), *(self.ids or [])]
 
 
-class State(_Frame, tag="state"):
-    """What the device is doing; what is left out stays as it was."""
+class State(ClientFrame, tag="state"):
+    """What the device is doing; a field that is left out keeps its value."""
 
     foreground: bool | None = None
     enabled: bool | None = None
 
 
-class Ping(_Frame, tag="ping"):
-    """Asks for a pong."""
-
-
-class Pong(_Frame, tag="pong"):
-    """Answers a ping."""
-
-
-PING = b'{"type":"ping"}'
-PONG = b'{"type":"pong"}'
 Frame = Hello | Ack | State | Ping | Pong
-decode: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
+decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -1,8 +1,7 @@
 """The protocol of one device connection, without any I/O.
 
-Frames and messages go in by method calls; what is to be done comes out as a list of effects, which
-the shell in `sockets.py` carries out. The mailbox is the head of what is stored for the device: if
-it is full, the rest stays in the store and is read when acknowledgements have made room.
+The mailbox is the head of what is stored for the device: when it is full, the rest stays in the
+store and is read when acknowledgements have made room.
 """
 
 from __future__ import annotations
@@ -11,11 +10,19 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from clarion.push import frames
-from clarion.push.frames import Ack, CloseCode, Hello, Ping, Pong, State
+from clarion.push.frames import Ack, Frame, Hello, State
 from clarion.push.model import PushPriority
+from clarion.sockets.protocol import (
+    HEARTBEAT_S,
+    PONG,
+    Close,
+    CloseCode,
+    Ping,
+    Pong,
+    SendFrame,
+    Session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,10 +30,8 @@ if TYPE_CHECKING:
 
     from clarion.push.model import Device, Message
 
-HELLO_TIMEOUT_S = 10
-HEARTBEAT_S = 30
-SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
-# A device that takes longer to acknowledge is cut off; it gets everything again when it returns.
+# A device that takes longer to acknowledge is disconnected; it gets everything again when it
+# reconnects.
 ACK_LIMIT_MS = 60_000
 MAILBOX_LIMIT = 128
 # So many messages may be unacknowledged at a time.
@@ -36,53 +41,39 @@ LOW_WATER = 32
 
 
 @dataclass(frozen=True, slots=True)
-class SendFrame:
-    """Write a text frame."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """End the connection with this code and sentence."""
-
-    code: CloseCode
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Authorise:
-    """Look the device up and tell the session by `welcome` or `refuse`."""
+    """Authenticate the device; then call `recognise` and `welcome`, or `refuse`."""
 
     hello: Hello
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The device has these messages; record it, then call `settle`."""
+    """The device has these messages: record that, then call `settle`."""
 
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """These will not be sent: they have expired, or a newer one has taken their place."""
+    """These will not be sent: they have expired, or a newer one has replaced them."""
 
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """Read more of what is stored, from this priority up, and call `refill`."""
+    """Read more of what is stored, of this priority and higher, and call `refill`."""
 
     least: PushPriority
 
 
-Effect = SendFrame | Close | Authorise | Acknowledged | Dropped | Refill
+DeviceRequest = Authorise | Acknowledged | Dropped | Refill
+Effect = SendFrame | Close | DeviceRequest
 
 
-class Session:
-    """One connection, from its first frame to its last."""
+class DeviceSession(Session[Frame, DeviceRequest]):
+    """One connection of a device, from its first frame to its last."""
 
     __slots__ = (
         "_acking",
@@ -90,82 +81,59 @@ class Session:
         "_has_deferred",
         "_has_news",
         "_in_flight",
-        "_is_authorising",
         "_is_behind",
         "_is_refilling",
         "_mailbox",
         "device",
-        "heard_at",
-        "is_closed",
         "is_enabled",
         "is_foreground",
-        "is_paused",
-        "is_ready",
-        "pinged_at",
     )
 
+    _decoder = frames.decoder
+
     def __init__(self, now: int) -> None:
+        super().__init__(now)
         self.device: Device | None = None
-        self.heard_at = now
-        self.pinged_at = now
-        # A device that never says what it is doing is taken to be awake.
+        # A device that never sends a state is taken to be awake.
         self.is_foreground = True
         self.is_enabled = True
-        self.is_paused = False
-        self.is_closed = False
-        self.is_ready = False
-        self._is_authorising = False
         self._is_behind = False
         self._is_refilling = False
-        # Something was stored, or called for, that a read under way may have come too early for.
+        # Something was stored, or called for, that a read in progress may have come too early for.
         self._has_news = False
         self._has_deferred = False
-        # How low the backlog that is being given goes; None: as low as may be sent at once.
+        # The lowest priority of the backlog that is being sent; None: what may be sent at once.
         self._backlog_least: PushPriority | None = None
-        # Made when first needed: most connections are idle, and there are many of them.
+        # Created when first needed: most connections are idle, and there are many of them.
         self._mailbox: list[tuple[int, int, int, str, Message]] | None = None
         self._in_flight: dict[str, tuple[Message, int]] | None = None
         self._acking: set[str] | None = None
 
-    # What comes from the device.
+    # From the device.
 
-    def receive(self, data: bytes, *, is_text: bool, now: int) -> list[Effect]:
-        """Take a frame in."""
-        self.heard_at = now
-        if len(data) > frames.FRAME_LIMIT_BYTES:
-            limit = frames.FRAME_LIMIT_BYTES
-            return self._close(CloseCode.FRAME_TOO_LARGE, f"frames end at {limit} bytes")
-        if not is_text:
-            return self._close(CloseCode.BAD_FRAME, "frames are JSON text")
-        try:
-            frame = frames.decode.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._close(CloseCode.BAD_FRAME, "not a frame of this protocol")
+    def _take(self, frame: Frame, now: int) -> list[Effect]:
         if isinstance(frame, Hello):
             return self._take_hello(frame)
         if self.device is None:
-            return self._close(CloseCode.BAD_FRAME, "the first frame is a hello")
-        return self._take(frame, now)
-
-    def _take_hello(self, hello: Hello) -> list[Effect]:
-        if self.device is not None or self._is_authorising:
-            return self._close(CloseCode.BAD_FRAME, "there is one hello")
-        self._is_authorising = True
-        return [Authorise(hello)]
-
-    def _take(self, frame: Ack | State | Ping | Pong, now: int) -> list[Effect]:
+            return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
             case Ack():
                 return self._take_ack(frame.all_ids(), now)
             case State():
                 return self._take_state(frame, now)
             case Ping():
-                return [SendFrame(frames.PONG)]
+                return [SendFrame(PONG)]
             case Pong():
                 return []
 
+    def _take_hello(self, hello: Hello) -> list[Effect]:
+        if self._has_hello:
+            return self.end(CloseCode.BAD_FRAME, "the hello was sent before")
+        self._has_hello = True
+        return [Authorise(hello)]
+
     def _take_ack(self, ids: Iterable[str], now: int) -> list[Effect]:
-        """Acknowledge what is in flight. Other ids are ignored: they were acknowledged before."""
+        """Acknowledge messages in flight; other ids are ignored, they were acknowledged before."""
         done = []
         for message_id in ids:
             entry = self._in_flight.pop(message_id, None) if self._in_flight else None
@@ -188,15 +156,14 @@ class Session:
             return [*self._pump(now), *self.fall_behind()]
         return self._ask_for_more()
 
-    # What the shell and the dispatcher tell.
+    # From the endpoint and dispatch.
 
     def recognise(self, device: Device) -> None:
-        """Know who it is; `welcome` follows when the device's place is prepared."""
+        """Set the device that has authenticated; `welcome` follows when its topics are read."""
         self.device = device
-        self._is_authorising = False
 
     def welcome(self, pending: int) -> list[Effect]:
-        """Let the device in, and begin to give it what waits."""
+        """Answer the hello, and begin to send what is stored."""
         if self.device is None or self.is_closed:
             return []
         self.is_ready = self._has_deferred = True
@@ -204,14 +171,14 @@ class Session:
         return [ready, *self.open_window()]
 
     def refuse(self) -> list[Effect]:
-        """Send away who is not known here."""
-        return self._close(CloseCode.NOT_AUTHORISED, "no such device, or another secret")
+        """Close the connection of a device that has not authenticated."""
+        return self.end(CloseCode.NOT_AUTHORISED, "unknown device, or wrong secret")
 
     def offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
-        """Take a message that was just stored; say whether it is in hand.
+        """Accept a message that was just stored; return whether it was taken.
 
-        What is not taken stays in the store and is read later; a message that is not stored at
-        all is taken or lost.
+        One that is not taken stays in the store and is read later; a message that is not stored
+        at all is taken or lost.
         """
         if self.is_closed or not self.is_ready or self._has(message.id):
             return False, []
@@ -237,20 +204,20 @@ class Session:
         return True, self._pump(now)
 
     def puts_off(self, message: Message) -> bool:
-        """Whether the message has to wait for the device to wake up, or for a window."""
+        """Whether the message has to wait until the device is awake, or for a window."""
         return message.priority < self.least or not self.is_enabled
 
     def fall_behind(self) -> list[Effect]:
-        """Note that there is more in the store than was offered.
+        """Note that more is stored than was offered.
 
-        Of which priority, is not known when it is read: the device may do something else by then.
+        The priority is chosen when it is read: the state of the device may change until then.
         """
         self._is_behind = self._has_deferred = True
         self._has_news = self._is_refilling
         return self._ask_for_more()
 
     def refill(self, messages: Iterable[Message], now: int, *, is_all: bool) -> list[Effect]:
-        """Take what was read from the store; `is_all` if there is nothing behind it."""
+        """Take what was read from the store; `is_all` if nothing else is stored."""
         is_all = is_all and not self._has_news
         self._is_refilling = self._has_news = False
         self._is_behind = not is_all
@@ -259,19 +226,19 @@ class Session:
         dropped: list[Effect] = []
         for message in messages:
             if not self._has(message.id):
-                # What was read before it may have been replaced by it since.
+                # It may replace what was read before it.
                 dropped += self._collapse(message)
                 self._put(message)
         return [*dropped, *self._pump(now), *self._ask_for_more()]
 
     def settle(self, ids: Iterable[str]) -> list[Effect]:
-        """Forget acknowledged messages; the store knows them as delivered now."""
+        """Forget acknowledged messages: they are stored as delivered."""
         if self._acking is not None:
             self._acking.difference_update(ids)
         return self._ask_for_more()
 
     def open_window(self) -> list[Effect]:
-        """Give messages of every priority their turn, if some were put off and it takes any."""
+        """Send messages of every priority, if some were put off and the device takes any."""
         if not self._has_deferred or not self.is_enabled:
             return []
         self._backlog_least = PushPriority.LOW
@@ -280,40 +247,26 @@ class Session:
         return effects
 
     def resume(self, now: int) -> list[Effect]:
-        """Go on after the socket has taken what was written."""
         self.is_paused = False
         return [*self._pump(now), *self._ask_for_more()]
 
     def tick(self, now: int) -> list[Effect]:
-        """Look at the clock: ping the quiet, cut off the dead and those who do not keep up."""
-        if self.is_closed:
-            return []
-        if now - self.heard_at >= SILENCE_LIMIT_MS:
-            return self._close(CloseCode.TIMED_OUT, f"silent for {2 * HEARTBEAT_S} s")
-        if self._in_flight:
-            _, sent_at = next(iter(self._in_flight.values()))
-            if now - sent_at >= ACK_LIMIT_MS:
-                return self._close(CloseCode.TOO_SLOW_OR_FAST, "messages are not acknowledged")
-        if now - max(self.heard_at, self.pinged_at) >= HEARTBEAT_S * 1000:
-            self.pinged_at = now
-            return [SendFrame(frames.PING)]
-        return []
+        """Also close the connection of a device that does not acknowledge in time."""
+        if self._is_ack_late(now) and not self._is_silent(now):
+            return self.end(CloseCode.TOO_SLOW_OR_FAST, "messages were not acknowledged")
+        return super().tick(now)
 
-    def time_out_hello(self) -> list[Effect]:
-        """End a connection that did not say who it is."""
-        if self.device is not None or self._is_authorising:
-            return []
-        return self._close(CloseCode.TIMED_OUT, f"no hello within {HELLO_TIMEOUT_S} s")
+    def _is_ack_late(self, now: int) -> bool:
+        if not self._in_flight:
+            return False
+        _, sent_at = next(iter(self._in_flight.values()))
+        return now - sent_at >= ACK_LIMIT_MS
 
-    def end(self, code: CloseCode, reason: str) -> list[Effect]:
-        """End the connection for a reason from outside."""
-        return self._close(code, reason)
-
-    # What it knows of itself.
+    # State.
 
     @property
     def is_awake(self) -> bool:
-        """Whether the device takes messages that should spare its battery."""
+        """Whether the device takes messages that save its battery."""
         return self.is_foreground and self.is_enabled
 
     @property
@@ -323,7 +276,7 @@ class Session:
 
     @property
     def in_hand(self) -> AbstractSet[str]:
-        """The ids that must not be read again: waiting, in flight, or being acknowledged."""
+        """The ids of messages that must not be read again: waiting, in flight, or acknowledged."""
         waiting = {entry[3] for entry in self._mailbox or ()}
         return waiting | (self._in_flight or {}).keys() | (self._acking or set())
 
@@ -346,7 +299,7 @@ class Session:
         heapq.heappush(self._mailbox, (*order, message.id, message))
 
     def _collapse(self, message: Message) -> list[Effect]:
-        """Drop what the message replaces, if it has not gone out yet."""
+        """Drop the messages in the mailbox that this one replaces."""
         if message.collapse_id is None or not self._mailbox:
             return []
         place, order = (message.collapse_id, message.topic), (message.created_at, message.sequence)
@@ -362,7 +315,7 @@ class Session:
         return [Dropped(tuple(replaced))]
 
     def _pump(self, now: int) -> list[Effect]:
-        """Send from the mailbox as long as there is room in flight."""
+        """Send from the mailbox until too many are in flight."""
         effects: list[Effect] = []
         if self.is_closed or self.is_paused or not self.is_enabled:
             return effects
@@ -378,7 +331,7 @@ class Session:
         return effects
 
     def _ask_for_more(self) -> list[Effect]:
-        """Ask for stored messages when little is left in hand."""
+        """Ask for stored messages when few are left in hand."""
         left = len(self._mailbox or ()) + len(self._in_flight or ())
         is_wanted = self._is_behind and self.is_enabled and left <= LOW_WATER
         is_able = self.is_ready and not self.is_paused and not self.is_closed
@@ -386,9 +339,3 @@ class Session:
             return []
         self._is_refilling = True
         return [Refill(self._backlog_least or self.least)]
-
-    def _close(self, code: CloseCode, reason: str) -> list[Effect]:
-        if self.is_closed:
-            return []
-        self.is_closed = True
-        return [Close(code, reason)]

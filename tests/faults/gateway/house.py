@@ -1,5 +1,6 @@
 """A gateway in the test's own process: real sockets and a real store, and a clock to turn."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Device, PushPriority
 from clarion.push.registry import Registry
-from clarion.push.sockets import DeviceSocket, Sockets
+from clarion.push.sockets import DeviceEndpoint, DeviceSocket
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.setting_types import Address
 from clarion.settings import load
+from clarion.sockets.listener import SocketListener
 from clarion.store.opening import migrate
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock
@@ -89,7 +91,7 @@ async def gateway(folder: Path) -> AsyncIterator[House]:
             metrics=GatewayMetrics(CollectorRegistry()),
             stored_limit=1000,
         )
-        sockets = Sockets(
+        endpoint = DeviceEndpoint(
             registry=Registry(devices, clock),
             dispatch=dispatch,
             connections=connections,
@@ -99,7 +101,9 @@ async def gateway(folder: Path) -> AsyncIterator[House]:
         device = await devices.get("app", device_id)
         assert device is not None
         port = free_port()
-        await sockets.listen(Address("127.0.0.1", port))
+        listener = SocketListener(endpoint)
+        await listener.listen(Address("127.0.0.1", port))
+        heartbeat = asyncio.create_task(listener.run())
         try:
             yield House(
                 port=port,
@@ -110,4 +114,5 @@ async def gateway(folder: Path) -> AsyncIterator[House]:
                 device=device,
             )
         finally:
-            await sockets.stop(grace_s=1.0)
+            heartbeat.cancel()
+            await listener.stop(grace_s=1.0)

@@ -1,4 +1,4 @@
-"""An inbox in memory, to be looked at: the part of the `Inboxes` port that streams read."""
+"""An inbox in memory: the part of the `Inboxes` port that streams read."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from clarion.catalog.model import Category, Priority
 from clarion.errors import StoreUnavailable
 from clarion.events.model import Content, Notification
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 from tests.factories import NOW
 
@@ -32,7 +32,7 @@ def make_notification(sequence: int, **changes: object) -> Notification:
 
 @dataclass
 class MemoryInboxes:
-    """The inbox of one person; `between` is called between two reads of a feed."""
+    """The inbox of one user; `between` is called between two reads of a feed."""
 
     items: list[Notification] = field(default_factory=list)
     skipped: int = 0
@@ -69,23 +69,25 @@ class MemoryInboxes:
         return tuple(sorted(found, key=lambda each: each.sequence)[:limit])
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
+        if self.is_broken:
+            raise StoreUnavailable
         found = [each for each in self.items if each.id == notification_id]
         return found[0] if found and (app_id, user_id) == ("app", "ana") else None
 
-    async def read(
-        self, app_id: str, user_id: str, notification_id: str, now: int
+    async def apply(
+        self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
+        """Mark it read, whatever the action is: streams only see that something changed."""
+        assert action in InboxAction
         found = await self.get(app_id, user_id, notification_id)
         if found is not None and found.read_at is None:
             self.items.remove(found)
             self.items.append(replace(found, read_at=now, sequence=self.sequence + 2))
         return await self.get(app_id, user_id, notification_id)
 
-    unread = dismiss = read
-
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
         for each in list(self.items):
-            await self.read(app_id, user_id, each.id, now)
+            await self.apply(InboxAction.READ, app_id, user_id, each.id, now)
         return await self.state(app_id, user_id)
 
     async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:

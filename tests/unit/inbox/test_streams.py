@@ -10,9 +10,9 @@ import pytest
 from clarion.access.model import AppCaller, UserCaller
 from clarion.errors import Forbidden, InvalidFields, MethodNotAllowed, StoreUnavailable
 from clarion.http.asgi import Request, Streamed, stream
-from clarion.inbox.items import Kind, Update
-from clarion.inbox.live import Live
+from clarion.inbox.live import LiveClients
 from clarion.inbox.streams import HEARTBEAT, RETRY, Streams, encode_end, encode_event
+from clarion.inbox.updates import Update, UpdateType
 from tests.factories import NOW, FixedClock
 from tests.unit.inbox.memory import MemoryInboxes
 
@@ -21,22 +21,22 @@ STATE = b'id: 0\nevent: state\ndata: {"type":"state","unread_count":0,"sequence"
 
 
 @dataclass
-class House:
+class Server:
     """Streams with what they read from."""
 
     inboxes: MemoryInboxes = field(default_factory=MemoryInboxes)
     clock: FixedClock = field(default_factory=FixedClock)
     heartbeat_s: float = 20.0
-    farewell_s: float = 1.0
+    stall_limit_s: float = 1.0
 
     def __post_init__(self) -> None:
-        self.live = Live(self.inboxes, per_user=2, total=3)
+        self.live = LiveClients(self.inboxes, per_user=2, total=3)
         self.streams = Streams(
             self.inboxes,
             self.live,
             self.clock,
             heartbeat_s=self.heartbeat_s,
-            farewell_s=self.farewell_s,
+            stall_limit_s=self.stall_limit_s,
         )
 
     async def open(self, caller: Any = ANA, method: str = "GET", **more: Any) -> Streamed:
@@ -51,12 +51,12 @@ async def never() -> Any:
 
 
 @pytest.fixture
-async def house() -> House:
-    return House()
+async def server() -> Server:
+    return Server()
 
 
 def test_an_event_has_a_number_a_name_and_one_line_of_data() -> None:
-    event = encode_event(Update(Kind.READ, 3, 17))
+    event = encode_event(Update(UpdateType.READ, 3, 17))
     assert event == b'id: 17\nevent: read\ndata: {"type":"read","unread_count":3,"sequence":17}\n\n'
 
 
@@ -64,67 +64,67 @@ def test_the_end_has_no_number() -> None:
     assert encode_end("x") == b'event: end\ndata: {"type":"end","reason":"x"}\n\n'
 
 
-async def test_a_line_break_does_not_break_an_event(house: House) -> None:
-    opened = await house.open()
+async def test_a_line_break_does_not_break_an_event(server: Server) -> None:
+    opened = await server.open()
     await anext(opened.parts)
-    house.inboxes.add(body="a\nb\r\n\u2028", title="\n\ndata: x")
+    server.inboxes.add(body="a\nb\r\n\u2028", title="\n\ndata: x")
     (data,) = [
         line for line in (await anext(opened.parts)).split(b"\n") if line.startswith(b"data: ")
     ]
     assert json.loads(data[6:])["item"]["body"] == "a\nb\r\n\u2028"
 
 
-async def test_a_stream_begins_with_the_state(house: House) -> None:
-    opened = await house.open()
+async def test_a_stream_begins_with_the_state(server: Server) -> None:
+    opened = await server.open()
     assert await anext(opened.parts) == RETRY + STATE
-    assert len(house.live) == 1
+    assert len(server.live) == 1
     opened.close()
-    assert len(house.live) == 0
+    assert len(server.live) == 0
 
 
-async def test_a_change_wakes_it(house: House) -> None:
-    opened = await house.open()
+async def test_a_change_wakes_it(server: Server) -> None:
+    opened = await server.open()
     await anext(opened.parts)
     waiting = asyncio.ensure_future(anext(opened.parts))
     await asyncio.sleep(0)
     assert not waiting.done()
-    house.inboxes.add()
-    house.live.notify("app", "ana")
+    server.inboxes.add()
+    server.live.notify("app", "ana")
     assert (await waiting).startswith(b"id: 1\nevent: notification\n")
 
 
-async def test_a_quiet_stream_says_that_it_is_there() -> None:
-    opened = await House(heartbeat_s=0.01).open()
+async def test_a_quiet_stream_sends_heart_beats() -> None:
+    opened = await Server(heartbeat_s=0.01).open()
     await anext(opened.parts)
     assert await anext(opened.parts) == HEARTBEAT
 
 
-async def test_a_stream_ends_with_its_token(house: House) -> None:
-    opened = await house.open()
+async def test_a_stream_ends_with_its_token(server: Server) -> None:
+    opened = await server.open()
     await anext(opened.parts)
-    house.clock.advance(600_000)
+    server.clock.advance(600_000)
     assert [part async for part in opened.parts] == [encode_end("token_expired")]
 
 
-async def test_a_stream_ends_with_the_server(house: House) -> None:
-    opened = await house.open()
+async def test_a_stream_ends_with_the_server(server: Server) -> None:
+    opened = await server.open()
     await anext(opened.parts)
-    await house.live.stop(0)
+    await server.live.stop(0)
     assert [part async for part in opened.parts] == [encode_end("restarting")]
 
 
-async def test_a_stream_ends_when_the_store_does_not_answer(house: House) -> None:
-    opened = await house.open()
+async def test_a_stream_ends_when_the_store_does_not_answer(server: Server) -> None:
+    opened = await server.open()
     await anext(opened.parts)
-    house.inboxes.is_broken = True
+    server.inboxes.is_broken = True
     assert [part async for part in opened.parts] == [encode_end("store_unavailable")]
 
 
-async def test_a_stream_that_cannot_begin_takes_no_room(house: House) -> None:
-    house.inboxes.is_broken = True
+async def test_a_stream_that_cannot_begin_takes_no_room(server: Server) -> None:
+    server.inboxes.is_broken = True
     with pytest.raises(StoreUnavailable):
-        await house.open()
-    assert len(house.live) == 0
+        await server.open()
+    assert len(server.live) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,25 +137,25 @@ async def test_a_stream_that_cannot_begin_takes_no_room(house: House) -> None:
         ({"query": b"after=1&after=8"}, b"8"),
     ],
 )
-async def test_it_resumes_behind_a_number(
-    house: House, more: dict[str, Any], number: bytes
+async def test_it_resumes_after_a_number(
+    server: Server, more: dict[str, Any], number: bytes
 ) -> None:
-    opened = await house.open(**more)
+    opened = await server.open(**more)
     assert (await anext(opened.parts)).startswith(RETRY + b"id: %s\n" % number)
 
 
 @pytest.mark.parametrize("more", [{"last": b"x"}, {"query": b"after="}, {"query": b"after=-1"}])
-async def test_another_is_refused(house: House, more: dict[str, Any]) -> None:
+async def test_anything_else_is_refused(server: Server, more: dict[str, Any]) -> None:
     with pytest.raises(InvalidFields):
-        await house.open(**more)
-    assert len(house.live) == 0
+        await server.open(**more)
+    assert len(server.live) == 0
 
 
-async def test_only_users_have_streams_and_only_by_get(house: House) -> None:
+async def test_only_users_have_streams_and_only_by_get(server: Server) -> None:
     with pytest.raises(Forbidden):
-        await house.open(AppCaller(app_id="app", key_id="k", scopes=frozenset()))
+        await server.open(AppCaller(app_id="app", key_id="k", scopes=frozenset()))
     with pytest.raises(MethodNotAllowed):
-        await house.open(method="HEAD")
+        await server.open(method="HEAD")
 
 
 @dataclass
@@ -195,7 +195,7 @@ async def test_the_parts_are_sent_until_they_end() -> None:
     assert closed.is_set()
 
 
-async def test_who_leaves_ends_the_stream() -> None:
+async def test_a_client_that_disconnects_ends_the_stream() -> None:
     left, ended, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def parts() -> Any:
@@ -213,7 +213,7 @@ async def test_who_leaves_ends_the_stream() -> None:
     assert closed.is_set()
 
 
-async def test_who_takes_nothing_is_broken_off() -> None:
+async def test_a_client_that_reads_nothing_is_disconnected() -> None:
     closed = asyncio.Event()
 
     async def parts() -> Any:
@@ -226,12 +226,12 @@ async def test_who_takes_nothing_is_broken_off() -> None:
     assert closed.is_set()
 
 
-async def test_a_stop_does_not_wait_for_who_takes_nothing() -> None:
-    house = House(farewell_s=0.01)
-    opened, wire = await house.open(), Wire(room=1)
+async def test_a_stop_does_not_wait_for_a_client_that_reads_nothing() -> None:
+    server = Server(stall_limit_s=0.01)
+    opened, wire = await server.open(), Wire(room=1)
     streaming = asyncio.ensure_future(stream(wire.send, make_request(asyncio.Event()), opened))
     for _ in range(9):
         await asyncio.sleep(0)
-    await house.live.stop(5)
+    await server.live.stop(5)
     await streaming
-    assert len(house.live) == 0
+    assert len(server.live) == 0

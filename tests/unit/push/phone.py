@@ -10,16 +10,8 @@ from clarion.push.apns.request import Push
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy
-from clarion.push.session import (
-    Acknowledged,
-    Authorise,
-    Close,
-    Dropped,
-    Effect,
-    Refill,
-    SendFrame,
-    Session,
-)
+from clarion.push.session import Acknowledged, Authorise, DeviceSession, Dropped, Effect, Refill
+from clarion.sockets.protocol import Close, SendFrame
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock, make_broadcast, make_device
 from tests.unit.push.memory import Gates, MemoryBroadcasts, MemoryMessages, settle
@@ -31,7 +23,7 @@ class Phone:
     """The `Connection` port: a device that keeps what it gets, and acknowledges when told to."""
 
     def __init__(self, dispatch: Dispatch, clock: FixedClock) -> None:
-        self.session = Session(clock.now())
+        self.session = DeviceSession(clock.now())
         self.topics: dict[str, TopicCursor] | None = None
         self.got: list[dict[str, Any]] = []
         self.unacknowledged: list[str] = []

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.push.connections import Connections, TopicCursor
-from clarion.push.frames import CloseCode
 from clarion.push.model import Device, Message, PushPriority
-from clarion.push.session import Close, Effect, Session
+from clarion.push.session import DeviceSession, Effect
+from clarion.sockets.protocol import Close, CloseCode
 from tests.factories import NOW, make_broadcast, make_device
 
 
@@ -16,7 +16,7 @@ class Wire:
     """The `Connection` port: keeps what it is told to do."""
 
     def __init__(self, device: Device) -> None:
-        self.session = Session(NOW)
+        self.session = DeviceSession(NOW)
         self.session.recognise(device)
         self.topics: dict[str, TopicCursor] | None = None
         self.effects: list[Effect] = []

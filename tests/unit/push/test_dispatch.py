@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clarion.push.dispatch import CHUNK
-from clarion.push.frames import CloseCode
 from clarion.push.model import MessageReason, MessageStatus, PushPriority
+from clarion.sockets.protocol import CloseCode
 from tests.factories import MINUTE
 from tests.unit.push.memory import settle
 from tests.unit.push.phone import House, Phone

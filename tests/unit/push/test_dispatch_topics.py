@@ -10,7 +10,8 @@ from clarion.push.dispatch import CHUNK, Dispatch
 from clarion.push.frames import Ack
 from clarion.push.model import Message, StoragePolicy, Subscription
 from clarion.push.port import Broadcasts, Messages
-from clarion.push.session import Acknowledged, Effect, Refill, SendFrame, Session
+from clarion.push.session import Acknowledged, DeviceSession, Effect, Refill
+from clarion.sockets.protocol import SendFrame
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import NOW, FixedClock, make_broadcast, make_device
 
@@ -74,7 +75,7 @@ class FakeConnection:
     """A connection that notes what it would have sent, and acknowledges when told to."""
 
     def __init__(self, dispatch: Dispatch) -> None:
-        self.session = Session(NOW)
+        self.session = DeviceSession(NOW)
         self.topics: dict[str, TopicCursor] | None = None
         self.sent = 0
         self._dispatch = dispatch

@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.push import frames
-from clarion.push.frames import ACK_IDS_LIMIT, Ack, Hello, Ping, Pong, State
+from clarion.push.frames import ACK_IDS_LIMIT, Ack, Hello, State
 from clarion.push.model import PushPriority
+from clarion.sockets.protocol import PING, PONG, Ping, Pong
 from tests.factories import NOW, make_broadcast, make_message
 
 
 def read(frame: dict[str, Any]) -> frames.Frame:
-    return frames.decode.decode(json.dumps(frame).encode())
+    return frames.decoder.decode(json.dumps(frame).encode())
 
 
-def test_a_hello_says_who_it_is_and_what_it_knows() -> None:
+def test_a_hello_has_credentials_and_cursors() -> None:
     hello = read({"type": "hello", "token": "t", "secret": "s", "cursor": {"news": 7}})
     assert hello == Hello(token="t", secret="s", cursor={"news": 7})
     assert read({"type": "hello", "token": "t", "secret": "s"}) == Hello(token="t", secret="s")
@@ -69,8 +70,8 @@ def test_ready_says_which_device_and_how_much_waits() -> None:
 
 
 def test_ping_and_pong_are_frames_of_the_protocol() -> None:
-    assert frames.decode.decode(frames.PING) == Ping()
-    assert frames.decode.decode(frames.PONG) == Pong()
+    assert frames.decoder.decode(PING) == Ping()
+    assert frames.decoder.decode(PONG) == Pong()
 
 
 def test_a_message_without_more_has_these_fields() -> None:

@@ -5,24 +5,20 @@ from typing import Any
 
 import pytest
 
-from clarion.push.frames import CloseCode
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import (
     ACK_LIMIT_MS,
-    HEARTBEAT_S,
     IN_FLIGHT_LIMIT,
     LOW_WATER,
     MAILBOX_LIMIT,
-    SILENCE_LIMIT_MS,
     Acknowledged,
     Authorise,
-    Close,
+    DeviceSession,
     Dropped,
     Effect,
     Refill,
-    SendFrame,
-    Session,
 )
+from clarion.sockets.protocol import HEARTBEAT_S, SILENCE_LIMIT_MS, Close, CloseCode, SendFrame
 from tests.factories import NOW, make_broadcast, make_device, make_message
 
 DEVICE = make_device()
@@ -30,19 +26,19 @@ HELLO: dict[str, Any] = {"type": "hello", "token": "t", "secret": "s"}
 HIGH, MIDDLE, LOW = PushPriority
 
 
-def receive(session: Session, *, now: int = NOW, **frame: Any) -> list[Effect]:
+def receive(session: DeviceSession, *, now: int = NOW, **frame: Any) -> list[Effect]:
     return session.receive(json.dumps(frame).encode(), is_text=True, now=now)
 
 
-def acknowledge(session: Session, *messages: Message) -> list[Effect]:
+def acknowledge(session: DeviceSession, *messages: Message) -> list[Effect]:
     return receive(session, type="ack", ids=[message.id for message in messages])
 
 
-def offer(session: Session, *messages: Message, now: int = NOW) -> list[Effect]:
+def offer(session: DeviceSession, *messages: Message, now: int = NOW) -> list[Effect]:
     return [effect for message in messages for effect in session.offer(message, now)[1]]
 
 
-def refill(session: Session, *messages: Message, is_all: bool = True) -> list[Effect]:
+def refill(session: DeviceSession, *messages: Message, is_all: bool = True) -> list[Effect]:
     return session.refill(messages, NOW, is_all=is_all)
 
 
@@ -67,15 +63,15 @@ def many(count: int, **changes: Any) -> list[Message]:
 
 
 @pytest.fixture
-def new() -> Session:
-    """A connection that has said nothing yet."""
-    return Session(NOW)
+def new() -> DeviceSession:
+    """A connection that has sent nothing yet."""
+    return DeviceSession(NOW)
 
 
 @pytest.fixture
-def session() -> Session:
-    """A connection that was let in; nothing waits for it."""
-    session = Session(NOW)
+def session() -> DeviceSession:
+    """A connection that is ready; nothing is stored for it."""
+    session = DeviceSession(NOW)
     receive(session, **HELLO)
     session.recognise(DEVICE)
     assert session.welcome(0)[1:] == [Refill(LOW)]
@@ -83,20 +79,20 @@ def session() -> Session:
     return session
 
 
-# Hello, and who is not let in.
+# The hello, and who is refused.
 
 
-def test_a_hello_is_to_be_authorised_once(new: Session) -> None:
+def test_a_hello_is_to_be_authorised_once(new: DeviceSession) -> None:
     (effect,) = receive(new, **HELLO)
     assert isinstance(effect, Authorise)
     assert code_of(receive(new, **HELLO)) is CloseCode.BAD_FRAME
 
 
-def test_a_second_hello_ends_a_connection_that_is_ready(session: Session) -> None:
+def test_a_second_hello_ends_a_connection_that_is_ready(session: DeviceSession) -> None:
     assert code_of(receive(session, **HELLO)) is CloseCode.BAD_FRAME
 
 
-def test_who_is_let_in_hears_how_much_waits(new: Session) -> None:
+def test_the_answer_to_a_hello_has_how_much_is_stored(new: DeviceSession) -> None:
     receive(new, **HELLO)
     new.recognise(DEVICE)
     ready, more = new.welcome(7)
@@ -110,30 +106,30 @@ def test_who_is_let_in_hears_how_much_waits(new: Session) -> None:
     assert more == Refill(LOW)
 
 
-def test_who_is_not_known_is_sent_away(new: Session) -> None:
+def test_an_unknown_device_is_refused(new: DeviceSession) -> None:
     receive(new, **HELLO)
     assert code_of(new.refuse()) is CloseCode.NOT_AUTHORISED
 
 
-def test_who_was_sent_away_is_not_welcome(new: Session) -> None:
+def test_a_closed_session_does_not_become_ready(new: DeviceSession) -> None:
     assert new.welcome(0) == []
     new.recognise(DEVICE)
     new.end(CloseCode.REPLACED, "")
     assert new.welcome(0) == []
 
 
-def test_who_says_nothing_is_timed_out(new: Session) -> None:
+def test_a_device_without_a_hello_is_timed_out(new: DeviceSession) -> None:
     assert code_of(new.time_out_hello()) is CloseCode.TIMED_OUT
 
 
-def test_who_said_hello_is_not_timed_out(new: Session) -> None:
+def test_a_device_that_sent_its_hello_is_not_timed_out(new: DeviceSession) -> None:
     receive(new, **HELLO)
     assert new.time_out_hello() == []
     new.recognise(DEVICE)
     assert new.time_out_hello() == []
 
 
-def test_before_it_is_let_in_a_device_gets_nothing(new: Session) -> None:
+def test_before_it_is_ready_a_device_gets_nothing(new: DeviceSession) -> None:
     receive(new, **HELLO)
     new.recognise(DEVICE)
     assert new.offer(make_message(), NOW) == (False, [])
@@ -145,14 +141,14 @@ def test_before_it_is_let_in_a_device_gets_nothing(new: Session) -> None:
 # Sending and acknowledging.
 
 
-def test_a_message_goes_out_at_once(session: Session) -> None:
+def test_a_message_goes_out_at_once(session: DeviceSession) -> None:
     message = make_message()
     taken, effects = session.offer(message, NOW)
     assert taken is True
     assert sent(effects) == [message.id]
 
 
-def test_a_message_in_hand_is_not_taken_again(session: Session) -> None:
+def test_a_message_in_hand_is_not_taken_again(session: DeviceSession) -> None:
     message = make_message()
     session.offer(message, NOW)
     assert session.offer(message, NOW) == (False, [])
@@ -161,20 +157,20 @@ def test_a_message_in_hand_is_not_taken_again(session: Session) -> None:
     assert refill(session, message) == []
 
 
-def test_an_acknowledgement_is_passed_on_once(session: Session) -> None:
+def test_an_acknowledgement_is_passed_on_once(session: DeviceSession) -> None:
     message = make_message()
     session.offer(message, NOW)
     assert acknowledge(session, message) == [Acknowledged((message,))]
     assert acknowledge(session, message) == []
 
 
-def test_an_acknowledgement_of_something_else_is_ignored(session: Session) -> None:
+def test_an_acknowledgement_of_something_else_is_ignored(session: DeviceSession) -> None:
     session.offer(make_message(), NOW)
     assert acknowledge(session, make_message()) == []
     assert receive(session, type="ack") == []
 
 
-def test_what_is_acknowledged_stays_in_hand_until_the_store_knows(session: Session) -> None:
+def test_what_is_acknowledged_stays_in_hand_until_the_store_knows(session: DeviceSession) -> None:
     message = make_message()
     session.offer(message, NOW)
     acknowledge(session, message)
@@ -183,14 +179,14 @@ def test_what_is_acknowledged_stays_in_hand_until_the_store_knows(session: Sessi
     assert session.in_hand == set()
 
 
-def test_so_many_may_be_unacknowledged_and_the_rest_waits(session: Session) -> None:
+def test_so_many_may_be_unacknowledged_and_the_rest_waits(session: DeviceSession) -> None:
     messages = many(IN_FLIGHT_LIMIT + 2)
     assert sent(offer(session, *messages)) == ids(*messages[:IN_FLIGHT_LIMIT])
     effects = acknowledge(session, messages[5])
     assert sent(effects) == ids(messages[IN_FLIGHT_LIMIT])
 
 
-def test_what_waits_goes_by_priority_then_oldest_first(session: Session) -> None:
+def test_what_waits_goes_by_priority_then_oldest_first(session: DeviceSession) -> None:
     flying = many(IN_FLIGHT_LIMIT)
     waiting = [make_message(priority=p) for p in (MIDDLE, HIGH, MIDDLE, HIGH)]
     offer(session, *flying, *waiting)
@@ -198,7 +194,7 @@ def test_what_waits_goes_by_priority_then_oldest_first(session: Session) -> None
     assert sent(effects) == ids(waiting[1], waiting[3], waiting[0], waiting[2])
 
 
-def test_when_the_mailbox_is_full_the_rest_stays_in_the_store(session: Session) -> None:
+def test_when_the_mailbox_is_full_the_rest_stays_in_the_store(session: DeviceSession) -> None:
     messages = many(IN_FLIGHT_LIMIT + MAILBOX_LIMIT)
     offer(session, *messages)
     assert session.offer(make_message(), NOW) == (False, [])
@@ -208,42 +204,42 @@ def test_when_the_mailbox_is_full_the_rest_stays_in_the_store(session: Session) 
     assert acknowledge(session, *messages[IN_FLIGHT_LIMIT:])[-1] == Refill(MIDDLE)
 
 
-def test_who_is_behind_is_given_new_messages_from_the_store(session: Session) -> None:
+def test_a_device_that_is_behind_gets_new_messages_from_the_store(session: DeviceSession) -> None:
     assert session.fall_behind() == [Refill(MIDDLE)]
     message = make_message()
     assert session.offer(message, NOW) == (False, [])
     assert sent(refill(session, message)) == [message.id]
 
 
-def test_what_is_stored_while_the_store_is_read_makes_it_read_again(session: Session) -> None:
+def test_what_is_stored_while_the_store_is_read_makes_it_read_again(session: DeviceSession) -> None:
     session.fall_behind()
     session.offer(make_message(), NOW)
     assert refill(session) == [Refill(MIDDLE)]
     assert refill(session) == []
 
 
-def test_as_long_as_there_is_more_the_store_is_read_again(session: Session) -> None:
+def test_as_long_as_there_is_more_the_store_is_read_again(session: DeviceSession) -> None:
     session.fall_behind()
     first, second = many(LOW_WATER), many(1)
     assert refill(session, *first, is_all=False)[-1] == Refill(MIDDLE)
     assert sent(refill(session, *second, is_all=True)) == ids(*second)
 
 
-def test_more_is_read_when_little_is_left_in_hand(session: Session) -> None:
+def test_more_is_read_when_little_is_left_in_hand(session: DeviceSession) -> None:
     session.fall_behind()
     messages = many(LOW_WATER + 1)
     assert sent(refill(session, *messages, is_all=False)) == ids(*messages)
     assert acknowledge(session, messages[0])[-1] == Refill(MIDDLE)
 
 
-def test_a_message_that_has_expired_is_dropped_and_not_sent(session: Session) -> None:
+def test_a_message_that_has_expired_is_dropped_and_not_sent(session: DeviceSession) -> None:
     session.is_paused = True
     message = make_message(expires_at=NOW + 5)
     assert offer(session, message) == []
     assert session.resume(NOW + 5) == [Dropped((message,))]
 
 
-def test_one_attempt_is_made_even_for_those_who_are_behind(session: Session) -> None:
+def test_one_attempt_is_made_even_for_a_device_that_is_behind(session: DeviceSession) -> None:
     session.fall_behind()
     once = make_message(is_stored=False, priority=LOW)
     assert sent(offer(session, once)) == [once.id]
@@ -252,7 +248,9 @@ def test_one_attempt_is_made_even_for_those_who_are_behind(session: Session) -> 
 # Collapsing.
 
 
-def test_a_newer_message_takes_the_place_of_the_older_in_the_mailbox(session: Session) -> None:
+def test_a_newer_message_takes_the_place_of_the_older_in_the_mailbox(
+    session: DeviceSession,
+) -> None:
     session.is_paused = True
     older, newer = many(2, collapse_id="c")
     offer(session, older)
@@ -260,26 +258,26 @@ def test_a_newer_message_takes_the_place_of_the_older_in_the_mailbox(session: Se
     assert sent(session.resume(NOW)) == [newer.id]
 
 
-def test_what_has_gone_out_is_not_replaced(session: Session) -> None:
+def test_what_has_gone_out_is_not_replaced(session: DeviceSession) -> None:
     older, newer = many(2, collapse_id="c")
     assert sent(offer(session, older, newer)) == ids(older, newer)
 
 
-def test_only_the_same_collapse_id_of_the_same_topic_is_replaced(session: Session) -> None:
+def test_only_the_same_collapse_id_of_the_same_topic_is_replaced(session: DeviceSession) -> None:
     session.is_paused = True
     others = [make_message(collapse_id=c) for c in (None, "d")]
     broadcast = make_broadcast(collapse_id="c", sequence=1)
     assert offer(session, *others, broadcast, make_message(collapse_id="c")) == []
 
 
-def test_what_is_read_replaces_what_was_read_before(session: Session) -> None:
+def test_what_is_read_replaces_what_was_read_before(session: DeviceSession) -> None:
     session.is_paused = True
     older, newer = many(2, collapse_id="c")
     session.refill([older], NOW, is_all=False)
     assert session.refill([newer], NOW, is_all=True) == [Dropped((older,))]
 
 
-def test_what_was_read_too_early_does_not_replace_what_is_newer(session: Session) -> None:
+def test_what_was_read_too_early_does_not_replace_what_is_newer(session: DeviceSession) -> None:
     session.is_paused = True
     older, newer = many(2, collapse_id="c", is_stored=False)
     offer(session, newer)
@@ -292,26 +290,26 @@ def test_what_was_read_too_early_does_not_replace_what_is_newer(session: Session
 
 @pytest.mark.parametrize(("priority", "is_sent"), [(HIGH, True), (MIDDLE, True), (LOW, False)])
 def test_a_device_in_front_gets_all_but_the_lowest(
-    session: Session, priority: PushPriority, *, is_sent: bool
+    session: DeviceSession, priority: PushPriority, *, is_sent: bool
 ) -> None:
     assert session.offer(make_message(priority=priority), NOW)[0] is is_sent
 
 
 @pytest.mark.parametrize(("priority", "is_sent"), [(HIGH, True), (MIDDLE, False), (LOW, False)])
 def test_a_device_in_the_background_gets_the_highest_alone(
-    session: Session, priority: PushPriority, *, is_sent: bool
+    session: DeviceSession, priority: PushPriority, *, is_sent: bool
 ) -> None:
     receive(session, type="state", foreground=False)
     assert session.offer(make_message(priority=priority), NOW)[0] is is_sent
 
 
-def test_when_it_comes_to_the_front_it_gets_what_was_put_off(session: Session) -> None:
+def test_when_it_comes_to_the_front_it_gets_what_was_put_off(session: DeviceSession) -> None:
     receive(session, type="state", foreground=False)
     assert session.offer(make_message(priority=MIDDLE), NOW) == (False, [])
     assert receive(session, type="state", foreground=True) == [Refill(MIDDLE)]
 
 
-def test_in_a_window_every_priority_has_its_turn(session: Session) -> None:
+def test_in_a_window_every_priority_has_its_turn(session: DeviceSession) -> None:
     assert session.open_window() == []
     session.offer(make_message(priority=LOW), NOW)
     assert session.open_window() == [Refill(LOW)]
@@ -319,7 +317,7 @@ def test_in_a_window_every_priority_has_its_turn(session: Session) -> None:
     assert session.open_window() == []
 
 
-def test_a_window_lasts_until_what_waited_is_given(session: Session) -> None:
+def test_a_window_lasts_until_what_waited_is_given(session: DeviceSession) -> None:
     session.offer(make_message(priority=LOW), NOW)
     session.open_window()
     assert refill(session, is_all=False) == [Refill(LOW)]
@@ -327,7 +325,7 @@ def test_a_window_lasts_until_what_waited_is_given(session: Session) -> None:
     assert session.fall_behind() == [Refill(MIDDLE)]
 
 
-def test_a_window_that_opens_while_the_store_is_read_is_not_missed(session: Session) -> None:
+def test_a_window_that_opens_while_the_store_is_read_is_not_missed(session: DeviceSession) -> None:
     session.offer(make_message(priority=LOW), NOW)
     assert session.fall_behind() == [Refill(MIDDLE)]
     assert session.open_window() == []
@@ -335,7 +333,7 @@ def test_a_window_that_opens_while_the_store_is_read_is_not_missed(session: Sess
 
 
 def test_what_waited_when_a_device_went_to_the_background_comes_in_the_window(
-    session: Session,
+    session: DeviceSession,
 ) -> None:
     session.is_paused = True
     session.fall_behind()
@@ -347,7 +345,7 @@ def test_what_waited_when_a_device_went_to_the_background_comes_in_the_window(
 
 
 def test_what_found_no_room_before_it_went_to_the_background_comes_in_the_window(
-    session: Session,
+    session: DeviceSession,
 ) -> None:
     messages = many(IN_FLIGHT_LIMIT + MAILBOX_LIMIT)
     offer(session, *messages, make_message(priority=MIDDLE))
@@ -358,7 +356,7 @@ def test_what_found_no_room_before_it_went_to_the_background_comes_in_the_window
     assert session.open_window() == [Refill(LOW)]
 
 
-def test_a_disabled_device_gets_nothing(session: Session) -> None:
+def test_a_disabled_device_gets_nothing(session: DeviceSession) -> None:
     receive(session, type="state", enabled=False)
     for is_stored in (True, False):
         assert session.offer(make_message(is_stored=is_stored), NOW) == (False, [])
@@ -366,14 +364,16 @@ def test_a_disabled_device_gets_nothing(session: Session) -> None:
     assert session.open_window() == []
 
 
-def test_a_window_that_opens_while_it_is_disabled_is_not_kept_for_later(session: Session) -> None:
+def test_a_window_that_opens_while_it_is_disabled_is_not_kept_for_later(
+    session: DeviceSession,
+) -> None:
     session.offer(make_message(priority=LOW), NOW)
     receive(session, type="state", enabled=False)
     assert session.open_window() == []
     assert receive(session, type="state", enabled=True) == [Refill(MIDDLE)]
 
 
-def test_what_is_in_hand_of_a_disabled_device_waits(session: Session) -> None:
+def test_what_is_in_hand_of_a_disabled_device_waits(session: DeviceSession) -> None:
     messages = many(IN_FLIGHT_LIMIT + 1)
     offer(session, *messages)
     receive(session, type="state", enabled=False)
@@ -383,7 +383,7 @@ def test_what_is_in_hand_of_a_disabled_device_waits(session: Session) -> None:
 
 @pytest.mark.parametrize("is_in_front", [True, False])
 def test_when_it_is_enabled_again_it_gets_what_was_put_off(
-    session: Session, *, is_in_front: bool
+    session: DeviceSession, *, is_in_front: bool
 ) -> None:
     receive(session, type="state", foreground=is_in_front, enabled=False)
     session.offer(make_message(), NOW)
@@ -393,7 +393,7 @@ def test_when_it_is_enabled_again_it_gets_what_was_put_off(
     assert session.open_window() == [Refill(LOW)]
 
 
-def test_what_is_left_out_of_a_state_stays(session: Session) -> None:
+def test_what_is_left_out_of_a_state_stays(session: DeviceSession) -> None:
     receive(session, type="state", foreground=False)
     receive(session, type="state", enabled=False)
     receive(session, type="state")
@@ -403,7 +403,7 @@ def test_what_is_left_out_of_a_state_stays(session: Session) -> None:
 # The socket, the clock, the end.
 
 
-def test_while_the_socket_takes_nothing_nothing_is_written_or_read(session: Session) -> None:
+def test_while_the_socket_takes_nothing_nothing_is_written_or_read(session: DeviceSession) -> None:
     session.is_paused = True
     message = make_message()
     assert session.offer(message, NOW) == (True, [])
@@ -413,14 +413,14 @@ def test_while_the_socket_takes_nothing_nothing_is_written_or_read(session: Sess
     assert effects[-1] == Refill(MIDDLE)
 
 
-def test_a_ping_is_answered(session: Session) -> None:
+def test_a_ping_is_answered(session: DeviceSession) -> None:
     (pong,) = receive(session, type="ping")
     assert isinstance(pong, SendFrame)
     assert json.loads(pong.data) == {"type": "pong"}
     assert receive(session, type="pong") == []
 
 
-def test_the_quiet_are_pinged_once_a_heart_beat(session: Session) -> None:
+def test_a_quiet_device_is_pinged_once_each_heart_beat(session: DeviceSession) -> None:
     beat = HEARTBEAT_S * 1000
     assert session.tick(NOW + beat - 1) == []
     (ping,) = session.tick(NOW + beat)
@@ -429,17 +429,17 @@ def test_the_quiet_are_pinged_once_a_heart_beat(session: Session) -> None:
     assert session.tick(NOW + beat + 1) == []
 
 
-def test_the_silent_are_cut_off(session: Session) -> None:
+def test_a_silent_device_is_disconnected(session: DeviceSession) -> None:
     assert not session.is_closed
     assert code_of(session.tick(NOW + SILENCE_LIMIT_MS)) is CloseCode.TIMED_OUT
 
 
-def test_any_frame_is_a_sign_of_life(session: Session) -> None:
+def test_any_frame_is_a_sign_of_life(session: DeviceSession) -> None:
     receive(session, now=NOW + SILENCE_LIMIT_MS - 1, type="pong")
     assert session.tick(NOW + SILENCE_LIMIT_MS) == []
 
 
-def test_who_does_not_acknowledge_is_cut_off(session: Session) -> None:
+def test_a_device_that_does_not_acknowledge_is_disconnected(session: DeviceSession) -> None:
     first, second = many(2)
     offer(session, first)
     offer(session, second, now=NOW + 5)
@@ -452,12 +452,14 @@ def test_who_does_not_acknowledge_is_cut_off(session: Session) -> None:
 
 
 @pytest.mark.parametrize("code", CloseCode)
-def test_an_end_from_outside_has_its_code_and_comes_once(session: Session, code: CloseCode) -> None:
+def test_an_end_from_outside_has_its_code_and_comes_once(
+    session: DeviceSession, code: CloseCode
+) -> None:
     assert session.end(code, "why") == [Close(code, "why")]
     assert session.end(code, "why") == []
 
 
-def test_after_the_end_nothing_is_said(session: Session) -> None:
+def test_after_the_end_nothing_is_sent(session: DeviceSession) -> None:
     session.is_paused = True
     session.offer(make_message(), NOW)
     session.end(CloseCode.REPLACED, "")
@@ -474,5 +476,5 @@ def test_after_the_end_nothing_is_said(session: Session) -> None:
         assert effects == []
 
 
-def test_a_session_that_is_idle_holds_next_to_nothing(session: Session) -> None:
+def test_a_session_that_is_idle_holds_next_to_nothing(session: DeviceSession) -> None:
     assert (session._mailbox, session._in_flight, session._acking) == (None, None, None)

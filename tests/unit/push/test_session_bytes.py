@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clarion.push.frames import FRAME_LIMIT_BYTES, CloseCode
-from clarion.push.session import Authorise, Close, Session
+from clarion.push.session import Authorise, DeviceSession
+from clarion.sockets.protocol import FRAME_LIMIT_BYTES, Close, CloseCode
 from tests.factories import NOW
 
 HELLO: dict[str, Any] = {"type": "hello", "token": "t", "secret": "s"}
@@ -46,14 +46,14 @@ def near_frames(draw: st.DrawFn) -> bytes:
 @example([(json.dumps(HELLO).encode(), False)])
 @given(st.lists(st.tuples(st.binary() | GOOD | near_frames(), st.booleans()), max_size=5))
 def test_any_frames_give_effects_and_documented_codes(frames: list[tuple[bytes, bool]]) -> None:
-    session = Session(NOW)
+    session = DeviceSession(NOW)
     for data, is_text in frames:
         effects = session.receive(data, is_text=is_text, now=NOW)
         assert all(CloseCode(each.code) for each in effects if isinstance(each, Close))
 
 
 def code_of(data: bytes, *, is_text: bool = True) -> CloseCode:
-    (close,) = Session(NOW).receive(data, is_text=is_text, now=NOW)
+    (close,) = DeviceSession(NOW).receive(data, is_text=is_text, now=NOW)
     assert isinstance(close, Close)
     return close.code
 
@@ -73,11 +73,6 @@ def test_the_first_frame_must_be_a_hello(frame: dict[str, Any]) -> None:
 
 
 def test_a_hello_is_to_be_authorised() -> None:
-    (effect,) = Session(NOW).receive(json.dumps(HELLO).encode(), is_text=True, now=NOW)
+    (effect,) = DeviceSession(NOW).receive(json.dumps(HELLO).encode(), is_text=True, now=NOW)
     assert isinstance(effect, Authorise)
     assert (effect.hello.token, effect.hello.secret) == ("t", "s")
-
-
-@pytest.mark.parametrize("reason", [close for close in CloseCode if close > 3000])
-def test_our_codes_are_those_for_private_use(reason: CloseCode) -> None:
-    assert 4000 <= reason <= 4999

@@ -4,27 +4,27 @@ import json
 
 import pytest
 
-from clarion.push.frames import CloseCode
 from clarion.push.model import PushPriority
-from clarion.push.session import LOW_WATER, Close, Effect, Refill, SendFrame, Session
+from clarion.push.session import LOW_WATER, DeviceSession, Effect, Refill
+from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from tests.factories import NOW, make_device, make_message
 
 
-def reading_session() -> Session:
-    """A session that was just let in and waits for its first read."""
-    session = Session(NOW)
+def reading_session() -> DeviceSession:
+    """A session that has just become ready and waits for its first read."""
+    session = DeviceSession(NOW)
     session.recognise(make_device())
     assert refills(session.welcome(pending=0)) == [Refill(PushPriority.LOW)]
     return session
 
 
-def caught_up_session() -> Session:
+def caught_up_session() -> DeviceSession:
     session = reading_session()
     assert session.refill([], NOW, is_all=True) == []
     return session
 
 
-def receive(session: Session, frame: object) -> list[Effect]:
+def receive(session: DeviceSession, frame: object) -> list[Effect]:
     return session.receive(json.dumps(frame).encode(), is_text=True, now=NOW)
 
 
@@ -32,8 +32,8 @@ def refills(effects: list[Effect]) -> list[Effect]:
     return [effect for effect in effects if isinstance(effect, Refill)]
 
 
-def test_nothing_is_asked_for_before_the_device_is_let_in() -> None:
-    session = Session(NOW)
+def test_nothing_is_asked_for_before_the_device_is_ready() -> None:
+    session = DeviceSession(NOW)
     session.recognise(make_device())
     assert session.fall_behind() == []
 
@@ -61,7 +61,7 @@ def test_a_window_that_opens_while_a_read_is_under_way_is_not_lost() -> None:
     assert session.refill([], NOW, is_all=True) == [Refill(PushPriority.LOW)]
 
 
-def test_a_device_that_wakes_while_a_read_is_under_way_is_given_what_it_slept_through() -> None:
+def test_a_device_that_wakes_during_a_read_gets_what_was_put_off() -> None:
     session = caught_up_session()
     receive(session, {"type": "state", "foreground": False})
     assert session.fall_behind() == [Refill(PushPriority.IMMEDIATE)]

@@ -11,23 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from clarion.push.dispatch import CHUNK
-from clarion.push.frames import CloseCode
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import (
     ACK_LIMIT_MS,
-    HEARTBEAT_S,
     IN_FLIGHT_LIMIT,
     MAILBOX_LIMIT,
-    SILENCE_LIMIT_MS,
     Acknowledged,
     Authorise,
-    Close,
+    DeviceSession,
     Dropped,
     Effect,
     Refill,
-    SendFrame,
-    Session,
 )
+from clarion.sockets.protocol import HEARTBEAT_S, SILENCE_LIMIT_MS, Close, CloseCode, SendFrame
 from tests.factories import NOW, make_device, make_message
 
 PRIORITIES = st.sampled_from(PushPriority)
@@ -58,7 +54,7 @@ class Gateway(RuleBasedStateMachine):
 
     def connect(self) -> None:
         """Come (again): what was not acknowledged is in the store as before."""
-        self.session = Session(self.now)
+        self.session = DeviceSession(self.now)
         self.reading: Reading | None = None
         self.in_flight: dict[str, Message] = {}
         self.acknowledged: set[str] = set()
@@ -134,11 +130,11 @@ class Gateway(RuleBasedStateMachine):
 
     # A connection begins and ends.
 
-    @initialize(is_let_in=st.booleans())
-    def say_hello(self, *, is_let_in: bool) -> None:
+    @initialize(is_welcome=st.booleans())
+    def say_hello(self, *, is_welcome: bool) -> None:
         self.receive(type="hello", token="t", secret="s")
         assert self.session.device is DEVICE
-        if is_let_in:
+        if is_welcome:
             self.welcome()
             self.read()
             self.refill()
@@ -165,7 +161,7 @@ class Gateway(RuleBasedStateMachine):
     @rule()
     def come_again(self) -> None:
         self.connect()
-        self.say_hello(is_let_in=False)
+        self.say_hello(is_welcome=False)
 
     # Messages come in: stored first, offered then.
 

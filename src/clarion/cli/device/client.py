@@ -13,7 +13,7 @@ from picows import WSError, ws_connect
 from clarion.cli.device.connection import DeviceConnection
 from clarion.cli.http_client import explain_failure
 from clarion.errors import CommandFailed
-from clarion.push.frames import CloseCode
+from clarion.sockets.protocol import CloseCode
 
 if TYPE_CHECKING:
     import ssl

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
-from clarion.push.frames import PONG, Ack, Hello
+from clarion.push.frames import Ack, Hello
+from clarion.sockets.protocol import PONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

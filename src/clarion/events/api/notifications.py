@@ -17,7 +17,7 @@ from clarion.events.timeline import Happening, tell_story
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
-from clarion.inbox.items import Item, to_item
+from clarion.inbox.model import Item, to_item
 
 
 class NotificationView(Item, kw_only=True):

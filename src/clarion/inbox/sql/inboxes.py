@@ -1,4 +1,4 @@
-"""Inboxes in SQL. An act takes the inbox, changes the notification, and remembers the number."""
+"""Inboxes in SQL. An action locks the inbox, changes the notification, and stores its number."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
-from clarion.inbox.model import InboxState
-from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
+from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
 from clarion.store.keyed import keys_of
 from clarion.store.statement import Unit, statement
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 READ_ALL_CHUNK = 1000
 _ID = re.compile(r"[0-9a-f-]{36}")
-# Behind every id: they are written in hexadecimal digits.
+# Sorts after every id: they are written in hexadecimal digits.
 _NEWEST = "g"
-_OF_PERSON = "app_id = :app_id AND user_id = :user_id"
-_LISTED = f"{_OF_PERSON} AND is_shown = 1 AND dismissed_at IS NULL"
+_LISTED = f"{OF_USER} AND is_shown = 1 AND dismissed_at IS NULL"
 _UNREAD = f"{_LISTED} AND read_at IS NULL"
+_READ = f"{_LISTED} AND read_at IS NOT NULL"
 _OF_PAGE = """AND id < :before_id AND (:category = '' OR category = :category)
 ORDER BY id DESC LIMIT :limit"""
 
@@ -41,11 +41,11 @@ LIST_UNREAD = statement(
 )
 SELECT = statement(
     "select_shown_notification",
-    f"SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND id = :id AND is_shown = 1",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND id = :id AND is_shown = 1",
 )
 SELECT_CHANGES = statement(
     "select_inbox_changes",
-    f"""SELECT {NOTIFICATION} FROM notifications WHERE {_OF_PERSON} AND sequence > 0
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND sequence > 0
     AND sequence > :since ORDER BY sequence LIMIT :limit""",
 )
 SELECT_UNREAD_IDS = statement(
@@ -53,7 +53,7 @@ SELECT_UNREAD_IDS = statement(
     f"SELECT id FROM notifications WHERE {_UNREAD} AND id > :after ORDER BY id LIMIT :limit",
 )
 SELECT_STATE = statement(
-    "select_inbox_state", f"SELECT unread_count, sequence FROM inboxes WHERE {_OF_PERSON}"
+    "select_inbox_state", f"SELECT unread_count, sequence FROM inboxes WHERE {OF_USER}"
 )
 SELECT_STATES = statement(
     "select_inbox_states",
@@ -62,12 +62,12 @@ SELECT_STATES = statement(
 )
 
 
-# On PostgreSQL a look of the statement that waits for the row is as old as the wait. So what it
-# found is only a reason to go on; the change behind it, under the lock, looks again.
-def _take_if(name: str, condition: str, unread: str) -> Statement:
+# On PostgreSQL a statement that waits for the row sees the table as it was before the wait. So
+# this only decides whether to go on; the change that follows, under the lock, checks again.
+def _count_if(name: str, condition: str, unread: str) -> Statement:
     return statement(
         name,
-        f"""UPDATE inboxes SET unread_count = unread_count {unread} WHERE {_OF_PERSON}
+        f"""UPDATE inboxes SET unread_count = unread_count {unread} WHERE {OF_USER}
         AND EXISTS (SELECT 1 FROM notifications WHERE {condition} AND id = :id)
         RETURNING unread_count""",
     )
@@ -81,15 +81,13 @@ def _change(name: str, change: str, condition: str) -> Statement:
     )
 
 
-COUNT_LESS = _take_if("count_one_less", _UNREAD, "- 1")
-COUNT_MORE = _take_if("count_one_more", f"{_LISTED} AND read_at IS NOT NULL", "+ 1")
-TAKE_LISTED = _take_if("take_inbox_of_listed", _LISTED, "+ 0")
+COUNT_LESS = _count_if("count_one_less", _UNREAD, "- 1")
+COUNT_MORE = _count_if("count_one_more", _READ, "+ 1")
+TAKE_LISTED = _count_if("take_inbox_of_listed", _LISTED, "+ 0")
 READ = _change("read_notification", "read_at = :now", _UNREAD)
-UNREAD = _change("unread_notification", "read_at = NULL", f"{_LISTED} AND read_at IS NOT NULL")
+UNREAD = _change("unread_notification", "read_at = NULL", _READ)
 DISMISS = _change("dismiss_notification", "dismissed_at = :now", _LISTED)
-DELETE = statement(
-    "delete_notification", f"DELETE FROM notifications WHERE {_OF_PERSON} AND id = :id"
-)
+DELETE = statement("delete_notification", f"DELETE FROM notifications WHERE {OF_USER} AND id = :id")
 DELETE_DELIVERIES = statement(
     "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
 )
@@ -99,10 +97,10 @@ DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notif
 class SqlInboxes:
     """The `Inboxes` port. The cursor of a page is the id of its last notification."""
 
-    def __init__(self, engine: Engine, *, chunk: int = READ_ALL_CHUNK) -> None:
+    def __init__(self, engine: Engine, *, read_all_chunk: int = READ_ALL_CHUNK) -> None:
         self._engine = engine
-        self._chunk = chunk
-        self._turns = _Turns()
+        self._read_all_chunk = read_all_chunk
+        self._locks = _InboxLocks()
 
     async def page(
         self,
@@ -114,7 +112,6 @@ class SqlInboxes:
         after: str | None,
         limit: int,
     ) -> Page[Notification]:
-        """Return what is not dismissed, newest first."""
         if after is not None and not _ID.fullmatch(after):
             raise refuse_cursor()
         rows = await self._engine.fetch(
@@ -129,124 +126,109 @@ class SqlInboxes:
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
-        """Return the two numbers."""
         rows = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)
         return InboxState(*rows[0]) if rows else InboxState(0, 0)
 
     async def states(self, app_id: str, user_ids: Collection[str]) -> Mapping[str, InboxState]:
-        """Return the numbers of several people."""
         rows = await self._engine.fetch(SELECT_STATES, app_id=app_id, ids=keys_of(user_ids))
         return {user_id: InboxState(count, sequence) for user_id, count, sequence in rows}
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
-        """Return one notification, or None."""
         rows = await self._engine.fetch(SELECT, app_id=app_id, user_id=user_id, id=notification_id)
         return read_notification(rows[0]) if rows else None
 
-    async def read(
-        self, app_id: str, user_id: str, notification_id: str, now: int
+    async def apply(
+        self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        """Mark it read."""
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        return await self._act(one, COUNT_LESS.guard(**one), READ.guard(**one, now=now))
-
-    async def unread(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Mark it unread; there is no time to it, so `now` is not stored."""
-        del now
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        return await self._act(one, COUNT_MORE.guard(**one), UNREAD.guard(**one))
-
-    async def dismiss(
-        self, app_id: str, user_id: str, notification_id: str, now: int
-    ) -> Notification | None:
-        """Take it out of the list."""
-        one = {"app_id": app_id, "user_id": user_id, "id": notification_id}
-        # Whether it counts is looked at under the lock.
-        take = (TAKE_LISTED.guard(**one), COUNT_LESS.step(**one))
-        return await self._act(one, *take, DISMISS.guard(**one, now=now))
-
-    async def _act(self, one: dict[str, str], *steps: Step) -> Notification | None:
-        """Run an act whose last step changes the notification; it may find nothing to do."""
-        app_id, user_id = one["app_id"], one["user_id"]
+        steps = _steps_of(
+            action, {"app_id": app_id, "user_id": user_id, "id": notification_id}, now
+        )
         remember = REMEMBER.step(app_id=app_id, user_id=user_id)
-        async with self._turns.take(app_id, user_id):
+        async with self._locks.hold(app_id, user_id):
             done = await self._engine.write(Unit(user_id, (*steps, remember)))
-        if done is None:
-            return await self.get(app_id, user_id, one["id"])
+        if done is None:  # there was nothing to change
+            return await self.get(app_id, user_id, notification_id)
         return read_notification(done[len(steps) - 1][0])
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
-        """Mark read what is unread now."""
-        of_person = {"app_id": app_id, "user_id": user_id}
+        of_user = {"app_id": app_id, "user_id": user_id}
         last = ""
         while ids := await self._unread_ids(app_id, user_id, last):
-            rows = [COUNT_LESS.bind(**of_person, id=each) for each in ids]
             steps = (
-                TAKE.step(**of_person, unread=0),
-                COUNT_LESS.many(rows),
-                READ.many([READ.bind(**of_person, id=each, now=now) for each in ids]),
-                REMEMBER.step(**of_person),
+                TAKE.step(**of_user, unread=0),
+                COUNT_LESS.many([COUNT_LESS.bind(**of_user, id=each) for each in ids]),
+                READ.many([READ.bind(**of_user, id=each, now=now) for each in ids]),
+                REMEMBER.step(**of_user),
             )
-            async with self._turns.take(app_id, user_id):
+            async with self._locks.hold(app_id, user_id):
                 await self._engine.write(Unit(user_id, steps))
             last = ids[-1]
         return await self.state(app_id, user_id)
 
     async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
-        """Delete notifications, and what became of them."""
-        of_person = {"app_id": app_id, "user_id": user_id}
+        of_user = {"app_id": app_id, "user_id": user_id}
         steps = (
-            TAKE.step(**of_person, unread=0),
-            COUNT_LESS.many([COUNT_LESS.bind(**of_person, id=each) for each in ids]),
-            DELETE.many([DELETE.bind(**of_person, id=each) for each in ids]),
+            TAKE.step(**of_user, unread=0),
+            COUNT_LESS.many([COUNT_LESS.bind(**of_user, id=each) for each in ids]),
+            DELETE.many([DELETE.bind(**of_user, id=each) for each in ids]),
             DELETE_DELIVERIES.many([(each,) for each in ids]),
             DELETE_ATTEMPTS.many([(each,) for each in ids]),
         )
-        async with self._turns.take(app_id, user_id):
+        async with self._locks.hold(app_id, user_id):
             await self._engine.write(Unit(user_id, steps))
 
     async def changes(
         self, app_id: str, user_id: str, after: int, limit: int
     ) -> tuple[Notification, ...]:
-        """Return those that changed behind a number."""
         rows = await self._engine.fetch(
             SELECT_CHANGES, app_id=app_id, user_id=user_id, since=after, limit=limit
         )
         return tuple(read_notification(row) for row in rows)
 
     async def _unread_ids(self, app_id: str, user_id: str, last: str) -> list[str]:
+        limit = self._read_all_chunk
         rows = await self._engine.fetch(
-            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=self._chunk
+            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=limit
         )
         return [row[0] for row in rows]
 
 
-class _Turns:
-    """One act after the other on the same inbox of this node.
+def _steps_of(action: InboxAction, one: dict[str, str], now: int) -> tuple[Step, ...]:
+    """Return the steps of an action; the last one changes the notification."""
+    match action:
+        case InboxAction.READ:
+            return COUNT_LESS.guard(**one), READ.guard(**one, now=now)
+        case InboxAction.UNREAD:
+            return COUNT_MORE.guard(**one), UNREAD.guard(**one)
+        case InboxAction.DISMISS:
+            # Whether it is unread is checked under the lock.
+            return TAKE_LISTED.guard(**one), COUNT_LESS.step(**one), DISMISS.guard(**one, now=now)
 
-    Two in one batch would both be let in by their first step, and the second would spoil the
-    batch for everybody by its later one: a person who clicks twice must not be able to.
+
+class _InboxLocks:
+    """Makes this node run one action after the other on the same inbox.
+
+    Two in one batch would both pass the guard of their first step, and the guard of the second's
+    last step would fail the whole batch: a user who clicks twice must not be able to do that.
     """
 
     def __init__(self) -> None:
-        self._turns: dict[tuple[str, str], _Turn] = {}
+        self._locks: dict[tuple[str, str], _InboxLock] = {}
 
     @asynccontextmanager
-    async def take(self, app_id: str, user_id: str) -> AsyncIterator[None]:
-        turn = self._turns.setdefault((app_id, user_id), _Turn())
-        turn.takers += 1
+    async def hold(self, app_id: str, user_id: str) -> AsyncIterator[None]:
+        held = self._locks.setdefault((app_id, user_id), _InboxLock())
+        held.holders += 1
         try:
-            async with turn.lock:
+            async with held.lock:
                 yield
         finally:
-            turn.takers -= 1
-            if not turn.takers:
-                del self._turns[app_id, user_id]
+            held.holders -= 1
+            if not held.holders:
+                del self._locks[app_id, user_id]
 
 
 @dataclass(slots=True)
-class _Turn:
+class _InboxLock:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    takers: int = 0
+    holders: int = 0

@@ -1,25 +1,24 @@
-"""The two numbers of an inbox: how many unread, and the number of its last change.
+"""Steps that keep the two numbers of an inbox: its unread count and its last sequence.
 
-Whatever changes what a person sees is a unit that first takes the inbox's row (on PostgreSQL that
-is the lock under which numbers are given out in the order of commits), then writes the
-notification with the next number, and then lets the inbox remember it. In a batch the first steps
-of several units run before the second of any, so the next number is looked for among the
-notifications themselves too.
+A unit that changes what a user sees first locks the row of the inbox (on PostgreSQL numbers are
+given out in the order of commits that way), then writes the notification with the next number, and
+then stores that number in the inbox. In a batch the first steps of several units run before the
+second of any, so the next number is looked for among the notifications themselves too.
 """
 
 from __future__ import annotations
 
 from clarion.store.statement import statement
 
-_OF_PERSON = "app_id = :app_id AND user_id = :user_id"
-# The highest number given so far. Both halves are one look into an index.
+OF_USER = "app_id = :app_id AND user_id = :user_id"
+# The highest number given so far. Both halves are one indexed read.
 _HIGHEST = f"""(SELECT MAX(known.sequence) FROM (
-SELECT sequence FROM inboxes WHERE {_OF_PERSON} UNION ALL
-SELECT MAX(sequence) FROM notifications WHERE {_OF_PERSON} AND sequence > 0) AS known)"""
+SELECT sequence FROM inboxes WHERE {OF_USER} UNION ALL
+SELECT MAX(sequence) FROM notifications WHERE {OF_USER} AND sequence > 0) AS known)"""
 # Part of an INSERT or UPDATE of `notifications`, with the parameters :app_id and :user_id.
 NEXT = f"COALESCE({_HIGHEST}, 0) + 1"
 
-# Take the row, made if need be, and count what the unit makes unread or no longer unread.
+# Locks the row, inserted if need be, and adds what the unit makes unread or no longer unread.
 TAKE = statement(
     "take_inbox",
     """INSERT INTO inboxes (app_id, user_id, unread_count, sequence)
@@ -29,5 +28,5 @@ TAKE = statement(
 )
 REMEMBER = statement(
     "remember_sequence",
-    f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {_OF_PERSON}",
+    f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {OF_USER}",
 )

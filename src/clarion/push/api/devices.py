@@ -29,10 +29,10 @@ from clarion.http.shapes import (
 from clarion.idempotency.model import StoredResponse
 from clarion.idempotency.requests import Idempotency
 from clarion.push.connections import Connections
-from clarion.push.frames import CloseCode
 from clarion.push.model import DeviceDetails, InvalidationReason, Platform
 from clarion.push.port import Devices
 from clarion.push.registry import Registry, new_token
+from clarion.sockets.protocol import CloseCode
 
 if TYPE_CHECKING:
     from clarion.access.model import Caller

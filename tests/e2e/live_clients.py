@@ -1,4 +1,4 @@
-"""People with inboxes, and the screens on which they look at them."""
+"""Users with inboxes, and the live clients in which they see them."""
 
 import asyncio
 import http.client
@@ -33,7 +33,7 @@ class Event:
 
 
 @dataclass
-class Person:
+class InboxUser:
     """A user of the app of the first run."""
 
     server: Server
@@ -52,16 +52,16 @@ class Person:
     def me(self) -> Asker:
         return self.server.with_key(self.token)
 
-    def act(self, verb: str, notification_id: str) -> Any:
-        answer = self.me.post(f"/v1/me/notifications/{notification_id}/{verb}")
+    def apply(self, action: str, notification_id: str) -> Any:
+        answer = self.me.post(f"/v1/me/notifications/{notification_id}/{action}")
         assert answer.status == 200, answer.body
         return answer.json
 
-    def tell(self, count: int = 1) -> list[str]:
+    def add(self, count: int = 1) -> list[str]:
         """Put notifications into the inbox, as another node would; return their ids."""
-        return asyncio.run(self._tell(count))
+        return asyncio.run(self._add(count))
 
-    async def _tell(self, count: int) -> list[str]:
+    async def _add(self, count: int) -> list[str]:
         installation = self.server.installation
         url = installation.database_url
         engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
@@ -148,7 +148,7 @@ class Socket:
         frame: dict[str, Any] = json.loads(text)
         return frame
 
-    async def say(self, **frame: Any) -> None:
+    async def send(self, **frame: Any) -> None:
         await self.connection.send(json.dumps(frame))
 
 

@@ -1,0 +1,1 @@
+"""One shell under all WebSockets: frames, heart-beat, back-pressure, close codes, listeners."""

@@ -1,0 +1,135 @@
+"""What all socket sessions have in common, without any I/O: frames, close codes, heart-beat."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+F = TypeVar("F")
+E = TypeVar("E")
+
+HELLO_TIMEOUT_S = 10
+HEARTBEAT_S = 30
+SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
+FRAME_LIMIT_BYTES = 65_536
+PING = b'{"type":"ping"}'
+PONG = b'{"type":"pong"}'
+# A client may send a number of any size; the database takes no larger one.
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class CloseCode(IntEnum):
+    """Why a connection was closed; the numbers are part of the API."""
+
+    RESTARTING = 1012
+    BAD_FRAME = 4400
+    NOT_AUTHORISED = 4401
+    TIMED_OUT = 4408
+    REPLACED = 4409
+    REVOKED = 4410
+    FRAME_TOO_LARGE = 4413
+    TOO_SLOW_OR_FAST = 4429
+
+
+class ClientFrame(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
+    """What a client sends; the tag is its `type`."""
+
+
+class Ping(ClientFrame, tag="ping"):
+    """Asks for a pong."""
+
+
+class Pong(ClientFrame, tag="pong"):
+    """Answers a ping."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Write a text frame."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection with this code and reason."""
+
+    code: CloseCode
+    reason: str
+
+
+Effects = list[SendFrame | Close | E]
+
+
+class Session(ABC, Generic[F, E]):
+    """The protocol of one connection.
+
+    Frames of type `F` go in; what is to be done comes out as a list of effects. The shell carries
+    out `SendFrame` and `Close` itself and hands those of type `E` to the endpoint.
+    """
+
+    __slots__ = ("_has_hello", "heard_at", "is_closed", "is_paused", "is_ready", "pinged_at")
+
+    _decoder: msgspec.json.Decoder[F]
+
+    def __init__(self, now: int) -> None:
+        self.heard_at = now
+        self.pinged_at = now
+        self.is_closed = False
+        # The socket has taken no data for a while: nothing is written until `resume`.
+        self.is_paused = False
+        self.is_ready = False
+        self._has_hello = False
+
+    def receive(self, data: bytes, *, is_text: bool, now: int) -> Effects[E]:
+        """Handle a frame of the client."""
+        self.heard_at = now
+        if len(data) > FRAME_LIMIT_BYTES:
+            limit = f"a frame has at most {FRAME_LIMIT_BYTES} bytes"
+            return self.end(CloseCode.FRAME_TOO_LARGE, limit)
+        if not is_text:
+            return self.end(CloseCode.BAD_FRAME, "frames must be JSON text")
+        try:
+            frame = self._decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self.end(CloseCode.BAD_FRAME, "not a frame of this protocol")
+        return self._take(frame, now)
+
+    @abstractmethod
+    def _take(self, frame: F, now: int) -> Effects[E]:
+        """Handle a decoded frame."""
+
+    def time_out_hello(self) -> Effects[E]:
+        """Close a connection that has not sent its hello."""
+        if self._has_hello:
+            return []
+        return self.end(CloseCode.TIMED_OUT, f"no hello within {HELLO_TIMEOUT_S} s")
+
+    def tick(self, now: int) -> Effects[E]:
+        """Ping a quiet client, and close the connection of a silent one."""
+        if self.is_closed:
+            return []
+        if self._is_silent(now):
+            return self.end(CloseCode.TIMED_OUT, f"nothing received for {2 * HEARTBEAT_S} s")
+        if now - max(self.heard_at, self.pinged_at) >= HEARTBEAT_S * 1000:
+            self.pinged_at = now
+            return [SendFrame(PING)]
+        return []
+
+    def _is_silent(self, now: int) -> bool:
+        return now - self.heard_at >= SILENCE_LIMIT_MS
+
+    @abstractmethod
+    def resume(self, now: int) -> Effects[E]:
+        """Continue after the socket has taken what was written."""
+
+    def end(self, code: CloseCode, reason: str) -> Effects[E]:
+        """Close the connection; nothing is sent on it after that."""
+        if self.is_closed:
+            return []
+        self.is_closed = True
+        return [Close(code, reason)]

@@ -1,0 +1,240 @@
+"""The I/O of one socket: hands frames to its session and carries out the effects."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
+
+from clarion.sockets.protocol import HELLO_TIMEOUT_S, Close, CloseCode, Effects, SendFrame, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clarion.clock import Clock
+
+E = TypeVar("E")
+S_contra = TypeVar("S_contra", contravariant=True)
+E_contra = TypeVar("E_contra", contravariant=True)
+
+# How long a socket may refuse to take what we write.
+PAUSE_LIMIT_MS = 30_000
+# How long a client may take to answer a close frame; then the connection is cut.
+CLOSE_LIMIT_MS = 10_000
+_NORMAL_CLOSURE = 1000
+_REASON_LIMIT_BYTES = 123
+
+
+class Endpoint(Protocol[S_contra, E_contra]):
+    """What is served at one path: makes its sockets and does what only they need."""
+
+    path: bytes
+    clock: Clock
+    sockets: OpenSockets
+    # More frames than this between two heart-beats, and the socket is closed.
+    frames_limit: int
+
+    def accept(self) -> WSListener:
+        """Return the socket for a connection whose handshake has come."""
+        ...
+
+    def connected(self, socket: S_contra, request: WSUpgradeRequest) -> None:
+        """Begin: the handshake is done."""
+        ...
+
+    def perform(self, socket: S_contra, effect: E_contra) -> None:
+        """Carry out an effect that the shell does not know. Must not wait."""
+        ...
+
+    def disconnected(self, socket: S_contra) -> None:
+        """Release what belongs to a socket that was closed. May be called twice."""
+        ...
+
+    async def tick(self, now: int) -> None:
+        """Do what is due at a heart-beat beside the sockets' own ticks."""
+        ...
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait for background work as long as the grace lasts, then cancel it."""
+        ...
+
+
+class OpenSockets:
+    """The open sockets of an endpoint; those that have not authenticated yet may be limited."""
+
+    def __init__(self, unauthenticated_limit: int | None = None) -> None:
+        self._open: set[Socket[Any]] = set()
+        self._unauthenticated: set[Socket[Any]] = set()
+        self._limit = unauthenticated_limit
+
+    def __len__(self) -> int:
+        """How many are open, authenticated or not."""
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Socket[Any]]:
+        """Iterate over a copy: sockets may open and close meanwhile."""
+        return iter(list(self._open))
+
+    def add(self, socket: Socket[Any]) -> bool:
+        """Add an unauthenticated socket; False if there are too many of them."""
+        if self._limit is not None and len(self._unauthenticated) >= self._limit:
+            return False
+        self._open.add(socket)
+        self._unauthenticated.add(socket)
+        return True
+
+    def mark_authenticated(self, socket: Socket[Any]) -> None:
+        """Count a socket against the limit no longer."""
+        self._unauthenticated.discard(socket)
+
+    def discard(self, socket: Socket[Any]) -> None:
+        """Remove a socket, if it is there."""
+        self._open.discard(socket)
+        self._unauthenticated.discard(socket)
+
+
+class Socket(WSListener, Generic[E]):
+    """One connection. Its subclasses add what their endpoint has to know about it."""
+
+    __slots__ = (
+        "_closed_at",
+        "_endpoint",
+        "_frames",
+        "_hello_timer",
+        "_paused_at",
+        "_transport",
+        "session",
+    )
+
+    def __init__(self, endpoint: Endpoint[Any, E], session: Session[Any, E]) -> None:
+        self.session = session
+        self._endpoint = endpoint
+        self._transport: WSTransport | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
+        self._frames = 0
+        self._paused_at: int | None = None
+        self._closed_at: int | None = None
+
+    # Called by picows.
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        if not self._endpoint.sockets.add(self):
+            transport.disconnect(graceful=False)
+            return
+        loop = asyncio.get_running_loop()
+        self._hello_timer = loop.call_later(HELLO_TIMEOUT_S, self._time_out_hello)
+        self._endpoint.connected(self, transport.request)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        self._frames += 1
+        if self.session.is_closed:
+            if frame.msg_type == WSMsgType.CLOSE:
+                transport.disconnect()
+            return
+        now = self._endpoint.clock.now()
+        match frame.msg_type:
+            case WSMsgType.TEXT | WSMsgType.BINARY:
+                is_text = frame.msg_type == WSMsgType.TEXT and frame.fin
+                data = frame.get_payload_as_bytes()
+                self.carry_out(self.session.receive(data, is_text=is_text, now=now))
+            case WSMsgType.CLOSE:
+                # A close without a code is answered with one: there is no zero on the wire.
+                given: Any = frame.get_close_code()
+                code: Any = given or _NORMAL_CLOSURE
+                transport.send_close(code)
+                transport.disconnect()
+                self._closed_at = now
+            case WSMsgType.PING:
+                self.session.heard_at = now
+                transport.send_pong(frame.get_payload_as_bytes())
+            case WSMsgType.PONG:
+                self.session.heard_at = now
+            case WSMsgType.CONTINUATION:
+                self.end(CloseCode.BAD_FRAME, "fragmented frames are not supported")
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature
+        self.session.is_closed = True
+        self._endpoint.sockets.discard(self)
+        self._release()
+
+    def pause_writing(self) -> None:
+        self.session.is_paused = True
+        self._paused_at = self._endpoint.clock.now()
+
+    def resume_writing(self) -> None:
+        self._paused_at = None
+        self.carry_out(self.session.resume(self._endpoint.clock.now()))
+
+    # Called by the endpoint and the listener.
+
+    def carry_out(self, effects: Effects[E]) -> None:
+        """Do what the session says."""
+        for effect in effects:
+            if isinstance(effect, SendFrame):
+                if self._transport is not None:
+                    self._transport.send(WSMsgType.TEXT, effect.data)
+            elif isinstance(effect, Close):
+                self._close(effect)
+            else:
+                self._endpoint.perform(self, effect)
+
+    def mark_authenticated(self) -> None:
+        """Stop waiting for a hello: it came, and it was valid."""
+        self._cancel_hello_timer()
+        self._endpoint.sockets.mark_authenticated(self)
+
+    def tick(self, now: int) -> None:
+        """Check the limits, and let the session check its own."""
+        if self._closed_at is not None and now - self._closed_at >= CLOSE_LIMIT_MS:
+            self.cut()
+        if self._frames > self._endpoint.frames_limit:
+            self.end(CloseCode.TOO_SLOW_OR_FAST, "too many frames")
+        self._frames = 0
+        if self._paused_at is not None and now - self._paused_at > PAUSE_LIMIT_MS:
+            self.end(CloseCode.TOO_SLOW_OR_FAST, "the client reads too slowly")
+        self.carry_out(self.session.tick(now))
+
+    def end(self, code: CloseCode, reason: str) -> None:
+        """Close the connection, unless it is closed."""
+        self.carry_out(self.session.end(code, reason))
+
+    async def end_for_restart(self) -> None:
+        """Ask the client to reconnect, and wait until it has disconnected."""
+        self.end(CloseCode.RESTARTING, "the server restarts")
+        if self._transport is not None:
+            await self._transport.wait_disconnected()
+
+    def cut(self) -> None:
+        """Drop the connection without a closing handshake."""
+        if self._transport is not None:
+            self._transport.disconnect(graceful=False)
+
+    def _close(self, close: Close) -> None:
+        self._release()
+        if self._transport is None:
+            return
+        # picows types the codes of the standard alone; ours are of the private range.
+        code: Any = int(close.code)
+        self._transport.send_close(code, _cut_short(close.reason))
+        # To disconnect now could lose the code: what the client is just sending would be answered
+        # with a reset. So the client disconnects, or `tick` cuts it off.
+        self._closed_at = self._endpoint.clock.now()
+
+    def _release(self) -> None:
+        self._cancel_hello_timer()
+        self._endpoint.disconnected(self)
+
+    def _time_out_hello(self) -> None:
+        self.carry_out(self.session.time_out_hello())
+
+    def _cancel_hello_timer(self) -> None:
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+            self._hello_timer = None
+
+
+def _cut_short(reason: str) -> bytes:
+    """Return as much of a reason as a close frame has room for, in whole characters."""
+    return reason.encode()[:_REASON_LIMIT_BYTES].decode(errors="ignore").encode()

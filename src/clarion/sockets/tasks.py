@@ -1,0 +1,39 @@
+"""Background work of sockets: nobody awaits it, and it is not lost either."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from clarion.errors import ClarionError
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+class BackgroundTasks:
+    """Runs coroutines to their end; one that fails with an error of ours is logged."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Run a coroutine in the background."""
+        task = asyncio.get_running_loop().create_task(_log_failure(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait for what is running as long as the grace lasts, then cancel it."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in self._tasks:
+            task.cancel()
+
+
+async def _log_failure(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except ClarionError as error:
+        get_logger().warning("socket_task_failed", code=error.code)

@@ -1,0 +1,135 @@
+"""The endpoint of devices: who is let in, and when the window for low priorities opens."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from clarion.errors import StoreUnavailable
+from clarion.push.connections import Connections
+from clarion.push.frames import Hello
+from clarion.push.model import Device, PushPriority
+from clarion.push.session import Authorise, Effect
+from clarion.push.sockets import DeviceEndpoint, DeviceSocket
+from clarion.sockets.protocol import Close, CloseCode
+from tests.factories import NOW, FixedClock, make_device, make_message
+
+WINDOW_S = 30
+DEVICE = make_device()
+HELLO = Hello(token="t", secret="s", cursor={"news": 1})
+
+
+class Gateway:
+    """The registry and dispatch that the endpoint works with: one device, which is let in."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self.refills: list[PushPriority] = []
+        self.connected: list[tuple[Device, object]] = []
+
+    async def authorise(self, token: str, secret: str) -> Device | None:
+        if self.is_broken:
+            raise StoreUnavailable
+        return DEVICE if (token, secret) == ("t", "s") else None
+
+    async def connect(self, socket: DeviceSocket, device: Device, cursor: object) -> None:
+        assert not socket.session.is_closed
+        self.connected.append((device, cursor))
+
+    def refill(self, socket: DeviceSocket, least: PushPriority) -> None:
+        assert socket.session.is_ready
+        self.refills.append(least)
+
+    def disconnect(self, socket: DeviceSocket) -> None:
+        assert socket.session.is_closed
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        self.started = asyncio.ensure_future(work)
+
+
+@pytest.fixture
+def gateway() -> Any:
+    return Gateway()
+
+
+@pytest.fixture
+def connections() -> Connections:
+    return Connections()
+
+
+@pytest.fixture
+def endpoint(gateway: Any, connections: Connections) -> DeviceEndpoint:
+    return DeviceEndpoint(
+        registry=gateway,
+        dispatch=gateway,
+        connections=connections,
+        clock=FixedClock(),
+        window_s=WINDOW_S,
+    )
+
+
+class Recorder(DeviceSocket):
+    """A socket that keeps what it is to carry out."""
+
+    def __init__(self, endpoint: DeviceEndpoint) -> None:
+        super().__init__(endpoint)
+        self.effects: list[Effect] = []
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        self.effects += effects
+
+
+async def authorise(endpoint: DeviceEndpoint, gateway: Any, hello: Hello) -> list[Effect]:
+    socket = Recorder(endpoint)
+    endpoint.perform(socket, Authorise(hello))
+    await gateway.started
+    return socket.effects
+
+
+async def test_a_known_device_is_connected(endpoint: DeviceEndpoint, gateway: Any) -> None:
+    assert await authorise(endpoint, gateway, HELLO) == []
+    assert gateway.connected == [(DEVICE, {"news": 1})]
+
+
+async def test_an_unknown_device_is_refused(endpoint: DeviceEndpoint, gateway: Any) -> None:
+    (close,) = await authorise(endpoint, gateway, Hello(token="t", secret="x"))
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.NOT_AUTHORISED
+    assert gateway.connected == []
+
+
+async def test_without_the_store_the_device_comes_back(
+    endpoint: DeviceEndpoint, gateway: Any
+) -> None:
+    gateway.is_broken = True
+    (close,) = await authorise(endpoint, gateway, HELLO)
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.RESTARTING
+
+
+async def test_a_device_that_has_left_is_not_connected(
+    endpoint: DeviceEndpoint, gateway: Any
+) -> None:
+    socket = endpoint.accept()
+    endpoint.perform(socket, Authorise(HELLO))
+    socket.on_ws_disconnected(None)  # type: ignore[arg-type]
+    await gateway.started
+    assert gateway.connected == []
+
+
+async def test_a_window_opens_once_each_period(
+    endpoint: DeviceEndpoint, gateway: Any, connections: Connections
+) -> None:
+    socket = endpoint.accept()
+    socket.session.recognise(DEVICE)
+    connections.add(DEVICE.id, socket)
+    await endpoint.tick(NOW + WINDOW_S * 1000)
+    assert gateway.refills == [], "the device is not ready"
+    socket.session.welcome(0)
+    assert socket.session.refill([], NOW, is_all=True) == []
+    socket.session.offer(make_message(priority=PushPriority.LOW), NOW)
+    await endpoint.tick(NOW + WINDOW_S * 1000)
+    assert gateway.refills == [], "the window was opened before"
+    await endpoint.tick(NOW + 2 * WINDOW_S * 1000)
+    assert gateway.refills == [PushPriority.LOW]

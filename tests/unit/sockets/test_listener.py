@@ -1,0 +1,109 @@
+"""The listener with real sockets: routes, heart-beat, stop."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clarion.setting_types import Address
+from clarion.sockets.listener import SocketListener, paced
+from clarion.sockets.protocol import HEARTBEAT_S, PING, SILENCE_LIMIT_MS
+from tests.processes import free_port
+from tests.unit.sockets.echo import EchoEndpoint
+
+LIMIT_S = 20
+
+
+class Server:
+    """Two endpoints on one listener."""
+
+    def __init__(self) -> None:
+        self.one, self.two = EchoEndpoint(b"/one"), EchoEndpoint(b"/two")
+        self.listener = SocketListener(self.one, self.two)
+        self.port = free_port()
+
+    @asynccontextmanager
+    async def connected(self, path: str) -> AsyncIterator[ClientConnection]:
+        url = f"ws://127.0.0.1:{self.port}{path}"
+        async with connect(url, ping_interval=None, close_timeout=1) as connection:
+            yield connection
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    await server.listener.listen(Address("127.0.0.1", server.port))
+    yield server
+    await server.listener.stop(1.0)
+
+
+async def test_a_path_leads_to_its_endpoint(server: Server) -> None:
+    async with server.connected("/two?after=5") as connection:
+        await connection.send('{"type":"say","text":"hello"}')
+        assert await asyncio.wait_for(connection.recv(), LIMIT_S) == "hello"
+        assert (server.one.calls, server.two.calls) == ([], ["connected /two?after=5"])
+        assert (len(server.one.sockets), len(server.two.sockets)) == (0, 1)
+
+
+async def test_another_path_is_refused(server: Server) -> None:
+    with pytest.raises(InvalidStatus):
+        async with server.connected("/three"):
+            pass
+
+
+async def test_a_tick_reaches_all_sockets_and_endpoints(server: Server) -> None:
+    async with server.connected("/one") as one, server.connected("/two") as two:
+        server.two.time.advance(HEARTBEAT_S * 1000)
+        await server.listener.tick()
+        assert await asyncio.wait_for(two.recv(), LIMIT_S) == PING.decode()
+        server.one.time.advance(SILENCE_LIMIT_MS)
+        await server.listener.tick()
+        with pytest.raises(ConnectionClosed, match="4408"):
+            await asyncio.wait_for(one.recv(), LIMIT_S)
+    assert f"tick {server.one.clock.now()}" in server.one.calls
+    assert f"tick {server.two.clock.now()}" in server.two.calls
+
+
+async def test_a_stop_closes_with_1012_and_finishes_the_endpoints(server: Server) -> None:
+    async with server.connected("/one") as connection:
+        await server.listener.stop(0.5)
+        with pytest.raises(ConnectionClosed) as closed:
+            await asyncio.wait_for(connection.recv(), LIMIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1012
+    assert server.one.calls[-1] == server.two.calls[-1] == "finish 0.5"
+    with pytest.raises(ConnectionRefusedError):
+        async with server.connected("/one"):
+            pass
+
+
+async def test_a_stop_cuts_a_client_that_does_not_answer(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(
+        b"GET /one HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    await server.listener.stop(0.05)
+    await asyncio.wait_for(reader.read(), LIMIT_S)
+    assert len(server.one.sockets) == 0
+    writer.close()
+
+
+async def test_other_work_runs_after_every_thousand_items() -> None:
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.ensure_future(work())
+    seen = [item async for item in paced(range(2_500))]
+    working.cancel()
+    assert seen == list(range(2_500))
+    assert turns >= 2
