@@ -7,7 +7,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
-from clarion.http.docs import error_kinds
+from clarion.http.docs import advise, error_kinds
 from clarion.settings import describe
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -51,8 +51,9 @@ def errors_page() -> str:
     parts = [ERRORS]
     for kind in error_kinds():
         status = f"{kind.status} {HTTPStatus(kind.status).phrase}"
-        again = "Trying again can help." if kind.retryable else "The same again will not help."
-        parts.append(f"\n## {kind.code}\n\n{status}. {(kind.__doc__ or '').strip()} {again}\n")
+        parts.append(
+            f"\n## {kind.code}\n\n{status}. {(kind.__doc__ or '').strip()} {advise(kind)}\n"
+        )
     return "".join(parts)
 
 

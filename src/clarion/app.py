@@ -9,24 +9,37 @@ import gc
 import signal
 from typing import TYPE_CHECKING
 
+from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
+from clarion.catalog.api.templates import TemplatesController
+from clarion.catalog.api.types import TypesController
 from clarion.data_directory import DataFolder
-from clarion.events.api import intake as event_door
+from clarion.events.api.events import EventsController, explain
 from clarion.events.api.intake import EventDoor
+from clarion.events.api.notifications import NotificationsController, list_of_event
+from clarion.events.api.waiting import list_waiting
 from clarion.house import open_house
 from clarion.http import docs as pages
-from clarion.http import router as framework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
-from clarion.http.health import Operation
+from clarion.http.health import Health
+from clarion.http.idempotency import Idempotency
 from clarion.http.listeners import HttpListener, check_free
-from clarion.idempotency.requests import Idempotency
-from clarion.inbox import streams
+from clarion.http.router import build
+from clarion.inbox import api as inbox_api
 from clarion.inbox.screens import build_screens
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.people.api.follows import FollowsController
+from clarion.people.api.preferences import PreferencesController
+from clarion.people.api.users import PeopleController
+from clarion.push.api.devices import DevicesController, list_my_devices, list_user_devices
+from clarion.push.api.feedback import get_feedback
+from clarion.push.api.history import list_messages, see_message
+from clarion.push.api.stats import get_stats
+from clarion.push.api.topics import TopicsController, subscribe, unsubscribe
 from clarion.push.apns import endpoint as apns
 from clarion.push.apns.endpoint import ApnsDoor
 from clarion.settings import flag_of
@@ -44,7 +57,7 @@ if TYPE_CHECKING:
     from clarion.events.pipeline import Pipeline
     from clarion.events.retention import Keeper
     from clarion.house import House
-    from clarion.http.asgi import Endpoint
+    from clarion.http.fast_routes import FastRoute
     from clarion.inbox.screens import Screens
     from clarion.nodes.port import Dependency, Limits
     from clarion.push.sockets import Sockets
@@ -58,6 +71,32 @@ EXIT_BROKEN = 1
 # New objects before the youngest are looked at, and how often before the older ones are.
 _COLLECT_EVERY = (20_000, 20, 100)
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+
+# Every handler of the management API.
+ROUTES = (
+    *access_api.ROUTES,
+    DevicesController,
+    list_user_devices,
+    list_my_devices,
+    list_messages,
+    see_message,
+    TopicsController,
+    subscribe,
+    unsubscribe,
+    get_feedback,
+    get_stats,
+    EventsController,
+    explain,
+    NotificationsController,
+    list_of_event,
+    list_waiting,
+    PeopleController,
+    PreferencesController,
+    FollowsController,
+    TypesController,
+    TemplatesController,
+    *inbox_api.ROUTES,
+)
 
 
 def _parts(
@@ -99,10 +138,10 @@ def _parts(
 
 def _build_operation(
     settings: Settings, house: House, redis: Redis | None, metrics: Metrics
-) -> Operation:
+) -> Health:
     metrics.watch_writer(house.engine.commit)
     redis_dependency: Dependency | None = RedisDependency(redis) if redis else None
-    return Operation(
+    return Health(
         server_id=settings.server_id,
         database=house.engine,
         others={"redis": redis_dependency},
@@ -117,7 +156,7 @@ class Server:
     def __init__(
         self,
         settings: Settings,
-        annex: Callable[[House], dict[tuple[str, str], Endpoint]] | None = None,
+        annex: Callable[[House], tuple[FastRoute, ...]] | None = None,
     ) -> None:
         self._settings = settings
         self._annex = annex
@@ -175,7 +214,7 @@ class Server:
         self,
         house: House,
         redis: Redis | None,
-        operation: Operation,
+        operation: Health,
         gateway: Gateway,
         metrics: Metrics,
         screens: Screens,
@@ -190,27 +229,24 @@ class Server:
         )
         limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
         idempotency = Idempotency(house.vault, house.clock)
-        events = EventDoor(pipeline.accepting, idempotency)
+        routes = (
+            *operation.routes,
+            *Streams(house.inboxes, screens.live, house.clock).routes,
+            *EventDoor(pipeline.accepting, idempotency).routes,
+            *pages.routes(),
+            *(self._annex(house) if self._annex else ()),
+        )
         return Front(
-            routes={
-                ("GET", "/health"): operation.health,
-                ("GET", "/ready"): operation.ready,
-                ("GET", "/metrics"): operation.metrics,
-                ("GET", streams.PATH): Streams(house.inboxes, screens.live, house.clock).open,
-                ("POST", event_door.PATH): events.accept,
-                ("POST", event_door.BATCH_PATH): events.accept_batch,
-                **pages.routes(),
-                **(self._annex(house) if self._annex else {}),
-            },
+            routes=routes,
             prefixes={
                 apns.DEVICE_PREFIX: door.push,
                 apns.BROADCAST_PREFIX: door.broadcast,
                 apns.CHANNELS_PREFIX: door.manage,
             },
-            framework=framework.build(
-                _parts(house, gateway, screens, callers, pipeline, idempotency)
+            framework=build(
+                ROUTES, _parts(house, gateway, screens, callers, pipeline, idempotency), routes
             ),
-            callers=callers,
+            authenticator=callers,
             limits=limits,
             clock=house.clock,
             metrics=metrics,
@@ -250,7 +286,7 @@ class Server:
 
     async def _shut(
         self,
-        operation: Operation,
+        operation: Health,
         listeners: list[HttpListener],
         sockets: Sockets,
         screens: Screens,

@@ -6,9 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clarion.access.sql.administrators import SqlAdministrators
-from clarion.access.sql.apps import SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.sql.templates import SqlTemplates

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
-from clarion.access.sql.apps import INSERT_PROVIDER_KEY, SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from clarion.access.model import Administrator, ApiKey, App, ProviderKey
+from clarion.access.model import Administrator, ApiKey, App, Caller, ProviderKey
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 
@@ -68,8 +68,19 @@ class Administrators(Protocol):
         ...
 
 
+class Authenticator(Protocol):
+    """Identifies callers by the credential that they send."""
+
+    async def identify(self, authorization: str | None) -> Caller:
+        """Return the caller by the value of the `Authorization` header.
+
+        `Unauthenticated` if there is none, or says what is wrong with it.
+        """
+        ...
+
+
 class Vault(Protocol):
-    """StoragePolicy secrets that must be read again. The key is not in the database."""
+    """Encrypts secrets that must be read again. The key is not in the database."""
 
     def seal(self, secret: bytes, context: str) -> bytes:
         """Encrypt a secret for one place; it opens nowhere else."""

@@ -11,7 +11,7 @@ from litestar.dto import AbstractDTO
 from clarion.http.decoding import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from litestar._openapi.schema_generation import SchemaCreator
     from litestar.dto.data_structures import DTOFieldDefinition
@@ -61,5 +61,5 @@ class StrictBody(AbstractDTO[Any]):
 
 
 @cache
-def _decoder_of(body_type: Any) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(body_type).decode
+def _decoder_of(body_type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(body_type)

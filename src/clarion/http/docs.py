@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, RequestError, ServiceError
 from clarion.http.asgi import Request, Response
+from clarion.http.fast_routes import FastRoute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,17 +29,19 @@ _HTML = (
 )
 
 
-def routes() -> dict[tuple[str, str], Endpoint]:
+def routes() -> tuple[FastRoute, ...]:
     """Return the pages and the files they load, all read once."""
-    table = {
-        ("GET", "/docs"): _constant(_read("docs.html"), _HTML),
-        ("GET", "/docs/errors"): _constant(render_errors().encode(), _HTML),
-    }
-    for name in ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css"):
-        suffix = name[name.rindex(".") :]
-        headers = ((b"content-type", _TYPES[suffix]), (b"cache-control", b"max-age=3600"))
-        table["GET", f"/static/{name}"] = _constant(_read(name), headers)
-    return table
+    return (
+        FastRoute("GET", "/docs", _constant(_read("docs.html"), _HTML)),
+        FastRoute("GET", "/docs/errors", _constant(render_errors().encode(), _HTML)),
+        *map(_static, ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css")),
+    )
+
+
+def _static(name: str) -> FastRoute:
+    suffix = name[name.rindex(".") :]
+    headers = ((b"content-type", _TYPES[suffix]), (b"cache-control", b"max-age=3600"))
+    return FastRoute("GET", f"/static/{name}", _constant(_read(name), headers))
 
 
 def _read(name: str) -> bytes:
@@ -72,7 +75,7 @@ def render_errors() -> str:
     rows = "".join(
         f'<h2 id="{kind.code}">{kind.code}</h2>'
         f"<p>{kind.status} {HTTPStatus(kind.status).phrase}. {html.escape(_meaning(kind))} "
-        f"{'Trying again can help.' if kind.retryable else 'The same again will not help.'}</p>"
+        f"{advise(kind)}</p>"
         for kind in error_kinds()
     )
     return (
@@ -81,6 +84,13 @@ def render_errors() -> str:
         "h2{font:600 1rem ui-monospace,monospace;margin-top:2rem}</style></head>"
         f"<body><h1>Errors of the Clarion API</h1>{rows}</body></html>"
     )
+
+
+def advise(kind: type[ClarionError]) -> str:
+    """Return whether to retry a request after this error."""
+    if kind.retryable:
+        return "Retry the request later."
+    return "Retrying the same request will fail again."
 
 
 def _meaning(kind: type[ClarionError]) -> str:

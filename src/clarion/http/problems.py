@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clarion.errors import ClarionError
 
 SERVER_FAULT = 500
-CONTENT_TYPE = b"application/problem+json"
+MEDIA_TYPE = "application/problem+json"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -57,7 +57,7 @@ def encode(error: ClarionError, request_id: str) -> bytes:
 
 def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:
     """Return the headers that go with the body."""
-    headers = [(b"content-type", CONTENT_TYPE)]
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
     if isinstance(error, (TooManyRequests, ServiceError)) and error.retryable:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if error.status == HTTPStatus.UNAUTHORIZED:

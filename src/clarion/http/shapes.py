@@ -10,6 +10,7 @@ from litestar.params import HeaderParameter, Parameter
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.fast_routes import Parameter as FastParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,11 +24,12 @@ LATEST_MS = 253_402_300_799_999
 
 Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
 After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
+IDEMPOTENCY_KEY = FastParameter(
+    "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
+)
 IdempotencyKey = Annotated[
     str | None,
-    HeaderParameter(
-        name="Idempotency-Key", description="A repeat within 24 h gets the first answer."
-    ),
+    HeaderParameter(name=IDEMPOTENCY_KEY.name, description=IDEMPOTENCY_KEY.description),
 ]
 
 

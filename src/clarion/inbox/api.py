@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, get, post
-from litestar.params import HeaderParameter, Parameter
+from litestar.params import Parameter
 
 from clarion.access.model import Scope, require_app, require_user
 from clarion.access.user_tokens import USER_ID_LENGTH
@@ -27,11 +27,6 @@ from clarion.pages import Page
 
 OnlyUnread = Annotated[bool, Parameter(description="Only what is not read.")]
 InCategory = Annotated[str | None, Parameter(description="Only what is of this category.")]
-LastEventId = Annotated[
-    int | None,
-    HeaderParameter(name="Last-Event-ID", description="The number of the last event you got."),
-]
-Behind = Annotated[int | None, Parameter(description="The same, for who cannot set the header.")]
 # A user's own token needs no id: the inbox is that of its `sub`.
 _USERS, _ME = "/v1/users/{user_id:str}", "/v1/me"
 _TAGS = ("Inbox",)
@@ -189,22 +184,7 @@ async def dismiss(
     return await _act(request, (user_id, nid), Verb.DISMISS, acts, inboxes)
 
 
-@get(
-    f"{_ME}/stream",
-    summary="Hear of every change",
-    tags=_TAGS,
-    media_type="text/event-stream",
-    response_description="Events until the stream ends: `state`, then one for each change.",
-)
-async def follow(last_event_id: LastEventId = None, after: Behind = None) -> str:
-    """Stream the changes of the user's own inbox as Server-Sent Events.
-
-    The front answers this path; it is here to be described.
-    """
-    raise NotFound(f"{last_event_id}{after}")
-
-
-ROUTES = (follow, list_inbox, count_unread, read_all, read, unread, dismiss)
+ROUTES = (list_inbox, count_unread, read_all, read, unread, dismiss)
 
 
 async def _act(

@@ -1,8 +1,8 @@
 """One declaration a table: the type of its rows gives the columns, the writer and the reader.
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
-enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON. A dataclass
-named in `inline` has its fields among the columns instead.
+enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
+names the field. A dataclass named in `inline` has its fields among the columns instead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_or
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from clarion.store.statement import Row, Value
+
+    # How a value is written to a row and read from it; None: as it is.
+    Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bytes)
@@ -31,8 +34,14 @@ class Record(Generic[T]):
     values are the columns in that order; what a statement selects beyond them is ignored.
     """
 
-    def __init__(self, row_type: type[T], *, inline: Collection[str] = ()) -> None:
-        self._fields = tuple(_list_fields(row_type, inline))
+    def __init__(
+        self,
+        row_type: type[T],
+        *,
+        inline: Collection[str] = (),
+        codecs: Mapping[str, Codec] = types.MappingProxyType({}),
+    ) -> None:
+        self._fields = tuple(_list_fields(row_type, inline, codecs))
         self.names = tuple(each.name for each in self._fields)
         self.columns = ", ".join(self.names)
         self.parameters = ", ".join(f":{name}" for name in self.names)
@@ -66,13 +75,15 @@ class _Field(msgspec.Struct, frozen=True):
     is_optional: bool
 
 
-def _list_fields(row_type: type, inline: Collection[str], *path: str) -> Iterator[_Field]:
+def _list_fields(
+    row_type: type, inline: Collection[str], codecs: Mapping[str, Codec], *path: str
+) -> Iterator[_Field]:
     for name, hint in _hints_of(row_type):
         if name in inline:
-            yield from _list_fields(hint, (), *path, name)
+            yield from _list_fields(hint, (), codecs, *path, name)
             continue
         plain, is_optional = _strip_none(hint)
-        write, read = _conversion(plain)
+        write, read = codecs.get(name) or _codec_of(plain)
         yield _Field(name, (*path, name), write, read, is_optional)
 
 
@@ -93,9 +104,7 @@ def _strip_none(hint: Any) -> tuple[Any, bool]:
     return plain, True
 
 
-def _conversion(
-    hint: Any,
-) -> tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]:
+def _codec_of(hint: Any) -> Codec:
     if hint is bool:
         return int, bool
     if isinstance(hint, type) and issubclass(hint, Enum):

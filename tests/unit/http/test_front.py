@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import Request, Response, Streamed
+from clarion.http.fast_routes import FastRoute
 from clarion.http.front import Front
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
@@ -29,6 +31,7 @@ class Framework:
     """Stands behind the front as an ASGI application: reads the body, then does as told."""
 
     def __init__(self) -> None:
+        self.routes = [SimpleNamespace(path="/shared")]
         self.seen: list[dict[str, Any]] = []
         self.trouble: Exception | None = None
         self.is_late = False
@@ -132,15 +135,17 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
     def make(**changes: Any) -> House:
         framework, metrics = Framework(), Metrics()
         front = Front(
-            routes={
-                ("GET", "/plain"): echo,
-                ("POST", "/plain"): echo,
-                ("GET", "/fail"): fail,
-                ("GET", "/stream"): tell,
-            },
+            routes=[
+                FastRoute("GET", "/plain", echo),
+                FastRoute("POST", "/plain", echo),
+                FastRoute("GET", "/fail", fail),
+                FastRoute("GET", "/stream", tell),
+                FastRoute("POST", "/shared", echo),
+                FastRoute("GET", "/v1/own", echo),
+            ],
             prefixes={},
             framework=framework,
-            callers=Callers(keys, UserTokens(apps, vault), clock),
+            authenticator=Callers(keys, UserTokens(apps, vault), clock),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
@@ -179,6 +184,20 @@ async def test_the_rest_is_answered_by_the_framework(house: House) -> None:
 async def test_a_route_asked_by_another_method_says_so(house: House) -> None:
     answer = await house.ask("/plain", method="DELETE")
     assert answer.problem["code"] == "method_not_allowed"
+
+
+async def test_a_path_that_the_framework_serves_too_is_asked_of_it_by_another_method(
+    house: House,
+) -> None:
+    answer = await house.ask("/shared", method="DELETE", body=[b"x"])
+    assert (answer.status, answer.body) == (200, b"x")
+    assert len(house.framework.seen) == 1
+
+
+@pytest.mark.parametrize("path", ["/plain/", "/v1/own", "/v1/own/"])
+async def test_a_path_of_the_front_alone_refuses_other_methods(house: House, path: str) -> None:
+    answer = await house.ask_as_app(path, method="DELETE")
+    assert (answer.status, answer.problem["code"]) == (405, "method_not_allowed")
 
 
 async def test_a_slash_more_at_the_end_is_the_same_route(house: House) -> None:

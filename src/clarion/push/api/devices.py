@@ -15,6 +15,7 @@ from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import app_of, caller_of
 from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
@@ -25,7 +26,6 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.idempotency.model import StoredResponse
-from clarion.idempotency.requests import Idempotency
 from clarion.push.connections import Connections
 from clarion.push.frames import CloseCode
 from clarion.push.model import DeviceDetails, InvalidationReason, Platform
