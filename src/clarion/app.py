@@ -14,7 +14,7 @@ from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api.templates import TemplatesController
 from clarion.catalog.api.types import TypesController
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.events.api.events import EventsController, explain
 from clarion.events.api.intake import EventDoor
 from clarion.events.api.notifications import NotificationsController, list_of_event
@@ -203,7 +203,7 @@ class Server:
     def _take_place(self, stack: contextlib.AsyncExitStack) -> tuple[Path, Path]:
         """Make sure that the folder and the addresses are ours; return the certificate."""
         settings = self._settings
-        folder = DataFolder(settings.data)
+        folder = DataDirectory(settings.data)
         folder.ensure()
         if sqlite_path(settings.database_url):
             stack.enter_context(folder.lock())
@@ -342,7 +342,7 @@ def _addresses(settings: Settings) -> list[tuple[str, Address]]:
     return [(flag_of(n), a) for n in _ADDRESSES if (a := getattr(settings, n)) is not None]
 
 
-def _certificate(settings: Settings, folder: DataFolder) -> tuple[Path, Path]:
+def _certificate(settings: Settings, folder: DataDirectory) -> tuple[Path, Path]:
     if settings.tls_certificate and settings.tls_key:
         load_context(settings.tls_certificate, settings.tls_key)
         return settings.tls_certificate, settings.tls_key

@@ -12,7 +12,7 @@ from clarion.catalog.catalog import Catalog
 from clarion.catalog.sql.templates import SqlTemplates
 from clarion.catalog.sql.types import SqlTypes
 from clarion.clock import SystemClock
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
@@ -78,7 +78,7 @@ class House:
     retention: Retention
     vault: Vault
     clock: Clock
-    folder: DataFolder
+    folder: DataDirectory
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +86,7 @@ async def open_house(
     settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
 ) -> AsyncIterator[House]:
     """Open the store, up to date, and everything that stands on it alone."""
-    folder = DataFolder(settings.data)
+    folder = DataDirectory(settings.data)
     folder.ensure()
     vault = AesVault(folder.master_key())
     applied = await migrate(settings.database_url)

@@ -12,7 +12,7 @@ from clarion.access.provisioning import create_app
 from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
 from clarion.store.statement import Unit
@@ -40,7 +40,7 @@ def make_cast(data: Path, first: Provider) -> Cast:
 async def _make_cast(data: Path, first: Provider) -> Cast:
     url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    vault = AesVault(DataFolder(data).master_key())
+    vault = AesVault(DataDirectory(data).master_key())
     try:
         return Cast(
             other=await _new_app(engine, vault, "com.example.other"),

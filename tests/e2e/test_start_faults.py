@@ -43,7 +43,7 @@ def test_every_port_that_is_in_use_is_named(
     done = installation.run(
         "serve", listen=f"127.0.0.1:{first}", gateway_listen=f"0.0.0.0:{second}"
     )
-    advice = "is in use. Stop what listens there, or choose another port."
+    advice = "is in use. Stop the program that uses it, or choose another port."
     assert faults_of(done) == [
         f"--listen: port {first} {advice}",
         f"--gateway-listen: port {second} {advice}",
@@ -66,7 +66,9 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, words: list[
     (tmp_path / "file").write_text("")
     installation = Installation(tmp_path / "file")
     (fault,) = faults_of(installation.run(*words))
-    assert fault.startswith(f"Cannot make the data folder {tmp_path}/file/data: Not a directory.")
+    assert fault.startswith(
+        f"Cannot create the data directory {tmp_path}/file/data: Not a directory."
+    )
     assert "--data" in fault
 
 
@@ -198,8 +200,9 @@ def test_a_second_server_on_the_same_folder_is_refused(server: Server, tmp_path:
     assert server.installation.process is not None
     (fault,) = faults_of(done)
     assert fault == (
-        f"Another Clarion (process {server.installation.process.pid}) serves the data folder "
-        f"{server.installation.data}. Stop it first, or choose another folder with --data."
+        f"Another Clarion server (process {server.installation.process.pid}) uses the data "
+        f"directory {server.installation.data}. "
+        "Stop it first, or choose another directory with --data."
     )
 
 

@@ -15,7 +15,7 @@ from clarion.access.model import Scope
 from clarion.cli.main import app
 from clarion.events.decide.rules import ORDER
 from clarion.events.model import ReasonCode
-from clarion.http.docs import error_kinds
+from clarion.http.docs import list_errors
 from clarion.settings import describe
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
@@ -81,7 +81,7 @@ def test_the_page_of_settings_has_no_setting_that_is_gone() -> None:
     assert {row[0].strip("`").split()[0] for row in rows("settings.md")[1:]} == flags
 
 
-@pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("kind", list_errors(), ids=lambda kind: kind.code)
 def test_an_error_code_has_a_heading(kind: type[clarion.errors.ClarionError]) -> None:
     assert f"\n## {kind.code}\n" in page("errors.md")
 

@@ -45,7 +45,9 @@ def test_every_error_is_a_sentence(kind: type[ClarionError]) -> None:
 
 
 def test_without_a_detail_the_sentence_is_the_detail() -> None:
-    assert clarion.errors.NotFound().detail == "There is nothing here by that name."
+    assert (
+        clarion.errors.NotFound().detail == "The path, or the object with this id, does not exist."
+    )
     assert clarion.errors.NotFound("No key.").detail == str(clarion.errors.NotFound("No key."))
 
 

@@ -218,7 +218,9 @@ def test_a_certificate_needs_its_key() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "[::]"])  # noqa: S104 - never opened
 def test_two_listeners_cannot_meet_on_a_port(host: str) -> None:
     (fault,) = faults_of({"listen": "127.0.0.1:9000", "gateway-listen": f"{host}:9000"})
-    assert fault == f"--gateway-listen: {host}:9000 is taken by --listen; choose another port"
+    assert (
+        fault == f"--gateway-listen: {host}:9000 is already used by --listen; choose another port"
+    )
 
 
 def test_two_listeners_may_share_a_port_on_two_addresses() -> None:

@@ -1,4 +1,4 @@
-"""Tokens of end users: JWTs that the app signed, with the one algorithm it has registered."""
+"""User tokens: JWTs that an app signs with the one algorithm registered for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jwt
 
 from clarion.access.model import UserCaller
 from clarion.errors import Unauthenticated
-from clarion.fields import is_plain
+from clarion.fields import is_plain, is_user_id
 
 if TYPE_CHECKING:
     from clarion.access.model import App
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 LEEWAY_S = 30
 USER_ID_LENGTH = 255
-# The year 9999: a token may name a number that no clock reaches.
+# The year 9999: `exp` can be a number that no clock reaches.
 _LAST_S = 253_402_300_799
 
 
 class UserTokens:
-    """Verifies user tokens. `sub` is the user, `aud` the app, `exp` the end."""
+    """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
 
     def __init__(self, apps: Apps, vault: Vault) -> None:
         self._apps = apps
@@ -32,7 +32,7 @@ class UserTokens:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
         app = await self._apps.get(_claimed_app(token))
         if app is None:
-            msg = "The token's `aud` is not the id of an app here."
+            msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
         claims = self._decode(token, app)
         expires_at = _check_times(claims, now / 1000)
@@ -46,7 +46,7 @@ class UserTokens:
                 key,
                 algorithms=[app.user_token_algorithm.value],
                 audience=app.id,
-                # Times and the user are ours to check: by the clock of the house, in our words.
+                # Times and the user id are checked below: by our clock, with our error texts.
                 options={
                     "require": ["sub", "aud", "exp"],
                     "verify_exp": False,
@@ -62,20 +62,20 @@ class UserTokens:
 
 
 def user_key_context(app_id: str) -> str:
-    """Return the place for which an app's user key is sealed."""
+    """Return the context in which the user token key of an app is sealed."""
     return f"apps/{app_id}/user_token_key"
 
 
 def _claimed_app(token: str) -> str:
     try:
-        # Not trusted: it only says with whose key to verify.
+        # Not verified yet: it only says with which key to verify.
         claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.InvalidTokenError as error:
         msg = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."
         raise Unauthenticated(msg) from error
     audience = claims.get("aud")
     if not isinstance(audience, str) or not is_plain(audience):
-        msg = "The token's `aud` must be one text: the id of the app."
+        msg = "The `aud` of the user token must be one string: the id of the app."
         raise Unauthenticated(msg)
     return audience
 
@@ -83,9 +83,9 @@ def _claimed_app(token: str) -> str:
 def _reason(error: jwt.InvalidTokenError, app: App) -> str:
     match error:
         case jwt.InvalidSignatureError():
-            return "its signature does not fit the app's key"
+            return "the signature does not match the app's key"
         case jwt.InvalidAlgorithmError():
-            return f"this app's tokens are signed with {app.user_token_algorithm.value}"
+            return f"the app's tokens must be signed with {app.user_token_algorithm.value}"
         case jwt.MissingRequiredClaimError():
             return f"`{error.claim}` is missing"
         case _:
@@ -93,10 +93,10 @@ def _reason(error: jwt.InvalidTokenError, app: App) -> str:
 
 
 def _check_times(claims: dict[str, object], now_s: float) -> int:
-    """Return when the token ends, in milliseconds."""
+    """Return when the token expires, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
-        msg = "`exp` and `nbf` of the user token must be numbers of seconds."
+        msg = "`exp` and `nbf` of the user token must be seconds since 1970."
         raise Unauthenticated(msg)
     if now_s >= expires + LEEWAY_S:
         msg = "The user token has expired."
@@ -108,7 +108,7 @@ def _check_times(claims: dict[str, object], now_s: float) -> int:
 
 
 def _is_time(value: object) -> TypeGuard[int | float]:
-    # JSON as Python reads it knows NaN and Infinity, and a token that never ends must not be.
+    # Python reads NaN and Infinity in JSON, and no token may be valid forever.
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
@@ -116,7 +116,10 @@ def _is_time(value: object) -> TypeGuard[int | float]:
 
 def _user_id(claims: dict[str, object]) -> str:
     subject = claims["sub"]
-    if isinstance(subject, str) and 0 < len(subject) <= USER_ID_LENGTH and is_plain(subject):
+    if isinstance(subject, str) and is_user_id(subject):
         return subject
-    msg = f"The token's `sub` must be the user's id, 1 to {USER_ID_LENGTH} plain characters."
+    msg = (
+        "The `sub` of the user token must be the user's id: "
+        "1 to 128 letters, digits or . _ ~ : @ = + | -"
+    )
     raise Unauthenticated(msg)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import apsw
 from cryptography import x509
 
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
@@ -166,7 +166,7 @@ def _is_clarion(settings: Settings) -> bool:
 
 
 def _certificate(settings: Settings) -> Finding:
-    path = settings.tls_certificate or DataFolder(settings.data).tls / "server.pem"
+    path = settings.tls_certificate or DataDirectory(settings.data).tls / "server.pem"
     if not path.exists():
         return Finding("note", "certificate", "made at the first start")
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clarion.cli.first_run import FirstRun, Urls, urls_of
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
 
@@ -24,7 +24,7 @@ GATEWAY_PATH = "/v1/gateway"
 class Installation:
     """A server as seen from its data folder, or from what the flags say."""
 
-    folder: DataFolder
+    folder: DataDirectory
     first: FirstRun | None
     api_url: str
     push_url: str
@@ -73,7 +73,7 @@ def find_installation(
     settings: Settings, *, url: str = "", gateway_url: str = "", api_key: str = ""
 ) -> Installation:
     """Put together what the flags, the settings and the first run say, in this order."""
-    folder = DataFolder(settings.data)
+    folder = DataDirectory(settings.data)
     first = _read_first_run(folder.first_run) if folder.first_run.exists() else None
     urls = _choose_urls(settings, first)
     return Installation(

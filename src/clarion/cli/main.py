@@ -94,11 +94,11 @@ def _init(
 
 def _migrate(**settings: SettingFlags) -> int:
     loaded = _load(settings)
-    from clarion.data_directory import DataFolder
+    from clarion.data_directory import DataDirectory
     from clarion.store.opening import migrate
 
     async def work() -> int:
-        DataFolder(loaded.data).ensure()
+        DataDirectory(loaded.data).ensure()
         applied = await migrate(loaded.database_url)
         for title in applied:
             print(f"applied {title}")

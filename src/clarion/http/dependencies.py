@@ -1,4 +1,4 @@
-"""What Litestar hands to the handlers by name: `users: Injected[Users]`."""
+"""Dependencies that Litestar injects into handlers by name: `users: Injected[Users]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from litestar.params import SkipValidation
 T = TypeVar("T")
 # Ports are Protocols, which Litestar cannot validate.
 Injected = NamedDependency[SkipValidation[T]]
-# Called with app and user after something changed by which their notifications are decided.
+# Called with app id and user id after a change that affects decisions on their notifications.
 OnPersonChanged = Callable[[str, str], Awaitable[None]]
-# Called when there is work to do at once.
+# Wakes the workers: there is work to do now.
 Wake = Callable[[], None]

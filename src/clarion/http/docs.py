@@ -1,4 +1,4 @@
-"""Pages for developers: the browsable API description and the list of errors."""
+"""Pages for developers: the API documentation and the list of errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from clarion.http.asgi import Request, Response
 from clarion.http.fast_routes import FastRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from clarion.http.asgi import Endpoint
 
-# Swagger UI sets styles from its script; scripts come from here alone.
+# Swagger UI sets styles from its script; scripts come from this server alone.
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     b"img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -27,6 +25,7 @@ _HTML = (
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
 )
+_DO_NOT_RETRY = "Retrying the same request will fail again."
 
 
 def routes() -> tuple[FastRoute, ...]:
@@ -57,26 +56,18 @@ def _constant(body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint
     return answer
 
 
-def error_kinds() -> list[type[ClarionError]]:
+def list_errors() -> list[type[ClarionError]]:
     """Return every error that the API can answer, by status and code."""
-    kinds = [kind for root in (RequestError, ServiceError) for kind in _below(root)]
-    return sorted(kinds, key=lambda kind: (kind.status, kind.code))
-
-
-def _below(kind: type[ClarionError]) -> Iterator[type[ClarionError]]:
-    for child in kind.__subclasses__():
-        if child.__module__ == "clarion.errors":
-            yield child
-            yield from _below(child)
+    errors = [*RequestError.__subclasses__(), *ServiceError.__subclasses__()]
+    ours = [error for error in errors if error.__module__ == "clarion.errors"]
+    return sorted(ours, key=lambda error: (error.status, error.code))
 
 
 def render_errors() -> str:
-    """Return the page to which the `type` of a problem points."""
+    """Return the page that the `type` of a problem links to."""
     rows = "".join(
-        f'<h2 id="{kind.code}">{kind.code}</h2>'
-        f"<p>{kind.status} {HTTPStatus(kind.status).phrase}. {html.escape(_meaning(kind))} "
-        f"{advise(kind)}</p>"
-        for kind in error_kinds()
+        f'<h2 id="{error.code}">{error.code}</h2><p>{html.escape(describe(error))}</p>'
+        for error in list_errors()
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Clarion errors</title>'
@@ -86,12 +77,8 @@ def render_errors() -> str:
     )
 
 
-def advise(kind: type[ClarionError]) -> str:
-    """Return whether to retry a request after this error."""
-    if kind.retryable:
-        return "Retry the request later."
-    return "Retrying the same request will fail again."
-
-
-def _meaning(kind: type[ClarionError]) -> str:
-    return (kind.__doc__ or "").strip()
+def describe(error: type[ClarionError]) -> str:
+    """Return the status and meaning of an error, and whether to retry."""
+    status = f"{error.status} {HTTPStatus(error.status).phrase}"
+    retry = "Retry the request later." if error.retryable else _DO_NOT_RETRY
+    return f"{status}. {(error.__doc__ or '').strip()} {retry}"

@@ -1,4 +1,4 @@
-"""The shapes of the API that more than one noun uses."""
+"""Parameters, pages and times of the API that several slices use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
-# The last that can be written as RFC 3339; an offset can put a time of the wire behind it.
+# The latest time that RFC 3339 can write; a time with an offset can be later.
 LATEST_MS = 253_402_300_799_999
 
-Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
-After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
+Limit = Annotated[int, Parameter(description="Items in a page, 1 to 100.")]
+After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
 IDEMPOTENCY_KEY = FastParameter(
     "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
 )
@@ -34,16 +34,16 @@ IdempotencyKey = Annotated[
 
 
 class Items(msgspec.Struct, Generic[T]):
-    """A page of a list; `next` is the cursor for `?after=`, or null at the end."""
+    """A page of a list; `next` is the value for `?after=`, or null on the last page."""
 
     items: list[T]
     next: str | None
 
 
 def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
-    """Run a check for each field and return what they return.
+    """Run a check for each field and return the results by field.
 
-    A check says by `ValueError` what is wrong; all faults are reported at once.
+    A check raises `ValueError` with the reason; all faults are reported at once.
     """
     values, faults = {}, []
     for field, check in checks.items():
@@ -57,18 +57,18 @@ def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
 
 
 def check_limit(limit: int) -> int:
-    """Return the page size if it is one."""
+    """Return the page size; `InvalidFields` if it is out of range."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise InvalidFields(FieldFault("limit", f"must be from 1 to {PAGE_LIMIT}"))
     return limit
 
 
 def to_milliseconds(moment: datetime | None, field: str) -> int | None:
-    """Return a time of the wire as the house has it."""
+    """Return a time of a request in milliseconds; `InvalidFields` if it has no offset."""
     if moment is None:
         return None
     if moment.tzinfo is None:
-        raise InvalidFields(FieldFault(field, "must say its offset, like 2026-01-31T12:00:00Z"))
+        raise InvalidFields(FieldFault(field, "must have an offset, like 2026-01-31T12:00:00Z"))
     milliseconds = clock.to_milliseconds(moment)
     if milliseconds > LATEST_MS:
         raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
@@ -76,5 +76,5 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
 
 
 def to_wire(milliseconds: int | None) -> str | None:
-    """Return a time of the house as the wire has it."""
+    """Return a time in milliseconds as the API writes it."""
     return None if milliseconds is None else clock.to_rfc3339(milliseconds)

@@ -13,7 +13,7 @@ from clarion.access.model import Administrator
 from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import DEMO_BUNDLE_ID, greet, initialise, urls_of
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings, load
 from tests.factories import FixedClock
@@ -33,7 +33,7 @@ def house(
     vault: Vault,
     clock: FixedClock,
 ) -> House:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     folder.ensure()
     # The first run asks for no more of the house than this.
     return SimpleNamespace(  # type: ignore[return-value]

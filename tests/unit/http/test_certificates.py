@@ -140,7 +140,7 @@ def test_an_authority_that_has_ended_is_made_anew(tls: DevelopmentTls) -> None:
 def test_a_damaged_file_is_told_with_advice(tls: DevelopmentTls, name: str) -> None:
     renewal = certificate_of(tls.certificate).not_valid_after_utc
     getattr(tls, name).write_bytes(b"nonsense")
-    with pytest.raises(StartError, match=r"are damaged\. Remove that folder to begin anew"):
+    with pytest.raises(StartError, match=r"are damaged\. Delete this directory"):
         tls.ensure(renewal)
 
 

@@ -28,7 +28,7 @@ def test_every_address_that_cannot_be_had_is_told_at_once() -> None:
             )
     lines = raised.value.detail.splitlines()
     assert lines[0] == (
-        f"--listen: port {port} is in use. Stop what listens there, or choose another port."
+        f"--listen: port {port} is in use. Stop the program that uses it, or choose another port."
     )
     assert [line.split(":")[0] for line in lines] == [
         "--listen",

@@ -17,7 +17,7 @@ from clarion.errors import (
     Unauthenticated,
 )
 from clarion.http import problems
-from clarion.http.docs import error_kinds
+from clarion.http.docs import list_errors
 
 
 def body_of(error: ClarionError) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_the_fields_of_a_request_are_named_one_by_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("kind", list_errors(), ids=lambda kind: kind.code)
 def test_every_error_of_the_api_is_a_problem(kind: type[ClarionError]) -> None:
     error = kind(1) if kind is TooManyRequests else kind()
     assert body_of(error)["code"] == kind.code
