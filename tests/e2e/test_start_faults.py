@@ -109,7 +109,7 @@ def test_a_file_that_is_no_database_is_named(installation: Installation, words: 
 
 def test_a_database_in_a_folder_that_is_not_there_is_named(installation: Installation) -> None:
     (fault,) = faults_of(installation.run("serve", database="sqlite:////no/where/x.db"))
-    assert "The folder /no/where does not exist: make it" in fault
+    assert "The directory /no/where does not exist: create it" in fault
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -121,8 +121,10 @@ def test_a_database_of_a_newer_clarion_is_refused(
     connection.execute(NEWER)
     connection.close()
     (fault,) = faults_of(installation.run(*words))
-    assert fault.startswith("The database is at migration 9999, this Clarion knows only up to ")
-    assert "Start the newer Clarion" in fault
+    assert fault.startswith(
+        "The database is at migration 9999, but this release of Clarion only knows up to "
+    )
+    assert "Start the newer release" in fault
 
 
 async def test_a_postgresql_database_of_a_newer_clarion_is_refused(
@@ -275,7 +277,7 @@ def test_the_doctor_sees_a_newer_database(installation: Installation) -> None:
     connection.execute(NEWER)
     connection.close()
     state, detail = findings_of(installation.run("doctor"))["database"]
-    assert (state, detail[:36]) == ("fault", "The database is at migration 9999, t")
+    assert (state, detail[:36]) == ("fault", "The database is at migration 9999, b")
 
 
 def test_the_doctor_cannot_reach_postgresql(installation: Installation) -> None:
