@@ -1,4 +1,4 @@
-"""What keeps a server from starting: said in one line each, with what to do about it."""
+"""What keeps a server from starting: one line each, with what to do about it."""
 
 import asyncio
 import ctypes
@@ -62,7 +62,7 @@ def test_an_address_of_another_machine_is_named(installation: Installation) -> N
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, words: list[str]) -> None:
+def test_a_data_directory_that_cannot_be_created_is_named(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "file").write_text("")
     installation = Installation(tmp_path / "file")
     (fault,) = faults_of(installation.run(*words))
@@ -80,7 +80,9 @@ def lose_roots_power() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o600], ids=oct)
-def test_a_data_folder_of_somebody_else_is_named(installation: Installation, mode: int) -> None:
+def test_a_data_directory_of_another_account_is_named(
+    installation: Installation, mode: int
+) -> None:
     installation.data.mkdir()
     installation.data.chmod(mode)
     done = subprocess.run(
@@ -138,7 +140,7 @@ async def test_a_postgresql_database_of_a_newer_clarion_is_refused(
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_postgresql_that_cannot_be_reached_is_said_without_its_password(
+def test_an_unreachable_postgresql_is_reported_without_the_password(
     installation: Installation, words: list[str]
 ) -> None:
     address = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/clarion"
@@ -147,7 +149,7 @@ def test_a_postgresql_that_cannot_be_reached_is_said_without_its_password(
     assert "hunter2" not in fault
 
 
-def test_a_postgresql_database_that_is_not_there_is_said(
+def test_a_missing_postgresql_database_is_reported(
     installation: Installation, postgres_url: str
 ) -> None:
     address = postgres_url.rpartition("/")[0] + "/nowhere"
@@ -158,24 +160,22 @@ def test_a_postgresql_database_that_is_not_there_is_said(
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://ana:hunter2@127.0.0.1:door/clarion",
+        "postgresql://ana:hunter2@127.0.0.1:port/clarion",
         "postgresql://ana:hunter2@[::1/clarion",
         "postgresql://ana:hunter2@127.0.0.1/clarion?sslmode=maybe",
         "postgresql://ana:hunter2@no.such.host.invalid/clarion",
     ],
 )
-def test_an_address_of_postgresql_that_is_none_is_said(
-    installation: Installation, address: str
-) -> None:
+def test_an_invalid_postgresql_url_is_reported(installation: Installation, address: str) -> None:
     for fault in faults_of(installation.run("migrate", database=address)):
         assert "--database" in fault
         assert "hunter2" not in fault
 
 
 @pytest.mark.parametrize(
-    "address", ["redis://:hunter2@127.0.0.1:door/0", "redis://:hunter2@[::1", "redis://h/x?y=z"]
+    "address", ["redis://:hunter2@127.0.0.1:port/0", "redis://:hunter2@[::1", "redis://h/x?y=z"]
 )
-def test_an_address_of_redis_that_is_none_is_said(installation: Installation, address: str) -> None:
+def test_an_invalid_redis_url_is_reported(installation: Installation, address: str) -> None:
     for fault in faults_of(installation.run("serve", redis=address)):
         assert "--redis" in fault
         assert "hunter2" not in fault
@@ -235,9 +235,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
     )
 
 
-def test_the_doctor_sees_a_port_that_somebody_else_has(
-    installation: Installation, taken_ports: list[int]
-) -> None:
+def test_the_doctor_sees_a_port_in_use(installation: Installation, taken_ports: list[int]) -> None:
     done = installation.run("doctor", gateway_listen=f"127.0.0.1:{taken_ports[0]}")
     state, detail = findings_of(done)["ports"]
     assert (done.returncode, state) == (1, "fault")

@@ -69,7 +69,7 @@ def test_making_the_folder_again_changes_nothing(folder: DataDirectory) -> None:
     assert folder.master_key() == key
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
         StartError, match=r"Cannot create the data directory .*/file/data: Not a dir"
@@ -113,7 +113,9 @@ def test_those_who_start_at_once_get_the_same_master_key(folder: DataDirectory) 
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
-def test_a_damaged_master_key_is_told_and_left_alone(folder: DataDirectory, content: bytes) -> None:
+def test_a_damaged_master_key_is_reported_and_not_changed(
+    folder: DataDirectory, content: bytes
+) -> None:
     path = folder.path / "master.key"
     path.write_bytes(content)
     with pytest.raises(StartError, match="must have 32 bytes"):
@@ -121,13 +123,13 @@ def test_a_damaged_master_key_is_told_and_left_alone(folder: DataDirectory, cont
     assert path.read_bytes() == content
 
 
-def test_a_master_key_that_cannot_be_read_is_told(folder: DataDirectory) -> None:
+def test_a_master_key_that_cannot_be_read_is_reported(folder: DataDirectory) -> None:
     (folder.path / "master.key").mkdir()
     with pytest.raises(StartError, match=r"Cannot read .*master\.key"):
         folder.master_key()
 
 
-def test_a_second_server_is_kept_off_and_told_who_is_there(folder: DataDirectory) -> None:
+def test_a_second_server_is_refused_and_the_first_is_named(folder: DataDirectory) -> None:
     with (
         folder.lock(),
         pytest.raises(StartError, match=rf"process {os.getpid()}\) uses the data directory"),

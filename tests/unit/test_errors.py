@@ -60,5 +60,5 @@ def test_settings_faults_are_one_a_line() -> None:
     assert SettingsError(["one", "two"]).detail == "one\ntwo"
 
 
-def test_too_many_says_when_to_come_back() -> None:
+def test_too_many_requests_says_when_to_retry() -> None:
     assert TooManyRequests(7).retry_after_s == 7

@@ -57,5 +57,5 @@ def parse_scopes(texts: Iterable[str]) -> frozenset[Scope]:
     unknown = wanted - {scope.value for scope in Scope}
     if unknown or not wanted:
         known = ", ".join(scope.value for scope in Scope)
-        raise InvalidFields(FieldFault("scopes", f"must be `*` or one or more of {known}"))
+        raise InvalidFields(FieldFault("scopes", f"must be `*` or some of {known}"))
     return frozenset(Scope(text) for text in wanted)

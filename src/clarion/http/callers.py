@@ -21,7 +21,7 @@ def caller_of(request: Request[Any, Any, Any]) -> Caller:
 
 
 def app_of(request: Request[Any, Any, Any], scope: Scope) -> AppCaller:
-    """Return the calling application; `Forbidden` if its key lacks the scope."""
+    """Return the calling application; `Forbidden` if its key does not have the scope."""
     return require_app(caller_of(request), scope)
 
 

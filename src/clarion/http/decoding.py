@@ -54,7 +54,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes | memoryview) -> T:
 
 
 def explain(message: str) -> str:
-    """Return a message of msgspec in the words of JSON: `must be an integer, not a string`."""
+    """Return a message of msgspec in terms of JSON: `must be an integer, not a string`."""
     for phrase, plain in _PHRASES:
         message = message.replace(phrase, plain)
     return _TYPES.sub(lambda found: _name_types(found[1].split(" | ")), message)

@@ -87,7 +87,7 @@ async def test_an_unknown_key_is_refused(callers: Callers) -> None:
     assert await refusal(callers, bearer(new_api_secret())) == "This API key is not valid."
 
 
-async def test_a_key_with_another_secret_is_refused_in_the_same_words(
+async def test_a_key_with_a_wrong_secret_is_refused_with_the_same_text(
     callers: Callers, issued: IssuedKey
 ) -> None:
     wrong = replace(issued.secret, secret="x" * 43)

@@ -14,7 +14,7 @@ def test_free_addresses_are_fine() -> None:
     check_free([("--listen", Address("127.0.0.1", free_port()))])
 
 
-def test_every_address_that_cannot_be_had_is_told_at_once() -> None:
+def test_every_address_that_cannot_be_used_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartError) as raised:

@@ -59,16 +59,16 @@ def test_every_error_of_the_api_is_a_problem(kind: type[ClarionError]) -> None:
 @pytest.mark.parametrize(
     ("error", "seconds"), [(TooManyRequests(7), b"7"), (Overloaded(), b"1"), (StorageFull(), b"10")]
 )
-def test_who_can_try_again_is_told_when(error: ClarionError, seconds: bytes) -> None:
+def test_a_retryable_error_says_when_to_retry(error: ClarionError, seconds: bytes) -> None:
     assert headers_of(error)[b"retry-after"] == seconds
 
 
 @pytest.mark.parametrize("error", [InternalError(), NotFound()])
-def test_who_need_not_try_again_is_not(error: ClarionError) -> None:
+def test_other_errors_do_not(error: ClarionError) -> None:
     assert b"retry-after" not in headers_of(error)
 
 
-def test_who_is_not_known_is_told_how_to_say_it() -> None:
+def test_an_unauthenticated_error_names_the_scheme() -> None:
     assert headers_of(Unauthenticated())[b"www-authenticate"] == b"Bearer"
 
 

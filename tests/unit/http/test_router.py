@@ -1,4 +1,4 @@
-"""The router: faults of parameters and bodies, each named in plain words."""
+"""The router: every fault of a parameter or body names the field and the reason."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_a_wrong_field_of_a_body_is_named(
     assert faults(answer.json()) == [expected]
 
 
-def test_a_body_that_is_missing_is_asked_for(client: TestClient[Any]) -> None:
+def test_a_missing_body_is_named(client: TestClient[Any]) -> None:
     answer = client.post("/orders")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_fields")
     assert faults(answer.json()) == [("body", "is required")]

@@ -1,4 +1,4 @@
-"""Which migrations a database lacks, and when it does not fit at all."""
+"""Which migrations a database lacks, and when it does not match the files."""
 
 from collections.abc import Iterator
 
