@@ -11,7 +11,8 @@ import uvloop
 
 from clarion.app import Server
 from clarion.house import House, open_house
-from clarion.http.asgi import Endpoint, Request, Response
+from clarion.http.asgi import Request, Response
+from clarion.http.fast_routes import FastRoute
 from clarion.settings import Settings, load
 from clarion.store.statement import Unit, statement
 from clarion.telemetry import logs
@@ -40,7 +41,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True):
     text: str
 
 
-def annex(house: House) -> dict[tuple[str, str], Endpoint]:
+def annex(house: House) -> tuple[FastRoute, ...]:
     """Return the routes of the bench."""
     decode = msgspec.json.Decoder(Event).decode
     empty = Response(202)
@@ -59,7 +60,10 @@ def annex(house: House) -> dict[tuple[str, str], Endpoint]:
         await house.engine.write(Unit(event_id, steps))
         return Response(202, b'{"id":"' + event_id.encode() + b'"}')
 
-    return {("POST", "/bench/empty"): answer_empty, ("POST", "/bench/write"): write}
+    return (
+        FastRoute("POST", "/bench/empty", answer_empty),
+        FastRoute("POST", "/bench/write", write),
+    )
 
 
 async def serve(settings: Settings) -> int:

@@ -106,13 +106,13 @@ def make_administrator(username: str, **changes: Any) -> Administrator:
     return Administrator(**values | changes)
 
 
-def make_once(app_id: str, **changes: Any) -> IdempotencyClaim:
+def make_once(app_id: str, *, now: int = NOW, **changes: Any) -> IdempotencyClaim:
     values: dict[str, Any] = {
         "app_id": app_id,
         "key": "once",
         "fingerprint": b"the request",
         "answer": b"the answer",
-        "now": NOW,
+        "created_at": now,
         "expires_at": NOW + DAY,
     }
     return IdempotencyClaim(**values | changes)

@@ -4,11 +4,10 @@
 """
 
 import sys
-from http import HTTPStatus
 from pathlib import Path
 
-from clarion.http.docs import error_kinds
-from clarion.settings import describe
+from clarion.http.docs import describe, list_errors
+from clarion.settings import describe as describe_settings
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -34,13 +33,10 @@ on it, not on the text. A running server shows this list at `/docs/errors`. This
 by `tools/reference.py`.
 """
 
-RETRY_FAILS = "Retrying the same request will fail again."
-
-
 def settings_page() -> str:
     rows = [
         f"| `{flag} {metavar}` | `{variable}` | {_shown(default)} | {doc} |"
-        for flag, metavar, variable, default, doc in describe()
+        for flag, metavar, variable, default, doc in describe_settings()
     ]
     return SETTINGS + "\n".join(rows) + "\n"
 
@@ -50,12 +46,8 @@ def _shown(default: str) -> str:
 
 
 def errors_page() -> str:
-    parts = [ERRORS]
-    for kind in error_kinds():
-        status = f"{kind.status} {HTTPStatus(kind.status).phrase}"
-        retry = "Retrying can help." if kind.retryable else RETRY_FAILS
-        parts.append(f"\n## {kind.code}\n\n{status}. {(kind.__doc__ or '').strip()} {retry}\n")
-    return "".join(parts)
+    parts = [f"\n## {error.code}\n\n{describe(error)}\n" for error in list_errors()]
+    return ERRORS + "".join(parts)
 
 
 PAGES = {"settings.md": settings_page, "errors.md": errors_page}

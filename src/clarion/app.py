@@ -9,23 +9,36 @@ import gc
 import signal
 from typing import TYPE_CHECKING
 
+from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
-from clarion.data_directory import DataFolder
-from clarion.events.api import intake as event_door
+from clarion.catalog.api.templates import TemplatesController
+from clarion.catalog.api.types import TypesController
+from clarion.data_directory import DataDirectory
+from clarion.events.api.events import EventsController, explain
 from clarion.events.api.intake import EventDoor
+from clarion.events.api.notifications import NotificationsController, list_of_event
+from clarion.events.api.waiting import list_waiting
 from clarion.house import open_house
 from clarion.http import docs as pages
-from clarion.http import router as framework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
-from clarion.http.health import Operation
+from clarion.http.health import Health
+from clarion.http.idempotency import Idempotency
 from clarion.http.listeners import HttpListener, check_free
-from clarion.idempotency.requests import Idempotency
-from clarion.inbox import streams
+from clarion.http.router import build
+from clarion.inbox import api as inbox_api
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.people.api.follows import FollowsController
+from clarion.people.api.preferences import PreferencesController
+from clarion.people.api.users import PeopleController
+from clarion.push.api.devices import DevicesController, list_my_devices, list_user_devices
+from clarion.push.api.feedback import get_feedback
+from clarion.push.api.history import list_messages, see_message
+from clarion.push.api.stats import get_stats
+from clarion.push.api.topics import TopicsController, subscribe, unsubscribe
 from clarion.push.apns import endpoint as apns
 from clarion.push.apns.endpoint import ApnsDoor
 from clarion.settings import flag_of
@@ -43,8 +56,7 @@ if TYPE_CHECKING:
     from clarion.events.pipeline import Pipeline
     from clarion.events.retention import Keeper
     from clarion.house import House
-    from clarion.http.asgi import Endpoint
-    from clarion.inbox.live import LiveClients
+    from clarion.http.fast_routes import FastRoute
     from clarion.nodes.port import Dependency, Limits
     from clarion.push.sweeper import Sweeper
     from clarion.setting_types import Address
@@ -59,6 +71,32 @@ _COLLECT_EVERY = (20_000, 20, 100)
 # How long a stop waits for streams to end, before what they come through is closed.
 _STREAMS_GRACE_S = 2.0
 _ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+
+# Every handler of the management API.
+ROUTES = (
+    *access_api.ROUTES,
+    DevicesController,
+    list_user_devices,
+    list_my_devices,
+    list_messages,
+    see_message,
+    TopicsController,
+    subscribe,
+    unsubscribe,
+    get_feedback,
+    get_stats,
+    EventsController,
+    explain,
+    NotificationsController,
+    list_of_event,
+    list_waiting,
+    PeopleController,
+    PreferencesController,
+    FollowsController,
+    TypesController,
+    TemplatesController,
+    *inbox_api.ROUTES,
+)
 
 
 def _parts(
@@ -100,10 +138,10 @@ def _parts(
 
 def _build_operation(
     settings: Settings, house: House, redis: Redis | None, metrics: Metrics
-) -> Operation:
+) -> Health:
     metrics.watch_writer(house.engine.commit)
     redis_dependency: Dependency | None = RedisDependency(redis) if redis else None
-    return Operation(
+    return Health(
         server_id=settings.server_id,
         database=house.engine,
         others={"redis": redis_dependency},
@@ -118,7 +156,7 @@ class Server:
     def __init__(
         self,
         settings: Settings,
-        annex: Callable[[House], dict[tuple[str, str], Endpoint]] | None = None,
+        annex: Callable[[House], tuple[FastRoute, ...]] | None = None,
     ) -> None:
         self._settings = settings
         self._annex = annex
@@ -167,7 +205,7 @@ class Server:
     def _take_place(self, stack: contextlib.AsyncExitStack) -> tuple[Path, Path]:
         """Make sure that the folder and the addresses are ours; return the certificate."""
         settings = self._settings
-        folder = DataFolder(settings.data)
+        folder = DataDirectory(settings.data)
         folder.ensure()
         if sqlite_path(settings.database_url):
             stack.enter_context(folder.lock())
@@ -178,7 +216,7 @@ class Server:
         self,
         house: House,
         redis: Redis | None,
-        operation: Operation,
+        operation: Health,
         gateway: Gateway,
         metrics: Metrics,
         inbox: LiveInbox,
@@ -193,27 +231,24 @@ class Server:
         )
         limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
         idempotency = Idempotency(house.vault, house.clock)
-        events = EventDoor(pipeline.accepting, idempotency)
+        routes = (
+            *operation.routes,
+            *Streams(house.inboxes, screens.live, house.clock).routes,
+            *EventDoor(pipeline.accepting, idempotency).routes,
+            *pages.routes(),
+            *(self._annex(house) if self._annex else ()),
+        )
         return Front(
-            routes={
-                ("GET", "/health"): operation.health,
-                ("GET", "/ready"): operation.ready,
-                ("GET", "/metrics"): operation.metrics,
-                ("GET", streams.PATH): Streams(house.inboxes, inbox.live, house.clock).open,
-                ("POST", event_door.PATH): events.accept,
-                ("POST", event_door.BATCH_PATH): events.accept_batch,
-                **pages.routes(),
-                **(self._annex(house) if self._annex else {}),
-            },
+            routes=routes,
             prefixes={
                 apns.DEVICE_PREFIX: door.push,
                 apns.BROADCAST_PREFIX: door.broadcast,
                 apns.CHANNELS_PREFIX: door.manage,
             },
-            framework=framework.build(
-                _parts(house, gateway, inbox, callers, pipeline, idempotency)
+            framework=build(
+                ROUTES, _parts(house, gateway, screens, callers, pipeline, idempotency), routes
             ),
-            callers=callers,
+            authenticator=callers,
             limits=limits,
             clock=house.clock,
             metrics=metrics,
@@ -253,7 +288,7 @@ class Server:
 
     async def _shut(
         self,
-        operation: Operation,
+        operation: Health,
         listeners: list[HttpListener],
         sockets: SocketListener,
         inbox: LiveInbox,
@@ -308,7 +343,7 @@ def _addresses(settings: Settings) -> list[tuple[str, Address]]:
     return [(flag_of(n), a) for n in _ADDRESSES if (a := getattr(settings, n)) is not None]
 
 
-def _certificate(settings: Settings, folder: DataFolder) -> tuple[Path, Path]:
+def _certificate(settings: Settings, folder: DataDirectory) -> tuple[Path, Path]:
     if settings.tls_certificate and settings.tls_key:
         load_context(settings.tls_certificate, settings.tls_key)
         return settings.tls_certificate, settings.tls_key

@@ -1,4 +1,4 @@
-"""The clock of the house: the one place that asks the system what time it is."""
+"""The clock: the one place that asks the system for the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 import uuid_utils
 
-# Added to and taken from, never by way of a float, which would lose milliseconds.
+# Integer arithmetic throughout: a float would lose milliseconds.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -26,29 +26,27 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The `Clock` port on the system's own clock."""
+    """The `Clock` port on the system clock."""
 
     def now(self) -> int:
-        """Return the milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
 
     def new_id(self) -> str:
-        """Return a new UUIDv7."""
         return str(uuid_utils.uuid7())
 
 
 def to_rfc3339(milliseconds: int) -> str:
-    """Write a time as the API does: UTC, to the millisecond."""
+    """Return a time as the API writes it: UTC, with milliseconds."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_write_second(seconds)}.{rest:03}Z"
 
 
 @lru_cache(maxsize=64)
 def _write_second(seconds: int) -> str:
-    """Most times that are written are of the last few seconds."""
+    # Cached: most times that are written are within the last few seconds.
     return (_EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00")
 
 
 def to_milliseconds(moment: datetime) -> int:
-    """Return a time that says its offset as the house has it."""
+    """Return the milliseconds since 1970 of a time with an offset."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""The data folder: where the keys, certificates and the database of one installation live."""
+"""The data directory: keys, certificates and the database of one installation."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _KEY_BYTES = 32
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read; it is there whole or not at all."""
+    """Write a file that only its owner can read, atomically."""
     _write(path, content, 0o600)
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """Write a file that everyone may read; it is there whole or not at all."""
+    """Write a file that everyone can read, atomically."""
     _write(path, content, 0o644)
 
 
 def write_private_once(path: Path, content: bytes) -> None:
-    """Write a private file if there is none yet. Of many who try at once, one succeeds."""
+    """Write a private file unless it exists. Of several processes at once, one succeeds."""
     temporary = _write_beside(path, content, 0o600)
     with contextlib.suppress(FileExistsError):
         path.hardlink_to(temporary)
@@ -51,17 +51,17 @@ def _write_beside(path: Path, content: bytes, mode: int) -> Path:
     return temporary
 
 
-def _sync(folder: Path) -> None:
-    """Make the names in a folder as durable as the files are."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(directory: Path) -> None:
+    """Make the names in a directory as durable as the files."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-class DataFolder:
-    """The folder of one installation."""
+class DataDirectory:
+    """The data directory of one installation."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,31 +72,31 @@ class DataFolder:
         self._lock = path / "clarion.lock"
 
     def ensure(self) -> None:
-        """Make the folders; they and what is in them are for this account alone."""
+        """Create the directories; only this account can read them."""
         try:
-            for folder in (self.path, self.tls, self.provider_keys):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (self.path, self.tls, self.provider_keys):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             msg = (
-                f"Cannot make the data folder {self.path}: {error.strerror}. "
-                "Choose another with --data, or give this account the right to write there."
+                f"Cannot create the data directory {self.path}: {error.strerror}. "
+                "Choose another with --data, or give this account permission to write there."
             )
             raise StartError(msg) from error
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
             msg = (
-                f"Cannot read and write the data folder {self.path}. Choose another with --data, "
-                f"or make it yours: chown -R $(id -un) {self.path}"
+                f"Cannot read and write the data directory {self.path}. "
+                f"Choose another with --data, or change its owner: chown -R $(id -un) {self.path}"
             )
             raise StartError(msg)
 
     def master_key(self) -> bytes:
-        """Return the key of the vault, made once."""
+        """Return the key of the vault; it is created once."""
         try:
             if not self._master_key.exists():
                 write_private_once(self._master_key, secrets.token_bytes(_KEY_BYTES))
             key = self._master_key.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {self._master_key} ({error.strerror}). Make it yours with chown."
+            msg = f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
             raise StartError(msg) from error
         if len(key) != _KEY_BYTES:
             msg = f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
@@ -104,7 +104,7 @@ class DataFolder:
         return key
 
     def lock(self) -> IO[bytes]:
-        """Keep a second server off this folder for as long as the returned file is open."""
+        """Lock the directory against a second server until the returned file is closed."""
         file = self._lock.open("ab+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,8 +113,8 @@ class DataFolder:
             owner = file.read(20).decode(errors="replace").strip() or "unknown"
             file.close()
             msg = (
-                f"Another Clarion (process {owner}) serves the data folder {self.path}. "
-                "Stop it first, or choose another folder with --data."
+                f"Another Clarion server (process {owner}) uses the data directory {self.path}. "
+                "Stop it first, or choose another directory with --data."
             )
             raise StartError(msg) from error
         file.truncate(0)

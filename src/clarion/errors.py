@@ -1,7 +1,7 @@
-"""One tree of errors, each with a stable code, an HTTP status and whether to try again.
+"""One tree of errors, each with a stable code, an HTTP status and whether to retry.
 
 ClarionError
-├── RequestError                 the caller can mend it
+├── RequestError                 the caller can fix it
 │   ├── MalformedBody       400  malformed_body
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
@@ -12,15 +12,15 @@ ClarionError
 │   ├── InvalidFields       422  invalid_fields
 │   ├── IdempotencyKeyReused 422 idempotency_key_reused
 │   └── TooManyRequests     429  too_many_requests   (retryable)
-├── ServiceError                 the caller can try again
+├── ServiceError                 the caller can retry it
 │   ├── Overloaded          503  overloaded          (retryable)
 │   ├── StoreUnavailable    503  store_unavailable   (retryable)
 │   ├── StorageFull         507  storage_full        (retryable)
 │   └── InternalError       500  internal_error
-├── CommandFailed                a command asked a server in vain; ends it with exit code 1
-└── StartError                   the operator can mend it; ends the program with exit code 2
+├── CommandFailed                a server refused what a command asked for; exit code 1
+└── StartError                   the operator can fix it; exit code 2
     ├── SettingsError            every fault of the configuration at once
-    └── MigrationError           the database and this program do not fit
+    └── MigrationError           the database does not match this release
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import ClassVar
 
 
 class ClarionError(Exception):
-    """Something went wrong."""
+    """Unexpected error."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
@@ -50,7 +50,7 @@ class FieldFault:
 
 
 class RequestError(ClarionError):
-    """The request cannot be served as it is."""
+    """The request is not valid."""
 
     code = "bad_request"
     status = 400
@@ -63,49 +63,49 @@ class MalformedBody(RequestError):
 
 
 class Unauthenticated(RequestError):
-    """Say who you are: send an API key or a user token as `Authorization: Bearer …`."""
+    """Send an API key or a user token as `Authorization: Bearer …`."""
 
     code = "unauthenticated"
     status = 401
 
 
 class Forbidden(RequestError):
-    """This caller may not do that."""
+    """The API key or user token does not allow this."""
 
     code = "forbidden"
     status = 403
 
 
 class NotFound(RequestError):
-    """There is nothing here by that name."""
+    """The path, or the object with this id, does not exist."""
 
     code = "not_found"
     status = 404
 
 
 class MethodNotAllowed(RequestError):
-    """This path does not take that method."""
+    """This path does not support this method."""
 
     code = "method_not_allowed"
     status = 405
 
 
 class Conflict(RequestError):
-    """Something by that name is there already."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
     status = 409
 
 
 class BodyTooLarge(RequestError):
-    """The body is larger than this server takes."""
+    """The body is larger than this server accepts."""
 
     code = "body_too_large"
     status = 413
 
 
 class InvalidFields(RequestError):
-    """Some fields are not as they should be."""
+    """Some fields are missing or not valid; `errors` names them."""
 
     code = "invalid_fields"
     status = 422
@@ -116,14 +116,14 @@ class InvalidFields(RequestError):
 
 
 class IdempotencyKeyReused(RequestError):
-    """This Idempotency-Key was used within 24 hours for another request."""
+    """This Idempotency-Key was used for a different request within the last 24 hours."""
 
     code = "idempotency_key_reused"
     status = 422
 
 
 class TooManyRequests(RequestError):
-    """Too many requests; wait before the next one."""
+    """Too many requests; wait as long as `Retry-After` says."""
 
     code = "too_many_requests"
     status = 429
@@ -135,7 +135,7 @@ class TooManyRequests(RequestError):
 
 
 class ServiceError(ClarionError):
-    """The server could not do it now."""
+    """The server cannot process the request now."""
 
     status = 503
     retryable = True
@@ -143,19 +143,19 @@ class ServiceError(ClarionError):
 
 
 class Overloaded(ServiceError):
-    """More is waiting than this server takes; nothing was stored, try again shortly."""
+    """Too many requests are waiting to be processed; nothing was stored."""
 
     code = "overloaded"
 
 
 class StoreUnavailable(ServiceError):
-    """The database did not answer; it is not known whether the request was stored."""
+    """The database did not answer; whether the request was stored is not known."""
 
     code = "store_unavailable"
 
 
 class StorageFull(ServiceError):
-    """The disk is full; nothing was stored."""
+    """The disk of the server is full; nothing was stored."""
 
     code = "storage_full"
     status = 507
@@ -163,7 +163,7 @@ class StorageFull(ServiceError):
 
 
 class InternalError(ServiceError):
-    """Something went wrong on our side; the request id finds it in the log."""
+    """Unexpected error in the server; its log has the cause under the request id."""
 
     code = "internal_error"
     status = 500
@@ -171,7 +171,7 @@ class InternalError(ServiceError):
 
 
 class CommandFailed(ClarionError):
-    """The server did not do what the command asked of it."""
+    """The server refused what the command asked for."""
 
     code = "command_failed"
 
@@ -183,7 +183,7 @@ class StartError(ClarionError):
 
 
 class SettingsError(StartError):
-    """Some settings are not as they should be."""
+    """Some settings are not valid."""
 
     code = "settings"
 
@@ -193,6 +193,6 @@ class SettingsError(StartError):
 
 
 class MigrationError(StartError):
-    """The database and this program do not fit together."""
+    """The database does not match this release of Clarion."""
 
     code = "migration"

@@ -6,14 +6,12 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clarion.access.sql.administrators import SqlAdministrators
-from clarion.access.sql.apps import SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.clock import SystemClock
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
@@ -79,7 +77,7 @@ class House:
     retention: Retention
     vault: Vault
     clock: Clock
-    folder: DataFolder
+    folder: DataDirectory
 
 
 @contextlib.asynccontextmanager
@@ -87,7 +85,7 @@ async def open_house(
     settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
 ) -> AsyncIterator[House]:
     """Open the store, up to date, and everything that stands on it alone."""
-    folder = DataFolder(settings.data)
+    folder = DataDirectory(settings.data)
     folder.ensure()
     vault = AesVault(folder.master_key())
     applied = await migrate(settings.database_url)

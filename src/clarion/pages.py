@@ -1,4 +1,4 @@
-"""Cursors of lists, as callers give them back: two parts, a number and what breaks its ties."""
+"""Pages of lists and their cursors: a number, and a text that breaks ties."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LARGEST = (1 << 63) - 1
 
 
 def write_cursor(number: int, rest: str) -> str:
-    """Return the cursor of an entry."""
+    """Return the cursor that continues after an entry."""
     return f"{number}-{rest}"
 
 
 def read_cursor(cursor: str) -> tuple[int, str]:
-    """Return the two parts of a cursor; `InvalidFields` if no page gave it."""
+    """Return the two parts of a cursor; `InvalidFields` if it is not one of ours."""
     number, _, rest = cursor.partition("-")
     if not number.isascii() or not number.isdecimal() or int(number) > _LARGEST or "\0" in rest:
         raise refuse_cursor()
@@ -26,13 +26,13 @@ def read_cursor(cursor: str) -> tuple[int, str]:
 
 
 def refuse_cursor() -> InvalidFields:
-    """Return the error for a cursor that no page gave."""
-    return InvalidFields(FieldFault("after", "must be the `next` of a page of this list"))
+    """Return the error for a cursor that is not one of ours."""
+    return InvalidFields(FieldFault("after", "must be the value of `next` in a page of this list"))
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A page of a list and the cursor of the next, if there is one."""
+    """A page of a list, and the cursor of the next page, if there is one."""
 
     items: tuple[T, ...]
     next: str | None

@@ -1,7 +1,7 @@
-"""One frozen Settings. Every setting is a flag, a line in a TOML file and an environment variable.
+"""One frozen Settings. Every setting is a flag, an environment variable and a key in a TOML file.
 
-The last of these that names it wins: default, file, environment, flag. All faults are reported at
-once, each with the name of the setting and what would be right.
+A flag overrides the environment, which overrides the file, which overrides the default. All faults
+are reported at once, each with the name of the setting and the allowed values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clarion import setting_types as kinds
+from clarion import setting_types as parse
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 PREFIX = "CLARION_"
-# Variables of the test suite; they are no settings and not taken for misspelt ones.
+# Variables of the test suite are not settings.
 TEST_PREFIX = "CLARION_TEST_"
 
 
 def _setting(
-    default: str, parse: Callable[[str], Any], doc: str, *, metavar: str, is_secret: bool = False
+    default: str, parser: Callable[[str], Any], doc: str, *, metavar: str, is_secret: bool = False
 ) -> Any:
     return field(
-        default=parse(default),
+        default=parser(default),
         repr=not is_secret,
         metadata={
             "default": default,
-            "parse": parse,
+            "parse": parser,
             "doc": doc,
             "metavar": metavar,
             "secret": is_secret,
@@ -45,197 +45,212 @@ def _setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be set."""
+    """The settings of one server."""
 
     data: Path = _setting(
-        "./data", kinds.path, "Folder for the database, keys and certificates.", metavar="DIR"
+        "./data", parse.path, "Directory for the database, keys and certificates.", metavar="DIR"
     )
     listen: Address = _setting(
-        "127.0.0.1:8080", kinds.address, "Plain HTTP/1.1 and HTTP/2.", metavar="HOST:PORT"
+        "127.0.0.1:8080",
+        parse.address,
+        "Address for HTTP/1.1 and HTTP/2 without TLS.",
+        metavar="HOST:PORT",
     )
     tls_listen: Address | None = _setting(
         "127.0.0.1:8443",
-        kinds.optional_address,
-        "HTTP/2 and HTTP/1.1 over TLS, the APNs door among them; `off` for none.",
+        parse.optional_address,
+        "Address for HTTP/2 and HTTP/1.1 over TLS, with the APNs endpoint; `off` for none.",
         metavar="HOST:PORT",
     )
     gateway_listen: Address | None = _setting(
         "127.0.0.1:8081",
-        kinds.optional_address,
-        "WebSocket connections of devices and users; `off` for none.",
+        parse.optional_address,
+        "Address for WebSocket connections of devices and users; `off` for none.",
         metavar="HOST:PORT",
     )
     gateway_tls_listen: Address | None = _setting(
-        "off", kinds.optional_address, "The same over TLS; `off` for none.", metavar="HOST:PORT"
+        "off",
+        parse.optional_address,
+        "Address for WebSocket connections over TLS; `off` for none.",
+        metavar="HOST:PORT",
     )
     roles: frozenset[str] = _setting(
-        "api,gateway,worker", kinds.roles, "What this node does.", metavar="LIST"
+        "api,gateway,worker",
+        parse.roles,
+        "Roles of this node, separated by commas.",
+        metavar="LIST",
     )
     database: str = _setting(
         "",
-        kinds.database,
+        parse.database,
         "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
         metavar="URL",
         is_secret=True,
     )
     redis: str = _setting(
         "",
-        kinds.redis,
-        "redis://HOST:PORT/NUMBER of a Redis or Valkey server, for several nodes. Empty: none.",
+        parse.redis,
+        "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
         metavar="URL",
         is_secret=True,
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
-        kinds.word,
-        "The name of this node in health answers and logs.",
+        parse.name,
+        "Name of this node in `/health` and in logs.",
         metavar="NAME",
     )
     tls_certificate: Path | None = _setting(
         "",
-        kinds.optional_path,
-        "Certificate chain as PEM. Empty: a development certificate made in the data folder.",
+        parse.optional_path,
+        "Certificate chain, PEM. Empty: a development certificate, created in --data.",
         metavar="FILE",
     )
     tls_key: Path | None = _setting(
         "",
-        kinds.optional_path,
-        "Its private key, PEM in PKCS#8 without a password.",
+        parse.optional_path,
+        "Private key of the certificate, PEM in PKCS#8 without a password.",
         metavar="FILE",
     )
     log_level: str = _setting(
         "info",
-        kinds.choice("debug", "info", "warning", "error"),
-        "The least that is logged.",
+        parse.choice("debug", "info", "warning", "error"),
+        "Lowest level that is logged: debug, info, warning or error.",
         metavar="LEVEL",
     )
     log_format: str = _setting(
         "auto",
-        kinds.choice("auto", "json", "console"),
-        "`auto` is `console` on a terminal and `json` elsewhere.",
+        parse.choice("auto", "json", "console"),
+        "Format of the log: json, console, or auto (console on a terminal, otherwise json).",
         metavar="FORMAT",
     )
     log_requests: str = _setting(
         "errors",
-        kinds.choice("none", "errors", "all"),
-        "Which requests are logged: none, those answered 5xx, or all.",
+        parse.choice("none", "errors", "all"),
+        "Requests to log: none, errors (status 5xx) or all.",
         metavar="WHICH",
     )
     grace_s: int = _setting(
         "10",
-        kinds.number(1, 600),
-        "How long a stop waits for requests under way.",
+        parse.number(1, 600),
+        "How long the server waits for running requests when it stops.",
         metavar="SECONDS",
     )
     max_body_bytes: int = _setting(
-        "1048576", kinds.number(8192, 67_108_864), "Largest request body.", metavar="BYTES"
+        "1048576",
+        parse.number(8192, 67_108_864),
+        "Maximum size of a request body.",
+        metavar="BYTES",
     )
     max_header_bytes: int = _setting(
-        "16384", kinds.number(8192, 1_048_576), "Largest set of request headers.", metavar="BYTES"
+        "16384",
+        parse.number(8192, 1_048_576),
+        "Maximum size of the request headers.",
+        metavar="BYTES",
     )
     requests_per_minute: int = _setting(
         "60000",
-        kinds.number(1, 100_000_000),
-        "Requests that one API key or user may make in a minute; with Redis, on all nodes.",
+        parse.number(1, 100_000_000),
+        "Requests allowed per minute and API key or user; with Redis, across all nodes.",
         metavar="NUMBER",
     )
     device_messages_per_minute: int = _setting(
         "100",
-        kinds.number(1, 100_000_000),
-        "Pushes that one device may be sent in a minute; more are answered TooManyRequests.",
+        parse.number(1, 100_000_000),
+        "Pushes allowed per minute and device; more are answered TooManyRequests.",
         metavar="NUMBER",
     )
     app_messages_per_minute: int = _setting(
         "1000000",
-        kinds.number(1, 1_000_000_000),
-        "Pushes that one app may send in a minute through one node.",
+        parse.number(1, 1_000_000_000),
+        "Pushes allowed per minute and app on one node.",
         metavar="NUMBER",
     )
     device_stored: int = _setting(
         "1000",
-        kinds.number(1, 100_000),
-        "Messages kept for one device that is away; the oldest of the lowest priority go first.",
+        parse.number(1, 100_000),
+        "Messages stored for an offline device; the oldest with the lowest priority are dropped.",
         metavar="NUMBER",
     )
     user_devices: int = _setting(
         "3",
-        kinds.number(1, 1000),
-        "Devices that one user may have; one more revokes the one that was seen longest ago.",
+        parse.number(1, 1000),
+        "Devices allowed per user; one more revokes the device that was seen longest ago.",
         metavar="NUMBER",
     )
     low_priority_window_s: int = _setting(
         "30",
-        kinds.number(5, 3600),
-        "How often messages of low priority are handed to devices that are connected.",
+        parse.number(5, 3600),
+        "How often low-priority messages are sent to connected devices.",
         metavar="SECONDS",
     )
     message_days: int = _setting(
         "30",
-        kinds.number(1, 3650),
+        parse.number(1, 3650),
         "How long the history of messages to devices is kept.",
         metavar="DAYS",
     )
     event_days: int = _setting(
         "30",
-        kinds.number(1, 3650),
-        "How long events that are over are kept.",
+        parse.number(1, 3650),
+        "How long finished events are kept.",
         metavar="DAYS",
     )
     notification_days: int = _setting(
         "90",
-        kinds.number(1, 3650),
+        parse.number(1, 3650),
         "How long notifications, their deliveries and attempts are kept.",
         metavar="DAYS",
     )
     device_days: int = _setting(
         "30",
-        kinds.number(1, 3650),
-        "How long devices that were revoked or invalidated are kept.",
+        parse.number(1, 3650),
+        "How long revoked and invalidated devices are kept.",
         metavar="DAYS",
     )
     user_streams: int = _setting(
         "20",
-        kinds.number(1, 10_000),
-        "Live streams and sockets that one user may have open at a time on one node.",
+        parse.number(1, 10_000),
+        "Live streams and sockets that a user may have open on one node.",
         metavar="NUMBER",
     )
     node_streams: int = _setting(
         "10000",
-        kinds.number(1, 1_000_000),
-        "Live streams and sockets of users that one node holds open; more are answered 503.",
+        parse.number(1, 1_000_000),
+        "Live streams and sockets that a node keeps open; more are answered 503.",
         metavar="NUMBER",
     )
     category_per_hour: int = _setting(
         "0",
-        kinds.number(0, 1_000_000),
-        "Notifications of one category that a person gets in an hour; more wait. 0: no limit.",
+        parse.number(0, 1_000_000),
+        "Notifications per user, category and hour; excess ones are held. 0: no limit.",
         metavar="NUMBER",
     )
     user_per_hour: int = _setting(
         "0",
-        kinds.number(0, 1_000_000),
-        "Notifications that a person gets in an hour, of all types; more wait. 0: no limit.",
+        parse.number(0, 1_000_000),
+        "Notifications per user and hour, of all types; excess ones are held. 0: no limit.",
         metavar="NUMBER",
     )
     queue_age_limit_s: int = _setting(
         "60",
-        kinds.number(1, 86_400),
-        "How old waiting work may get before more events are answered 503.",
+        parse.number(1, 86_400),
+        "Age of the oldest waiting event at which new events are answered 503.",
         metavar="SECONDS",
     )
     write_waiting: int = _setting(
         "20000",
-        kinds.number(1, 1_000_000),
-        "Writes that may wait for the next commit; what comes beyond is answered 503.",
+        parse.number(1, 1_000_000),
+        "Writes that may wait for the next commit; more are answered 503.",
         metavar="NUMBER",
     )
     write_batch: int = _setting(
-        "1000", kinds.number(1, 10_000), "Most writes in one commit.", metavar="NUMBER"
+        "1000", parse.number(1, 10_000), "Maximum number of writes in one commit.", metavar="NUMBER"
     )
 
     @property
     def database_url(self) -> str:
-        """The database, with the default filled in."""
+        """The database, by default the file in the data directory."""
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
 
 
@@ -243,7 +258,7 @@ def load(
     flags: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Build the settings; `SettingsError` with all faults at once."""
+    """Read the settings; `SettingsError` with all faults at once."""
     faults: list[str] = []
     flags = {name.replace("-", "_"): value for name, value in (flags or {}).items()}
     environment = environment or {}
@@ -259,7 +274,7 @@ def load(
     return Settings(**values)
 
 
-# A text and where it came from, in the words of the person who wrote it.
+# A text and its source, as a fault names it.
 _Texts = dict[str, tuple[str, str]]
 
 
@@ -319,12 +334,12 @@ def _is_known(key: str, source: str, faults: list[str]) -> bool:
     if key in _by_name():
         return True
     near = difflib.get_close_matches(key, _by_name(), n=1)
-    hint = f"; did you mean {_in_manner_of(source, near[0])}?" if near else ""
+    hint = f"; did you mean {_like_source(source, near[0])}?" if near else ""
     faults.append(f"{source}: there is no such setting{hint}")
     return False
 
 
-def _in_manner_of(source: str, key: str) -> str:
+def _like_source(source: str, key: str) -> str:
     if source.startswith("--"):
         return flag_of(key)
     return PREFIX + key.upper() if source.startswith(PREFIX) else f"`{key}`"
@@ -336,9 +351,9 @@ def _parse(texts: _Texts, faults: list[str]) -> dict[str, Any]:
         setting = _by_name()[key]
         try:
             values[key] = setting.metadata["parse"](text)
-        except kinds.Wrong as wrong:
+        except parse.Unsuitable as error:
             shown = "" if setting.metadata["secret"] else f", not {text!r}"
-            faults.append(f"{source}: must be {wrong}{shown}")
+            faults.append(f"{source}: must be {error}{shown}")
     return values
 
 
@@ -354,9 +369,9 @@ def _find_contradictions(settings: Settings) -> list[str]:
     for flag, address in named:
         if address is None:
             continue
-        takers = [taker for taker, other in seen if other.meets(address)]
-        if takers:
-            faults.append(f"{flag}: {address} is taken by {takers[0]}; choose another port")
+        users = [user for user, other in seen if other.overlaps(address)]
+        if users:
+            faults.append(f"{flag}: {address} is already used by {users[0]}; choose another port")
         seen.append((flag, address))
     return faults
 
@@ -371,13 +386,13 @@ def flag_of(name: str) -> str:
 
 
 def describe() -> list[tuple[str, str, str, str, str]]:
-    """Return flag, what it takes, environment variable, default and meaning of every setting."""
+    """Return flag, metavar, environment variable, default and meaning of every setting."""
     return [
         (
             flag_of(setting.name),
             setting.metadata["metavar"],
             PREFIX + setting.name.upper(),
-            "the host's name" if setting.name == "server_id" else setting.metadata["default"],
+            "the host name" if setting.name == "server_id" else setting.metadata["default"],
             setting.metadata["doc"],
         )
         for setting in fields(Settings)

@@ -9,11 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
-from clarion.access.sql.apps import INSERT_PROVIDER_KEY, SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
 from clarion.store.statement import Unit
@@ -41,7 +40,7 @@ def make_cast(data: Path, first: Provider) -> Cast:
 async def _make_cast(data: Path, first: Provider) -> Cast:
     url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    vault = AesVault(DataFolder(data).master_key())
+    vault = AesVault(DataDirectory(data).master_key())
     try:
         return Cast(
             other=await _new_app(engine, vault, "com.example.other"),

@@ -13,9 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from clarion.access.port import Administrators, Apps, Keys
-from clarion.access.sql.administrators import SqlAdministrators
-from clarion.access.sql.apps import SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits

@@ -28,6 +28,6 @@ async def test_a_taken_username_is_a_conflict_and_changes_nothing(
 ) -> None:
     first = make_administrator("ana")
     await administrators.create(first)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=r"^An administrator with this username already exists\.$"):
         await administrators.create(make_administrator("ana", role=Role.ADMIN))
     assert await administrators.find("ana") == first

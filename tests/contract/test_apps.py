@@ -39,7 +39,7 @@ async def test_an_unknown_provider_key_is_none(apps: Apps) -> None:
 async def test_a_taken_bundle_id_is_a_conflict(apps: Apps) -> None:
     first, second = make_app(), make_app()
     await apps.create(first, make_provider_key(first))
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=r"^An app with this bundle id already exists\.$"):
         await apps.create(replace(second, bundle_id=first.bundle_id), make_provider_key(second))
     assert await apps.list() == (first,)
 

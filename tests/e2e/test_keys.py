@@ -44,7 +44,7 @@ def other_app(server: Server) -> dict[str, Any]:
     return server.make_app()
 
 
-def test_a_key_is_made_and_opens_the_door(server: Server) -> None:
+def test_a_new_key_authenticates(server: Server) -> None:
     body = new_key()
     made = server.app.post("/v1/keys", body)
     assert made.status == 201
@@ -218,7 +218,7 @@ def test_a_token_that_does_not_hold_is_refused(server: Server, changes: dict[str
     assert server.with_key(token).get("/v1/caller").problem["code"] == "unauthenticated"
 
 
-def test_the_allowance_is_told(server: Server) -> None:
+def test_the_rate_limit_is_in_the_headers(server: Server) -> None:
     holder = server.make_key()
     first, second = (holder.get("/v1/keys").headers for _ in range(2))
     assert first["ratelimit-limit"] == "60000"

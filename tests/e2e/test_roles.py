@@ -10,15 +10,15 @@ from tests.e2e.telling import draft, inbox, make_person, make_type, say, see, se
 def test_a_node_without_workers_leaves_the_work_to_others(
     tmp_path: Path, postgres_database: str
 ) -> None:
-    (tmp_path / "door").mkdir()
+    (tmp_path / "api").mkdir()
     (tmp_path / "works").mkdir()
-    door = Installation(tmp_path / "door", database=postgres_database, roles="api")
-    key = door.initialise()["app"]["api_key"]
+    api = Installation(tmp_path / "api", database=postgres_database, roles="api")
+    key = api.initialise()["app"]["api_key"]
     works = Installation(
-        tmp_path / "works", database=postgres_database, data=str(door.data), roles="worker"
+        tmp_path / "works", database=postgres_database, data=str(api.data), roles="worker"
     )
-    with door:
-        app = Asker(door.port, key)
+    with api:
+        app = Asker(api.port, key)
         ana, order = make_person(app), make_type(app)
         event_id = say(app, draft(order, user_id=ana))
         app.post("/v1/events/batch", {"events": [draft(order, user_id=ana)] * 20})
@@ -28,5 +28,5 @@ def test_a_node_without_workers_leaves_the_work_to_others(
             ids = [each["event_id"] for each in app.get("/v1/events?limit=100").json["items"]]
             assert {settled(app, each)["status"] for each in ids} == {"completed"}
             assert len(inbox(app, ana)) == 21
-        # Nobody works any more, so this one waits.
+        # No worker runs any more, so this one waits.
         assert see(app, say(app, draft(order, user_id=ana)))["status"] == "pending"

@@ -56,7 +56,7 @@ def test_a_private_redis_forgets_everything_over_a_restart(*, bundled: bool) -> 
         assert client.get("a") is None
 
 
-def test_a_server_that_cannot_start_tells_why() -> None:
+def test_a_server_that_cannot_start_says_why() -> None:
     server = PostgresServer(settings={"shared_buffers": "nonsense"})
     with pytest.raises(ServerUnavailableError, match="shared_buffers"), server:
         pass

@@ -1,4 +1,4 @@
-"""What keeps a server from starting: said in one line each, with what to do about it."""
+"""What keeps a server from starting: one line each, with what to do about it."""
 
 import asyncio
 import ctypes
@@ -43,7 +43,7 @@ def test_every_port_that_is_in_use_is_named(
     done = installation.run(
         "serve", listen=f"127.0.0.1:{first}", gateway_listen=f"0.0.0.0:{second}"
     )
-    advice = "is in use. Stop what listens there, or choose another port."
+    advice = "is in use. Stop the program that uses it, or choose another port."
     assert faults_of(done) == [
         f"--listen: port {first} {advice}",
         f"--gateway-listen: port {second} {advice}",
@@ -62,11 +62,13 @@ def test_an_address_of_another_machine_is_named(installation: Installation) -> N
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, words: list[str]) -> None:
+def test_a_data_directory_that_cannot_be_created_is_named(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "file").write_text("")
     installation = Installation(tmp_path / "file")
     (fault,) = faults_of(installation.run(*words))
-    assert fault.startswith(f"Cannot make the data folder {tmp_path}/file/data: Not a directory.")
+    assert fault.startswith(
+        f"Cannot create the data directory {tmp_path}/file/data: Not a directory."
+    )
     assert "--data" in fault
 
 
@@ -78,7 +80,9 @@ def lose_roots_power() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o600], ids=oct)
-def test_a_data_folder_of_somebody_else_is_named(installation: Installation, mode: int) -> None:
+def test_a_data_directory_of_another_account_is_named(
+    installation: Installation, mode: int
+) -> None:
     installation.data.mkdir()
     installation.data.chmod(mode)
     done = subprocess.run(
@@ -107,7 +111,7 @@ def test_a_file_that_is_no_database_is_named(installation: Installation, words: 
 
 def test_a_database_in_a_folder_that_is_not_there_is_named(installation: Installation) -> None:
     (fault,) = faults_of(installation.run("serve", database="sqlite:////no/where/x.db"))
-    assert "The folder /no/where does not exist: make it" in fault
+    assert "The directory /no/where does not exist: create it" in fault
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -119,8 +123,10 @@ def test_a_database_of_a_newer_clarion_is_refused(
     connection.execute(NEWER)
     connection.close()
     (fault,) = faults_of(installation.run(*words))
-    assert fault.startswith("The database is at migration 9999, this Clarion knows only up to ")
-    assert "Start the newer Clarion" in fault
+    assert fault.startswith(
+        "The database is at migration 9999, but this release of Clarion only knows up to "
+    )
+    assert "Start the newer release" in fault
 
 
 async def test_a_postgresql_database_of_a_newer_clarion_is_refused(
@@ -134,7 +140,7 @@ async def test_a_postgresql_database_of_a_newer_clarion_is_refused(
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_postgresql_that_cannot_be_reached_is_said_without_its_password(
+def test_an_unreachable_postgresql_is_reported_without_the_password(
     installation: Installation, words: list[str]
 ) -> None:
     address = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/clarion"
@@ -143,7 +149,7 @@ def test_a_postgresql_that_cannot_be_reached_is_said_without_its_password(
     assert "hunter2" not in fault
 
 
-def test_a_postgresql_database_that_is_not_there_is_said(
+def test_a_missing_postgresql_database_is_reported(
     installation: Installation, postgres_url: str
 ) -> None:
     address = postgres_url.rpartition("/")[0] + "/nowhere"
@@ -154,24 +160,22 @@ def test_a_postgresql_database_that_is_not_there_is_said(
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://ana:hunter2@127.0.0.1:door/clarion",
+        "postgresql://ana:hunter2@127.0.0.1:port/clarion",
         "postgresql://ana:hunter2@[::1/clarion",
         "postgresql://ana:hunter2@127.0.0.1/clarion?sslmode=maybe",
         "postgresql://ana:hunter2@no.such.host.invalid/clarion",
     ],
 )
-def test_an_address_of_postgresql_that_is_none_is_said(
-    installation: Installation, address: str
-) -> None:
+def test_an_invalid_postgresql_url_is_reported(installation: Installation, address: str) -> None:
     for fault in faults_of(installation.run("migrate", database=address)):
         assert "--database" in fault
         assert "hunter2" not in fault
 
 
 @pytest.mark.parametrize(
-    "address", ["redis://:hunter2@127.0.0.1:door/0", "redis://:hunter2@[::1", "redis://h/x?y=z"]
+    "address", ["redis://:hunter2@127.0.0.1:port/0", "redis://:hunter2@[::1", "redis://h/x?y=z"]
 )
-def test_an_address_of_redis_that_is_none_is_said(installation: Installation, address: str) -> None:
+def test_an_invalid_redis_url_is_reported(installation: Installation, address: str) -> None:
     for fault in faults_of(installation.run("serve", redis=address)):
         assert "--redis" in fault
         assert "hunter2" not in fault
@@ -198,8 +202,9 @@ def test_a_second_server_on_the_same_folder_is_refused(server: Server, tmp_path:
     assert server.installation.process is not None
     (fault,) = faults_of(done)
     assert fault == (
-        f"Another Clarion (process {server.installation.process.pid}) serves the data folder "
-        f"{server.installation.data}. Stop it first, or choose another folder with --data."
+        f"Another Clarion server (process {server.installation.process.pid}) uses the data "
+        f"directory {server.installation.data}. "
+        "Stop it first, or choose another directory with --data."
     )
 
 
@@ -230,9 +235,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
     )
 
 
-def test_the_doctor_sees_a_port_that_somebody_else_has(
-    installation: Installation, taken_ports: list[int]
-) -> None:
+def test_the_doctor_sees_a_port_in_use(installation: Installation, taken_ports: list[int]) -> None:
     done = installation.run("doctor", gateway_listen=f"127.0.0.1:{taken_ports[0]}")
     state, detail = findings_of(done)["ports"]
     assert (done.returncode, state) == (1, "fault")
@@ -272,7 +275,7 @@ def test_the_doctor_sees_a_newer_database(installation: Installation) -> None:
     connection.execute(NEWER)
     connection.close()
     state, detail = findings_of(installation.run("doctor"))["database"]
-    assert (state, detail[:36]) == ("fault", "The database is at migration 9999, t")
+    assert (state, detail[:36]) == ("fault", "The database is at migration 9999, b")
 
 
 def test_the_doctor_cannot_reach_postgresql(installation: Installation) -> None:

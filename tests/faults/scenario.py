@@ -15,7 +15,7 @@ from typing import NamedTuple, TypedDict
 
 import apsw
 
-from clarion.access.sql.keys import INSERT_KEY
+from clarion.access.sql import INSERT_KEY
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim
@@ -48,7 +48,7 @@ def key_unit(
         key=claims or name,
         fingerprint=b"",
         answer=bytes(size_bytes),
-        now=1,
+        created_at=1,
         expires_at=2,
     )
     insert = INSERT_KEY.step(

@@ -6,9 +6,7 @@ import apsw
 import pytest
 
 from clarion.access.port import Administrators, Apps, Keys, Vault
-from clarion.access.sql.administrators import SqlAdministrators
-from clarion.access.sql.apps import SqlApps
-from clarion.access.sql.keys import SqlKeys
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange

@@ -1,4 +1,4 @@
-"""The data folder: for its owner alone, whole or not at all, one server at a time."""
+"""The data directory: readable by its owner alone, written atomically, one server at a time."""
 
 import os
 import stat
@@ -9,13 +9,13 @@ from threading import Barrier
 
 import pytest
 
-from clarion.data_directory import DataFolder, write_private, write_public
+from clarion.data_directory import DataDirectory, write_private, write_public
 from clarion.errors import StartError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    folder = DataFolder(tmp_path / "deep" / "data")
+def folder(tmp_path: Path) -> DataDirectory:
+    folder = DataDirectory(tmp_path / "deep" / "data")
     folder.ensure()
     return folder
 
@@ -33,7 +33,7 @@ def mode(path: Path) -> int:
 
 @pytest.mark.usefixtures("umask")
 def test_folders_are_for_this_account_alone(tmp_path: Path) -> None:
-    folder = DataFolder(tmp_path / "data")
+    folder = DataDirectory(tmp_path / "data")
     folder.ensure()
     assert [mode(each) for each in (folder.path, folder.tls, folder.provider_keys)] == [0o700] * 3
 
@@ -63,55 +63,59 @@ def test_no_half_file_is_left(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
-def test_making_the_folder_again_changes_nothing(folder: DataFolder) -> None:
+def test_making_the_folder_again_changes_nothing(folder: DataDirectory) -> None:
     key = folder.master_key()
     folder.ensure()
     assert folder.master_key() == key
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match=r"Cannot make the data folder .*/file/data: Not a dir"):
-        DataFolder(tmp_path / "file" / "data").ensure()
+    with pytest.raises(
+        StartError, match=r"Cannot create the data directory .*/file/data: Not a dir"
+    ):
+        DataDirectory(tmp_path / "file" / "data").ensure()
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(StartError, match="Choose another with --data"):
-        DataFolder(tmp_path / "data").ensure()
+        DataDirectory(tmp_path / "data").ensure()
 
 
-def test_the_master_key_has_256_bits_and_is_made_once(folder: DataFolder) -> None:
+def test_the_master_key_has_256_bits_and_is_made_once(folder: DataDirectory) -> None:
     key = folder.master_key()
     assert len(key) == 32
-    assert DataFolder(folder.path).master_key() == key
+    assert DataDirectory(folder.path).master_key() == key
     assert mode(folder.path / "master.key") == 0o600
 
 
 def test_two_folders_have_two_keys(tmp_path: Path) -> None:
     keys = set()
     for name in "ab":
-        folder = DataFolder(tmp_path / name)
+        folder = DataDirectory(tmp_path / name)
         folder.ensure()
         keys.add(folder.master_key())
     assert len(keys) == 2
 
 
-def test_those_who_start_at_once_get_the_same_master_key(folder: DataFolder) -> None:
+def test_those_who_start_at_once_get_the_same_master_key(folder: DataDirectory) -> None:
     """Were each to use its own, what one has sealed could never be opened again."""
     starters = 16
     barrier = Barrier(starters)
 
     def start(_: int) -> bytes:
         barrier.wait()
-        return DataFolder(folder.path).master_key()
+        return DataDirectory(folder.path).master_key()
 
     with ThreadPoolExecutor(starters) as threads:
         assert set(threads.map(start, range(starters))) == {folder.master_key()}
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
-def test_a_damaged_master_key_is_told_and_left_alone(folder: DataFolder, content: bytes) -> None:
+def test_a_damaged_master_key_is_reported_and_not_changed(
+    folder: DataDirectory, content: bytes
+) -> None:
     path = folder.path / "master.key"
     path.write_bytes(content)
     with pytest.raises(StartError, match="must have 32 bytes"):
@@ -119,21 +123,21 @@ def test_a_damaged_master_key_is_told_and_left_alone(folder: DataFolder, content
     assert path.read_bytes() == content
 
 
-def test_a_master_key_that_cannot_be_read_is_told(folder: DataFolder) -> None:
+def test_a_master_key_that_cannot_be_read_is_reported(folder: DataDirectory) -> None:
     (folder.path / "master.key").mkdir()
     with pytest.raises(StartError, match=r"Cannot read .*master\.key"):
         folder.master_key()
 
 
-def test_a_second_server_is_kept_off_and_told_who_is_there(folder: DataFolder) -> None:
+def test_a_second_server_is_refused_and_the_first_is_named(folder: DataDirectory) -> None:
     with (
         folder.lock(),
-        pytest.raises(StartError, match=rf"process {os.getpid()}\) serves the data folder"),
+        pytest.raises(StartError, match=rf"process {os.getpid()}\) uses the data directory"),
     ):
-        DataFolder(folder.path).lock()
+        DataDirectory(folder.path).lock()
 
 
-def test_the_lock_ends_with_its_file(folder: DataFolder) -> None:
+def test_the_lock_ends_with_its_file(folder: DataDirectory) -> None:
     for _ in range(2):
         with folder.lock():
             pass

@@ -14,7 +14,7 @@ from clarion.access.model import Scope
 from clarion.cli.main import app
 from clarion.events.decide.rules import ORDER
 from clarion.events.model import ReasonCode
-from clarion.http.docs import error_kinds
+from clarion.http.docs import list_errors
 from clarion.settings import describe
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
@@ -80,7 +80,7 @@ def test_the_settings_page_has_every_setting_and_no_other() -> None:
 
 
 def test_every_error_code_has_a_heading() -> None:
-    codes = {kind.code for kind in error_kinds()}
+    codes = {kind.code for kind in list_errors()}
     assert codes - set(re.findall(r"^## (\w+)$", page("errors.md"), re.MULTILINE)) == set()
 
 

@@ -45,7 +45,9 @@ def test_every_error_is_a_sentence(kind: type[ClarionError]) -> None:
 
 
 def test_without_a_detail_the_sentence_is_the_detail() -> None:
-    assert clarion.errors.NotFound().detail == "There is nothing here by that name."
+    assert (
+        clarion.errors.NotFound().detail == "The path, or the object with this id, does not exist."
+    )
     assert clarion.errors.NotFound("No key.").detail == str(clarion.errors.NotFound("No key."))
 
 
@@ -58,5 +60,5 @@ def test_settings_faults_are_one_a_line() -> None:
     assert SettingsError(["one", "two"]).detail == "one\ntwo"
 
 
-def test_too_many_says_when_to_come_back() -> None:
+def test_too_many_requests_says_when_to_retry() -> None:
     assert TooManyRequests(7).retry_after_s == 7

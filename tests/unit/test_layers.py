@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "clarion"
-SLICES = {"access", "people", "catalog", "push", "events", "inbox", "channels"}
+SLICES = {"access", "people", "catalog", "push", "events", "inbox", "channels", "idempotency"}
 FUNCTION_LINES = 50
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base", "misc"}
 

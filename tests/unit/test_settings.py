@@ -1,4 +1,4 @@
-"""Settings: from where they come, what wins, and how faults are told."""
+"""Settings: their sources, which one overrides, and how faults are reported."""
 
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -81,11 +81,11 @@ def test_the_file_takes_lists_and_numbers(tmp_path: Path) -> None:
     assert settings.max_body_bytes == 9000
 
 
-def test_other_variables_of_the_environment_are_none_of_our_business() -> None:
+def test_other_variables_of_the_environment_are_ignored() -> None:
     assert load({}, {"HOME": "/x", "CLARIONET": "y", "CLARION_TEST_SERVERS": "z"}) == Settings()
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     flags = toml(tmp_path, "grace_s = 0\nnonsense = 1") | {"listen": "nowhere", "roles": "cook"}
     faults = faults_of(flags, {"CLARION_WRITE_BATCH": "many", "CLARION_LOG_LEVEL": "loud"})
     assert [fault.split(":")[0] for fault in faults] == [
@@ -218,7 +218,9 @@ def test_a_certificate_needs_its_key() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "[::]"])  # noqa: S104 - never opened
 def test_two_listeners_cannot_meet_on_a_port(host: str) -> None:
     (fault,) = faults_of({"listen": "127.0.0.1:9000", "gateway-listen": f"{host}:9000"})
-    assert fault == f"--gateway-listen: {host}:9000 is taken by --listen; choose another port"
+    assert (
+        fault == f"--gateway-listen: {host}:9000 is already used by --listen; choose another port"
+    )
 
 
 def test_two_listeners_may_share_a_port_on_two_addresses() -> None:

@@ -1,1 +1,1 @@
-"""Credentials → Caller. Keys, tokens, passwords and the vault for secrets that are read again."""
+"""Apps, API keys, user tokens, administrators, and the vault for their secrets."""

@@ -1,4 +1,4 @@
-"""The one place that turns what a request brings into a Caller."""
+"""Authenticates requests: credential → caller."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from clarion.access.user_tokens import UserTokens
     from clarion.clock import Clock
 
-# How long a look-up may be believed. A revoked key is refused after this at the latest; on the
-# node that revoked it, at once.
-BELIEVED_MS = 2_000
+# How long a key is served from the cache. A revoked key is refused after this at the latest, and at
+# once by the node that revoked it.
+CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 
 
 class Callers:
-    """Identifies callers by API key or user token."""
+    """The `Authenticator` port: identifies callers by API key or user token."""
 
     def __init__(self, keys: Keys, user_tokens: UserTokens, clock: Clock) -> None:
         self._keys = keys
@@ -29,19 +29,20 @@ class Callers:
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
 
     async def identify(self, authorization: str | None) -> Caller:
-        """Return who calls, from the value of the `Authorization` header."""
         if not authorization:
             raise Unauthenticated
         scheme, _, credential = authorization.partition(" ")
         if scheme.lower() != "bearer" or not credential:
-            msg = "The Authorization header must be `Bearer` and an API key or user token."
+            msg = (
+                "The Authorization header must be `Bearer`, a space, and an API key or user token."
+            )
             raise Unauthenticated(msg)
         if credential.startswith(PREFIX):
             return await self._by_key(credential)
         return await self._user_tokens.verify(credential, self._clock.now())
 
     def forget(self, key_id: str) -> None:
-        """Look a key up afresh next time."""
+        """Remove a key from the cache."""
         self._cache.pop(key_id, None)
 
     async def _by_key(self, credential: str) -> AppCaller:
@@ -49,7 +50,7 @@ class Callers:
         key = await self._find(secret) if secret else None
         now = self._clock.now()
         if secret is None or key is None or not secret.matches(key.secret_hash):
-            msg = "There is no such API key."
+            msg = "This API key is not valid."
             raise Unauthenticated(msg)
         if not key.is_live(now):
             msg = "This API key was revoked or has expired."
@@ -59,7 +60,7 @@ class Callers:
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
         now = self._clock.now()
         looked_up, key = self._cache.get(secret.id, (0, None))
-        if 0 <= now - looked_up < BELIEVED_MS:
+        if 0 <= now - looked_up < CACHED_MS:
             return key
         key = await self._keys.find(secret.id)
         if len(self._cache) >= CACHED_KEYS:

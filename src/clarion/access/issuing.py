@@ -1,4 +1,4 @@
-"""Issues API keys: the use case behind the API and the command line."""
+"""Issues API keys, for the API and the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABEL_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new key and its secret, which is shown once."""
+    """A new key and its secret, which cannot be shown again."""
 
     key: ApiKey
     secret: ApiSecret
@@ -29,11 +29,11 @@ class IssuedKey:
 def issue_key(
     *, app_id: str, label: str, scopes: Iterable[str], now: int, expires_at: int | None = None
 ) -> IssuedKey:
-    """Make a key; nothing is stored yet."""
+    """Create a key without storing it."""
     if not 0 < len(label) <= LABEL_LENGTH:
         raise InvalidFields(FieldFault("label", f"must have 1 to {LABEL_LENGTH} characters"))
     if not is_plain(label):
-        raise InvalidFields(FieldFault("label", "must not hold control characters"))
+        raise InvalidFields(FieldFault("label", "must not contain control characters"))
     if expires_at is not None and expires_at <= now:
         raise InvalidFields(FieldFault("expires_at", "must be in the future"))
     secret = new_api_secret()
@@ -50,7 +50,7 @@ def issue_key(
 
 
 def parse_scopes(texts: Iterable[str]) -> frozenset[Scope]:
-    """Return the scopes; `*` alone stands for all of them."""
+    """Return the scopes; `*` alone means all of them."""
     wanted = set(texts)
     if wanted == {"*"}:
         return ALL_SCOPES

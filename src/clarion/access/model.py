@@ -1,4 +1,4 @@
-"""Who may call: apps, their keys, administrators, and callers as the doors know them."""
+"""Apps, their keys, administrators, and authenticated callers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clarion.errors import Forbidden
 
 
 class Scope(StrEnum):
-    """What an API key may do. A key holds one or more; `*` at creation means all of them."""
+    """What an API key may do. A key has one or more; `*` at creation means all of them."""
 
     EVENTS_WRITE = "events:write"
     EVENTS_READ = "events:read"
@@ -33,7 +33,7 @@ ALL_SCOPES = frozenset(Scope)
 
 
 class UserTokenAlgorithm(StrEnum):
-    """How an app signs the tokens of its users. One app, one algorithm: no confusion of keys."""
+    """How an app signs its user tokens. One per app, so that a key fits one algorithm only."""
 
     HS256 = "HS256"
     ES256 = "ES256"
@@ -42,20 +42,20 @@ class UserTokenAlgorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """An application that sends through Clarion; everything but administrators belongs to one."""
+    """An application that uses Clarion; everything but administrators belongs to an app."""
 
     id: str
     name: str
     bundle_id: str
     team_id: str
     user_token_algorithm: UserTokenAlgorithm
-    user_token_key: bytes  # sealed: the shared secret (HS256) or the public key as PEM
+    user_token_key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
     created_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderKey:
-    """The public half of a key with which an APNs provider of an app signs its tokens."""
+    """The public key by which tokens of an app's APNs provider are verified."""
 
     app_id: str
     key_id: str
@@ -67,7 +67,7 @@ class ProviderKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A secret key of an app. Only the hash of its secret is ever stored."""
+    """An API key of an app. Only the hash of its secret is stored."""
 
     id: str
     app_id: str
@@ -79,7 +79,7 @@ class ApiKey:
     revoked_at: int | None = None
 
     def is_live(self, now: int) -> bool:
-        """Whether the key opens the door at `now`."""
+        """Whether the key is valid at `now`."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
@@ -92,7 +92,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administrator:
-    """A person who runs Clarion."""
+    """An account for operating Clarion."""
 
     id: str
     username: str
@@ -103,7 +103,7 @@ class Administrator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppCaller:
-    """An application server, known by one of its app's API keys."""
+    """An application server, authenticated by an API key."""
 
     app_id: str
     key_id: str
@@ -112,7 +112,7 @@ class AppCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCaller:
-    """An end user's client, known by a token that the app signed and that is good until then."""
+    """An end user's client, authenticated by a token that the app signed."""
 
     app_id: str
     user_id: str
@@ -123,21 +123,21 @@ Caller = AppCaller | UserCaller
 
 
 def require_app(caller: Caller, scope: Scope) -> AppCaller:
-    """Return the caller if it is an application whose key holds the scope."""
+    """Return the caller if it is an application with the scope; `Forbidden` otherwise."""
     match caller:
         case AppCaller() if scope in caller.scopes:
             return caller
         case AppCaller():
-            msg = f"This API key lacks the scope `{scope.value}`."
+            msg = f"This API key does not have the scope `{scope.value}`."
             raise Forbidden(msg)
         case UserCaller():
-            msg = "This is for application servers: call it with an API key."
+            msg = "Only application servers may call this: use an API key, not a user token."
             raise Forbidden(msg)
 
 
 def require_user(caller: Caller | None) -> UserCaller:
-    """Return the caller if it is a user's own client."""
+    """Return the caller if it is a user's client; `Forbidden` otherwise."""
     if not isinstance(caller, UserCaller):
-        msg = "This is for users: call it with a user token."
+        msg = "Only users may call this: use a user token, not an API key."
         raise Forbidden(msg)
     return caller

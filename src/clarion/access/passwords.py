@@ -1,10 +1,10 @@
-"""Passwords of administrators: Argon2id with the parameters that OWASP asks for."""
+"""Passwords of administrators: Argon2id with the parameters that OWASP recommends."""
 
 from __future__ import annotations
 
 import argon2
 
-# 19 MiB, two passes, one lane: about 25 ms. Call it in a thread, and not many at once.
+# 19 MiB, two passes, one lane: about 25 ms. Call it in a thread, few at a time.
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
 
 

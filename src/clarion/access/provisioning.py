@@ -1,4 +1,4 @@
-"""Makes apps and administrators, with all the keys they need."""
+"""Creates apps and administrators, with all the keys they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clarion.access.port import Administrators, Apps, Keys, Vault
     from clarion.clock import Clock
 
-# Apple's team and key ids have ten characters; APNs clients expect as many.
+# Apple's team and key ids have ten characters, and APNs clients expect that.
 _APPLE_ID_LENGTH = 10
 _PASSWORD_LENGTH = 20
 _USER_SECRET_LENGTH = 43  # 256 bits
@@ -29,7 +29,7 @@ _BUNDLE_ID = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NewApp:
-    """An app just made, with its secrets, which are shown once."""
+    """A new app with its secrets, which cannot be shown again."""
 
     app: App
     api_key: str
@@ -41,7 +41,7 @@ class NewApp:
 async def create_app(
     *, name: str, bundle_id: str, apps: Apps, keys: Keys, vault: Vault, clock: Clock
 ) -> NewApp:
-    """Make an app with an API key, a user secret and a provider key."""
+    """Create an app with an API key, a user secret and a provider key."""
     if not _BUNDLE_ID.fullmatch(bundle_id):
         raise InvalidFields(FieldFault("bundle_id", "must look like com.example.app"))
     now, app_id = clock.now(), clock.new_id()
@@ -76,14 +76,12 @@ async def create_app(
 
 
 def new_password() -> str:
-    """Make a password."""
     return random_text(_PASSWORD_LENGTH)
 
 
 async def create_administrator(
     *, username: str, password: str, administrators: Administrators, clock: Clock
 ) -> None:
-    """Make an administrator."""
     administrator = Administrator(
         id=clock.new_id(),
         username=username,

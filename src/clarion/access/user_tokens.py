@@ -1,4 +1,4 @@
-"""Tokens of end users: JWTs that the app signed, with the one algorithm it has registered."""
+"""User tokens: JWTs that an app signs with the one algorithm registered for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_S = 253_402_300_799
 
 
 class UserTokens:
-    """Verifies user tokens. `sub` is the user, `aud` the app, `exp` the end."""
+    """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
 
     def __init__(self, apps: Apps, vault: Vault) -> None:
         self._apps = apps
@@ -31,7 +31,7 @@ class UserTokens:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
         app = await self._apps.get(_claimed_app(token))
         if app is None:
-            msg = "The token's `aud` is not the id of an app here."
+            msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
         claims = self._decode(token, app)
         expires_at = _check_times(claims, now / 1000)
@@ -45,7 +45,7 @@ class UserTokens:
                 key,
                 algorithms=[app.user_token_algorithm.value],
                 audience=app.id,
-                # Times and the user are ours to check: by the clock of the house, in our words.
+                # Times and the user id are checked below: by our clock, with our error texts.
                 options={
                     "require": ["sub", "aud", "exp"],
                     "verify_exp": False,
@@ -61,20 +61,20 @@ class UserTokens:
 
 
 def user_key_context(app_id: str) -> str:
-    """Return the place for which an app's user key is sealed."""
+    """Return the context in which the user token key of an app is sealed."""
     return f"apps/{app_id}/user_token_key"
 
 
 def _claimed_app(token: str) -> str:
     try:
-        # Not trusted: it only says with whose key to verify.
+        # Not verified yet: it only says with which key to verify.
         claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.InvalidTokenError as error:
         msg = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."
         raise Unauthenticated(msg) from error
     audience = claims.get("aud")
     if not isinstance(audience, str) or not is_plain(audience):
-        msg = "The token's `aud` must be one text: the id of the app."
+        msg = "The `aud` of the user token must be one string: the id of the app."
         raise Unauthenticated(msg)
     return audience
 
@@ -82,9 +82,9 @@ def _claimed_app(token: str) -> str:
 def _reason(error: jwt.InvalidTokenError, app: App) -> str:
     match error:
         case jwt.InvalidSignatureError():
-            return "its signature does not fit the app's key"
+            return "the signature does not match the app's key"
         case jwt.InvalidAlgorithmError():
-            return f"this app's tokens are signed with {app.user_token_algorithm.value}"
+            return f"the app's tokens must be signed with {app.user_token_algorithm.value}"
         case jwt.MissingRequiredClaimError():
             return f"`{error.claim}` is missing"
         case _:
@@ -92,10 +92,10 @@ def _reason(error: jwt.InvalidTokenError, app: App) -> str:
 
 
 def _check_times(claims: dict[str, object], now_s: float) -> int:
-    """Return when the token ends, in milliseconds."""
+    """Return when the token expires, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
-        msg = "`exp` and `nbf` of the user token must be numbers of seconds."
+        msg = "`exp` and `nbf` of the user token must be seconds since 1970."
         raise Unauthenticated(msg)
     if now_s >= expires + LEEWAY_S:
         msg = "The user token has expired."
@@ -107,7 +107,7 @@ def _check_times(claims: dict[str, object], now_s: float) -> int:
 
 
 def _is_time(value: object) -> TypeGuard[int | float]:
-    # JSON as Python reads it knows NaN and Infinity, and a token that never ends must not be.
+    # Python reads NaN and Infinity in JSON, and no token may be valid forever.
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ import apsw
 from cryptography import x509
 
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
@@ -154,7 +154,7 @@ def _is_clarion(settings: Settings) -> bool:
 
 
 async def _certificate(settings: Settings) -> Finding:
-    path = settings.tls_certificate or DataFolder(settings.data).tls / "server.pem"
+    path = settings.tls_certificate or DataDirectory(settings.data).tls / "server.pem"
     if not path.exists():
         return "note", "the first start creates one"
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clarion.access.provisioning import NewApp
-    from clarion.data_directory import DataFolder
+    from clarion.data_directory import DataDirectory
     from clarion.setting_types import Address
     from clarion.settings import Settings
 
@@ -82,7 +82,7 @@ def to_json(fields: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(fields), indent=2)
 
 
-def save_credentials(folder: DataFolder, new: NewApp) -> AppCredentials:
+def save_credentials(folder: DataDirectory, new: NewApp) -> AppCredentials:
     """Write the private provider key of a new app to the data folder; return its credentials."""
     path = folder.provider_keys / f"AuthKey_{new.key_id}.p8"
     write_private(path, new.provider_key_pem)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.store import opening
 
 
 async def migrate(**settings: SettingFlags) -> None:
     loaded = load_settings(settings)
-    DataFolder(loaded.data).ensure()
+    DataDirectory(loaded.data).ensure()
     applied = await opening.migrate(loaded.database_url)
     for title in applied:
         print(f"applied {title}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clarion.cli.first_run import FirstRun, Urls, read_first_run, urls_of
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
 
@@ -22,7 +22,7 @@ GATEWAY_PATH = "/v1/gateway"
 class RemoteServer:
     """A server as its data folder, the settings and the flags describe it."""
 
-    folder: DataFolder
+    folder: DataDirectory
     first: FirstRun | None
     api_url: str
     push_url: str
@@ -74,7 +74,7 @@ def find_server(
     settings: Settings, *, url: str = "", gateway_url: str = "", api_key: str = ""
 ) -> RemoteServer:
     """Describe the server; flags win over settings, and settings over `first-run.json`."""
-    folder = DataFolder(settings.data)
+    folder = DataDirectory(settings.data)
     first = read_first_run(folder.first_run) if folder.first_run.exists() else None
     urls = _choose_urls(settings, first)
     return RemoteServer(

@@ -1,1 +1,1 @@
-"""The HTTP front: requests, errors, routing, documentation, listeners."""
+"""HTTP: listeners, the front, routing, errors, documentation."""

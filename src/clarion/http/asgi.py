@@ -1,4 +1,4 @@
-"""A request and its answer as the hot paths see them: plain ASGI, nothing in between."""
+"""Requests and responses of fast routes: plain ASGI, without the framework."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Response(NamedTuple):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes = b""
@@ -33,16 +33,16 @@ class Response(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """An answer in parts, until they end or the caller leaves; then `close` is called."""
+    """A response in parts, until they end or the client disconnects; then `close` is called."""
 
     parts: AsyncGenerator[bytes, None]
     close: Callable[[], None]
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    stalled_s: float = STALLED_S  # who takes nothing for so long is broken off
+    stalled_s: float = STALLED_S  # a client that reads nothing for so long is disconnected
 
 
 class Request:
-    """A request with its id and, behind the door that asks for one, its caller."""
+    """A request with its id and, under `/v1/`, its caller."""
 
     __slots__ = ("_limit", "_receive", "caller", "id", "is_read", "is_whole", "scope")
 
@@ -54,14 +54,14 @@ class Request:
         self.caller = caller
         self._receive = receive
         self._limit = limit
-        self.is_whole = False  # `body` has returned it
-        self.is_read = False  # its end was seen
+        self.is_whole = False  # `body` has returned all of it
+        self.is_read = False  # the end of the body was received
 
     async def body(self, limit: int | None = None) -> bytes:
         """Read the whole body; `BodyTooLarge` as soon as that is certain.
 
-        When as much is here as was announced, that is all: the end, which the listener gives as a
-        part of its own, is not waited for. Each part costs a switch of threads and back.
+        As many bytes as the header announces are the whole body: the end, which the listener
+        sends as an empty part, is not waited for. Each part costs a switch of threads and back.
         """
         limit = self._limit if limit is None else limit
         announced = announced_length(self.scope)
@@ -80,10 +80,10 @@ class Request:
         return bytes(parts)
 
     async def discard(self) -> None:
-        """Read and forget what is left of the body, as much as a body may have.
+        """Read and drop the rest of the body, up to the largest size of a body.
 
-        An answer that overtakes its request is followed by a reset of the stream, and clients
-        such as curl 7.88 then lose the answer. Who sends too slowly is not waited for.
+        A response that is sent before the request has ended is followed by a reset of the stream,
+        and clients such as curl 7.88 then lose the response. A slow client is not waited for.
         """
         taken = 0
         with contextlib.suppress(TimeoutError):
@@ -91,8 +91,8 @@ class Request:
                 while not self.is_read and taken <= self._limit:
                     taken += len(await self._next())
 
-    async def wait_left(self) -> None:
-        """Return when the caller has gone away."""
+    async def wait_disconnected(self) -> None:
+        """Return when the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             self.is_read = True
 
@@ -107,7 +107,7 @@ Endpoint = Callable[[Request], Awaitable["Response | Streamed"]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return the first header of that (lower-case) name."""
+    """Return the first header with this lower-case name, or None."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value).decode("latin-1")
@@ -115,13 +115,13 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def announced_length(scope: Scope) -> int | None:
-    """Return how long the body is by its header, if that says a number."""
+    """Return the length of the body by its header, or None if that is not a number."""
     text = header(scope, b"content-length")
     return int(text) if text and text.isascii() and text.isdecimal() else None
 
 
 async def respond(send: Send, response: Response, extra: Headers) -> None:
-    """Send a whole answer."""
+    """Send a complete response."""
     await send(
         {
             "type": "http.response.start",
@@ -133,20 +133,20 @@ async def respond(send: Send, response: Response, extra: Headers) -> None:
 
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:
-    """Send the parts of an answer as they come, as long as there is somebody to read them."""
+    """Send the parts of a response as they come, until the client disconnects."""
     try:
         await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers]})
         async with asyncio.TaskGroup() as tasks:
-            pumping = tasks.create_task(_pump(send, answer))
-            leaving = tasks.create_task(request.wait_left())
-            pumping.add_done_callback(lambda _: leaving.cancel())
-            leaving.add_done_callback(lambda _: pumping.cancel())
+            sending = tasks.create_task(_send_parts(send, answer))
+            waiting = tasks.create_task(request.wait_disconnected())
+            sending.add_done_callback(lambda _: waiting.cancel())
+            waiting.add_done_callback(lambda _: sending.cancel())
     finally:
         answer.close()
 
 
-async def _pump(send: Send, answer: Streamed) -> None:
-    # Who is broken off can come back and resume.
+async def _send_parts(send: Send, answer: Streamed) -> None:
+    # A client that is disconnected can reconnect and resume.
     with contextlib.suppress(TimeoutError):
         async with contextlib.aclosing(answer.parts) as parts:
             async for part in parts:

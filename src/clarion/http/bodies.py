@@ -1,4 +1,4 @@
-"""Request bodies: JSON read once, strictly, into the type that the handler names."""
+"""Request bodies: JSON is decoded once, strictly, into the type of the handler's `data`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from litestar.dto import AbstractDTO
 from clarion.http.decoding import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from litestar._openapi.schema_generation import SchemaCreator
     from litestar.dto.data_structures import DTOFieldDefinition
@@ -26,18 +26,18 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class StrictBody(AbstractDTO[Any]):
     """Decodes the `data` of a handler.
 
-    Left to itself Litestar parses the body into plain values and then converts these loosely:
-    1 and "true" would pass for a flag.
+    By default Litestar decodes the body into plain values and then converts these loosely: 1 and
+    "true" would pass for a flag.
     """
 
     def decode_bytes(self, value: bytes) -> Any:
-        """Return the body as the handler's type; every fault names its field."""
+        """Return the body as the type of the handler's `data`."""
         field = self.asgi_connection.route_handler.parsed_data_field
         return decode(_decoder_of(field.annotation), value)
 
     @classmethod
     def create_for_field_definition(cls, *_args: Any, **_more: Any) -> None:
-        """Prepare nothing: there is no transfer object beside the type itself."""
+        """Do nothing: there is no transfer object beside the type itself."""
 
     @classmethod
     def create_openapi_schema(
@@ -49,17 +49,17 @@ class StrictBody(AbstractDTO[Any]):
 
     @classmethod
     def generate_field_definitions(cls, model_type: type[Any]) -> Iterator[DTOFieldDefinition]:  # type: ignore[override]
-        """Yield nothing; see `create_for_field_definition`."""
+        """Return nothing; see `create_for_field_definition`."""
         del model_type
         return iter(())
 
     @classmethod
     def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
-        """Answer for no field; see `create_for_field_definition`."""
+        """Return False; see `create_for_field_definition`."""
         del field_definition
         return False
 
 
 @cache
-def _decoder_of(body_type: Any) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(body_type).decode
+def _decoder_of(body_type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(body_type)

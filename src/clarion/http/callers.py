@@ -1,4 +1,4 @@
-"""Who calls, for the handlers: an application with a scope, a user, or either for one user."""
+"""The caller of a request: an application with a scope, a user, or either of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def caller_of(request: Request[Any, Any, Any]) -> Caller:
 
 
 def app_of(request: Request[Any, Any, Any], scope: Scope) -> AppCaller:
-    """Return the calling application; `Forbidden` if its key lacks the scope."""
+    """Return the calling application; `Forbidden` if its key does not have the scope."""
     return require_app(caller_of(request), scope)
 
 
@@ -31,9 +31,9 @@ def user_of(request: Request[Any, Any, Any]) -> UserCaller:
 
 
 def owner_of(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -> tuple[str, str]:
-    """Return app and user: those of the token on `/v1/me`, else the user whom the path names.
+    """Return app id and user id: of the token on `/v1/me`, otherwise of the path.
 
-    `NotFound` if no user can have that id.
+    `NotFound` if the id in the path is not valid.
     """
     if user_id is None:
         user = user_of(request)

@@ -1,4 +1,4 @@
-"""A certificate authority and certificate for development, made on the first start."""
+"""A certificate authority and certificate for development, created on the first start."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CA_DAYS = 3650
-# Browsers and Apple's libraries refuse longer ones.
+# Browsers and Apple's libraries refuse certificates that are valid for longer.
 _SERVER_DAYS = 397
 _RENEW_DAYS = 30
 _CLOCK_SKEW = dt.timedelta(hours=1)
 
 
 class DevelopmentTls:
-    """The files of the development authority in a folder."""
+    """The files of the development authority in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.ca = folder / "ca.pem"
@@ -35,16 +35,16 @@ class DevelopmentTls:
         self.key = folder / "server.key"
 
     def ensure(self, now: dt.datetime) -> None:
-        """Make what is missing, and renew what ends within 30 days."""
+        """Create missing files, and renew certificates that expire within 30 days."""
         try:
-            if not _is_good(self.ca, self.ca_key, now):
+            if not _is_current(self.ca, self.ca_key, now):
                 self._make_authority(now)
                 self._make_certificate(now)
-            elif not _is_good(self.certificate, self.key, now):
+            elif not _is_current(self.certificate, self.key, now):
                 self._make_certificate(now)
         except ValueError as error:
             folder = self.ca.parent
-            msg = f"The certificates in {folder} are damaged. Remove that folder to begin anew."
+            msg = f"The certificates in {folder} are damaged. Delete this directory to renew them."
             raise StartError(msg) from error
 
     def _make_authority(self, now: dt.datetime) -> None:
@@ -63,7 +63,7 @@ class DevelopmentTls:
         authority = x509.load_pem_x509_certificate(self.ca.read_bytes())
         ca_key = serialization.load_pem_private_key(self.ca_key.read_bytes(), password=None)
         if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-            msg = f"{self.ca_key} is not a key that Clarion made. Remove its folder to begin anew."
+            msg = f"{self.ca_key} was not created by Clarion. Delete its directory to renew it."
             raise StartError(msg)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
@@ -85,7 +85,7 @@ class DevelopmentTls:
         )
 
 
-def _is_good(certificate: Path, key: Path, now: dt.datetime) -> bool:
+def _is_current(certificate: Path, key: Path, now: dt.datetime) -> bool:
     if not (certificate.exists() and key.exists()):
         return False
     end = x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc
@@ -139,13 +139,13 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,  # Granian takes no other
+        serialization.PrivateFormat.PKCS8,  # the only format that Granian reads
         serialization.NoEncryption(),
     )
 
 
 def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return a server context, TLS 1.2 at least; a `StartError` says which file does not do."""
+    """Return a server context for TLS 1.2 or later; a `StartError` names the wrong file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -1,4 +1,4 @@
-"""What Litestar hands to the handlers by name: `users: Injected[Users]`."""
+"""Dependencies that Litestar injects into handlers by name: `users: Injected[Users]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages for developers: the browsable API description and the list of errors."""
+"""Pages for developers: the API documentation and the list of errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, RequestError, ServiceError
 from clarion.http.asgi import Request, Response
+from clarion.http.fast_routes import FastRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from clarion.http.asgi import Endpoint
 
-# Swagger UI sets styles from its script; scripts come from here alone.
+# Swagger UI sets styles from its script; scripts come from this server alone.
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     b"img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -26,19 +25,22 @@ _HTML = (
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
 )
+_DO_NOT_RETRY = "Retrying the same request will fail again."
 
 
-def routes() -> dict[tuple[str, str], Endpoint]:
+def routes() -> tuple[FastRoute, ...]:
     """Return the pages and the files they load, all read once."""
-    table = {
-        ("GET", "/docs"): _constant(_read("docs.html"), _HTML),
-        ("GET", "/docs/errors"): _constant(render_errors().encode(), _HTML),
-    }
-    for name in ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css"):
-        suffix = name[name.rindex(".") :]
-        headers = ((b"content-type", _TYPES[suffix]), (b"cache-control", b"max-age=3600"))
-        table["GET", f"/static/{name}"] = _constant(_read(name), headers)
-    return table
+    return (
+        FastRoute("GET", "/docs", _constant(_read("docs.html"), _HTML)),
+        FastRoute("GET", "/docs/errors", _constant(render_errors().encode(), _HTML)),
+        *map(_static, ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css")),
+    )
+
+
+def _static(name: str) -> FastRoute:
+    suffix = name[name.rindex(".") :]
+    headers = ((b"content-type", _TYPES[suffix]), (b"cache-control", b"max-age=3600"))
+    return FastRoute("GET", f"/static/{name}", _constant(_read(name), headers))
 
 
 def _read(name: str) -> bytes:
@@ -54,26 +56,18 @@ def _constant(body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint
     return answer
 
 
-def error_kinds() -> list[type[ClarionError]]:
+def list_errors() -> list[type[ClarionError]]:
     """Return every error that the API can answer, by status and code."""
-    kinds = [kind for root in (RequestError, ServiceError) for kind in _below(root)]
-    return sorted(kinds, key=lambda kind: (kind.status, kind.code))
-
-
-def _below(kind: type[ClarionError]) -> Iterator[type[ClarionError]]:
-    for child in kind.__subclasses__():
-        if child.__module__ == "clarion.errors":
-            yield child
-            yield from _below(child)
+    errors = [*RequestError.__subclasses__(), *ServiceError.__subclasses__()]
+    ours = [error for error in errors if error.__module__ == "clarion.errors"]
+    return sorted(ours, key=lambda error: (error.status, error.code))
 
 
 def render_errors() -> str:
-    """Return the page to which the `type` of a problem points."""
+    """Return the page that the `type` of a problem links to."""
     rows = "".join(
-        f'<h2 id="{kind.code}">{kind.code}</h2>'
-        f"<p>{kind.status} {HTTPStatus(kind.status).phrase}. {html.escape(_meaning(kind))} "
-        f"{'Trying again can help.' if kind.retryable else 'The same again will not help.'}</p>"
-        for kind in error_kinds()
+        f'<h2 id="{error.code}">{error.code}</h2><p>{html.escape(describe(error))}</p>'
+        for error in list_errors()
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Clarion errors</title>'
@@ -83,5 +77,8 @@ def render_errors() -> str:
     )
 
 
-def _meaning(kind: type[ClarionError]) -> str:
-    return (kind.__doc__ or "").strip()
+def describe(error: type[ClarionError]) -> str:
+    """Return the status and meaning of an error, and whether to retry."""
+    status = f"{error.status} {HTTPStatus(error.status).phrase}"
+    retry = "Retry the request later." if error.retryable else _DO_NOT_RETRY
+    return f"{status}. {(error.__doc__ or '').strip()} {retry}"

@@ -1,15 +1,15 @@
-"""The front of the house: what every HTTP request passes, whatever answers it behind.
+"""The ASGI application in front of the framework: every HTTP request passes it.
 
-Gives the request its id, asks who calls, counts what they take, caps the body, turns errors into
-problems, and observes the answer. The routes in its table are answered by plain functions; the
-rest by the framework.
+It gives the request an id, authenticates the caller, counts the request against its limit, caps
+the body, turns errors into problems, and observes the response. Fast routes are answered by plain
+functions, everything else by the framework.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clarion.access.model import AppCaller
 from clarion.errors import (
@@ -36,24 +36,39 @@ from clarion.http.asgi import (
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from clarion.access.callers import Callers
     from clarion.access.model import Caller
+    from clarion.access.port import Authenticator
     from clarion.clock import Clock
     from clarion.http.asgi import Endpoint, Message, Receive, Scope, Send
+    from clarion.http.fast_routes import FastRoute
     from clarion.nodes.port import Limits
     from clarion.settings import Settings
     from clarion.telemetry.metrics import Metrics
 
-    # Litestar types the messages of ASGI one by one; to us they are mappings.
-    Framework = Callable[[Any, Any, Any], Awaitable[None]]
-
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
-SERVER_FAULT = 500
-# Others are counted as one: a caller can make up as many as it likes.
+# Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+
+
+class Route(Protocol):
+    """A route of the framework."""
+
+    @property
+    def path(self) -> str: ...
+
+
+class Framework(Protocol):
+    """An ASGI application that names its routes."""
+
+    @property
+    def routes(self) -> Sequence[Route]: ...
+
+    # Litestar types each ASGI message; here they are mappings.
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
 class Front:
@@ -62,20 +77,22 @@ class Front:
     def __init__(
         self,
         *,
-        routes: Mapping[tuple[str, str], Endpoint],
+        routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
-        callers: Callers,
+        authenticator: Authenticator,
         limits: Limits,
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
     ) -> None:
-        self._routes = routes
+        self._routes = {(route.method, route.path): route.endpoint for route in routes}
         self._prefixes = tuple(prefixes.items())
-        self._paths = frozenset(path for _, path in routes)
+        self._paths = frozenset(route.path for route in routes)
+        # The framework has no route for these paths and would answer 404, not 405.
+        self._own_paths = self._paths - {route.path for route in framework.routes}
         self._framework = framework
-        self._callers = callers
+        self._authenticator = authenticator
         self._limits = limits
         self._clock = clock
         self._metrics = metrics
@@ -86,51 +103,51 @@ class Front:
         started = time.perf_counter()
         request_id = self._request_id(scope)
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        watch = _Watch(send, extra)
+        recorder = _Recorder(send, extra)
         request = Request(scope, receive, request_id, None, self._settings.max_body_bytes)
-        is_let_in = False
+        is_admitted = False
         try:
             _check_path(scope)
             if scope["path"].startswith("/v1/"):
                 request.caller = await self._admit(scope, extra)
             endpoint = self._find(scope["method"], scope["path"])
-            is_let_in = True
+            is_admitted = True
             if endpoint:
-                await self._answer(watch, request, await endpoint(request), started)
+                await self._answer(recorder, request, await endpoint(request), started)
             else:
-                await self._serve_framework(scope, receive, watch, request_id, request.caller)
+                await self._serve_framework(scope, receive, recorder, request_id, request.caller)
         except ClarionError as error:
-            if not is_let_in or request.is_whole:
+            if not is_admitted or request.is_whole:
                 await request.discard()
-            await _send_problem(watch, error, request_id)
-        except Exception as error:  # noqa: BLE001 - the last net: the caller gets an answer
+            await _send_problem(recorder, error, request_id)
+        except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
-            await _send_problem(watch, InternalError(), request_id, cause=error)
+            await _send_problem(recorder, InternalError(), request_id, cause=error)
         # A stream was observed when it began.
-        if not watch.is_observed:
-            self._observe(scope, watch.status, time.perf_counter() - started, request_id)
+        if not recorder.is_observed:
+            self._observe(scope, recorder.status, time.perf_counter() - started, request_id)
 
     async def _answer(
-        self, watch: _Watch, request: Request, answer: Response | Streamed, started: float
+        self, recorder: _Recorder, request: Request, answer: Response | Streamed, started: float
     ) -> None:
         if isinstance(answer, Response):
-            await respond(watch, answer, [])
+            await respond(recorder, answer, [])
             return
-        watch.is_observed = True
+        recorder.is_observed = True
         self._observe(request.scope, 200, time.perf_counter() - started, request.id)
-        await stream(watch, request, answer)
+        await stream(recorder, request, answer)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
-        # A HEAD is a GET whose body the listener keeps to itself.
-        kind = "GET" if method == "HEAD" else method
-        endpoint = self._routes.get((kind, path))
-        if endpoint is None and path.endswith("/"):
-            # As the framework has it: a slash more at the end is the same path.
-            endpoint = self._routes.get((kind, path[:-1]))
-        # What is fast is answered here, the other methods of its path by the framework.
-        if endpoint is None and path in self._paths and not path.startswith("/v1/"):
-            raise MethodNotAllowed
-        return endpoint or self._find_by_prefix(path)[1]
+        # A HEAD is a GET whose body the listener does not send.
+        method = "GET" if method == "HEAD" else method
+        endpoint = self._routes.get((method, path)) or self._find_by_prefix(path)[1]
+        if endpoint is None:
+            # As in the framework, a slash at the end makes no difference.
+            path = path.removesuffix("/")
+            endpoint = self._routes.get((method, path))
+            if endpoint is None and path in self._own_paths:
+                raise MethodNotAllowed
+        return endpoint
 
     def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:
         for prefix, endpoint in self._prefixes:
@@ -143,8 +160,8 @@ class Front:
         return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
     async def _admit(self, scope: Scope, extra: Headers) -> Caller:
-        """Ask who calls, and count the request against its limit."""
-        caller = await self._callers.identify(header(scope, b"authorization"))
+        """Authenticate the caller, and count the request against its limit."""
+        caller = await self._authenticator.identify(header(scope, b"authorization"))
         who = (
             caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
         )
@@ -165,10 +182,15 @@ class Front:
         return caller
 
     async def _serve_framework(
-        self, scope: Scope, receive: Receive, watch: _Watch, request_id: str, caller: Caller | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        recorder: _Recorder,
+        request_id: str,
+        caller: Caller | None,
     ) -> None:
         limit = self._settings.max_body_bytes
-        # Whatever it says, the body is capped when it is read.
+        # Whatever the header says, the body is capped when it is read.
         if (announced_length(scope) or 0) > limit:
             raise BodyTooLarge
         taken = 0
@@ -183,16 +205,16 @@ class Front:
 
         scope["clarion.request_id"] = request_id
         scope["clarion.caller"] = caller
-        await self._framework(scope, receive_capped, watch)
+        await self._framework(scope, receive_capped, recorder)
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         method, path = scope["method"], scope["path"]
-        kind = method if method in _METHODS else "other"
         route = path if path in self._paths else scope.get("path_template")
         route = route or self._find_by_prefix(path)[0]
-        self._metrics.observe_request(kind, route, status, seconds)
+        label = method if method in _METHODS else "other"
+        self._metrics.observe_request(label, route, status, seconds)
         which = self._settings.log_requests
-        if which == "all" or (which == "errors" and status >= SERVER_FAULT):
+        if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):
             get_logger().info(
                 "request",
                 request_id=request_id,
@@ -206,18 +228,15 @@ class Front:
 def _check_path(scope: Scope) -> None:
     path = scope["path"]
     if "//" in path or "\0" in path:
-        # The framework would take `//v1/…` for `/v1/…`, and nobody would have asked who calls.
-        # No name has a zero character, and PostgreSQL cannot even be asked for one.
+        # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
+        # character, and PostgreSQL cannot be asked for one.
         raise NotFound
     if b"%00" in scope.get("query_string", b""):
-        raise InvalidFields(FieldFault("query", "must not hold zero characters"))
+        raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
-_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
-
-
-class _Watch:
-    """Sends on, adds the headers of the house, and remembers what was answered."""
+class _Recorder:
+    """Sends a response with the headers of every response, and records its status."""
 
     __slots__ = ("_extra", "_send", "is_observed", "status")
 
@@ -235,9 +254,9 @@ class _Watch:
 
 
 async def _send_problem(
-    watch: _Watch, error: ClarionError, request_id: str, cause: BaseException | None = None
+    recorder: _Recorder, error: ClarionError, request_id: str, cause: BaseException | None = None
 ) -> None:
-    if watch.status:  # the answer has begun; all that is left is to break it off
+    if recorder.status:  # the response has begun: all that is left is to abort it
         raise error from cause
     body = problems.encode(error, request_id)
-    await respond(watch, Response(error.status, body), problems.headers_of(error))
+    await respond(recorder, Response(error.status, body), problems.headers_of(error))

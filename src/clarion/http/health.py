@@ -1,17 +1,18 @@
-"""What operators and their machines ask: health, readiness, metrics."""
+"""Health, readiness and metrics of a node, for operators and load balancers."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from clarion.clock import to_rfc3339
 from clarion.http.asgi import Request, Response
+from clarion.http.fast_routes import FastRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from clarion.clock import Clock
     from clarion.nodes.port import Dependency
@@ -22,11 +23,11 @@ _JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store")
 _TEXT = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
 
-class Operation:
-    """Answers for the state of this node.
+class Health:
+    """The state of this node.
 
-    Without the database it is unhealthy; without any other dependency it is degraded: it serves,
-    and says so.
+    Without the database it is unhealthy. Without any other dependency it is degraded: it still
+    serves requests. It is not ready while it stops, or while background loops keep failing.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Operation:
         others: Mapping[str, Dependency | None],
         clock: Clock,
         metrics: Metrics,
+        find_failing_loops: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.is_stopping = False
         self._server_id = server_id
@@ -44,48 +46,63 @@ class Operation:
         self._others = others
         self._clock = clock
         self._metrics = metrics
+        self._find_failing_loops = find_failing_loops
+        self.routes = (
+            FastRoute("GET", "/health", self.health),
+            FastRoute("GET", "/ready", self.ready),
+            FastRoute("GET", "/metrics", self.metrics),
+        )
 
     async def health(self, _request: Request) -> Response:
-        """Answer with each dependency; 503 only if nothing can be served."""
+        """Answer with the state of each dependency; 503 only if nothing can be served."""
         names = ["database", *self._others]
         states = await asyncio.gather(
-            self._state("database", self._database),
-            *(self._state(name, dependency) for name, dependency in self._others.items()),
+            self._check("database", self._database),
+            *(self._check(name, dependency) for name, dependency in self._others.items()),
         )
         services = dict(zip(names, states, strict=True))
-        status = _judge(services)
-        answer = {
+        status = _summarise(services)
+        body = {
             "status": status,
             "server_id": self._server_id,
             "services": services,
             "timestamp": to_rfc3339(self._clock.now()),
         }
-        return Response(503 if status == "unhealthy" else 200, msgspec.json.encode(answer), _JSON)
+        return Response(503 if status == "unhealthy" else 200, msgspec.json.encode(body), _JSON)
 
     async def ready(self, _request: Request) -> Response:
-        """Answer whether to send traffic here."""
-        state = await self._state("database", self._database)
-        is_ready = state == "connected" and not self.is_stopping
-        body = {"ready": is_ready, "stopping": self.is_stopping, "database": state}
+        """Answer whether to send traffic to this node."""
+        database, failing = (
+            await self._check("database", self._database),
+            self._find_failing_loops(),
+        )
+        is_ready = database == "connected" and not self.is_stopping and not failing
+        body: dict[str, Any] = {
+            "ready": is_ready,
+            "stopping": self.is_stopping,
+            "database": database,
+        }
+        if failing:
+            body["failing"] = list(failing)
         return Response(200 if is_ready else 503, msgspec.json.encode(body), _JSON)
 
     async def metrics(self, _request: Request) -> Response:
-        """Answer Prometheus."""
+        """Answer with the metrics in Prometheus format."""
         return Response(200, self._metrics.render(), _TEXT)
 
-    async def _state(self, name: str, dependency: Dependency | None) -> str:
+    async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:
             return "not used"
         try:
             await asyncio.wait_for(dependency.check(), CHECK_TIMEOUT_S)
-        except Exception:  # noqa: BLE001 - whatever it was, it did not answer
+        except Exception:  # noqa: BLE001 - whatever the error, the dependency did not answer
             self._metrics.dependency_health.labels(name).set(0)
             return "disconnected"
         self._metrics.dependency_health.labels(name).set(1)
         return "connected"
 
 
-def _judge(services: Mapping[str, str]) -> str:
+def _summarise(services: Mapping[str, str]) -> str:
     if services["database"] != "connected":
         return "unhealthy"
     return "degraded" if "disconnected" in services.values() else "healthy"

@@ -1,4 +1,4 @@
-"""The HTTP listeners, by Granian embedded in our own event loop."""
+"""The HTTP listeners: Granian, embedded in our event loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Granian's `backpressure` counts open connections, not requests.
 _CONNECTIONS = 20_000
 _BACKLOG = 1024
-# As Apple's. A client may open as many before it knows the limit: aioapns takes 1,000 for granted,
-# and a push that is refused then is one that it waits for without end.
+# As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
+# forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
 _HEADER_READ_MS = 10_000
 _KEEP_ALIVE_INTERVAL_MS = 30_000
@@ -33,7 +33,7 @@ _START_POLL_S = 0.01
 
 
 class HttpListener:
-    """One address that answers HTTP."""
+    """Serves HTTP on one address."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class HttpListener:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, on_failed: Callable[[str], None]) -> None:
-        """Listen; returns when connections are taken. Tells `on_failed` if that ends unasked."""
+        """Listen, and return when connections are accepted; `on_failed` is called if that ends."""
 
         def report(task: asyncio.Task[None]) -> None:
             if not self._is_stopping and not task.cancelled():
-                on_failed(f"the listener on {self._address} ended: {task.exception()!r}")
+                on_failed(f"the listener on {self._address} stopped: {task.exception()!r}")
 
         self._task = asyncio.get_running_loop().create_task(self._server.serve())
         self._task.add_done_callback(report)
         async with asyncio.timeout(_START_TIMEOUT_S):
-            # Granian does not say when it listens, so we knock.
+            # Granian does not report when it listens, so we try to connect.
             while not self._task.done() and not await self._is_listening():  # noqa: ASYNC110
                 await asyncio.sleep(_START_POLL_S)
 
@@ -94,7 +94,7 @@ class HttpListener:
         return True
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests, let those under way finish, then return; bounded by the grace."""
+        """Accept no more requests and wait for running ones, at most `grace_s`."""
         if self._task is None:
             return
         self._is_stopping = True
@@ -105,7 +105,7 @@ class HttpListener:
 
 
 def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
-    """Raise a `StartError` that names every address that cannot be had."""
+    """Raise a `StartError` that names every address that cannot be listened on."""
     faults = [fault for flag, address in addresses if (fault := _try_bind(flag, address))]
     if faults:
         raise StartError("\n".join(faults))
@@ -124,7 +124,9 @@ def _try_bind(flag: str, address: Address) -> str | None:
 
 def _explain(address: Address, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {address.port} is in use. Stop what listens there, or choose another port."
+        return (
+            f"port {address.port} is in use. Stop the program that uses it, or choose another port."
+        )
     if error.errno == errno.EACCES:
         return f"this account may not listen on port {address.port}. Choose one above 1023."
     return f"cannot listen on {address} ({error.strerror}). Choose an address of this machine."

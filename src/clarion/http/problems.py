@@ -1,4 +1,4 @@
-"""Errors → application/problem+json, the same shape from every door but the APNs one."""
+"""Errors as `application/problem+json`, from every endpoint except APNs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from clarion.errors import ClarionError
 
 SERVER_FAULT = 500
-CONTENT_TYPE = b"application/problem+json"
+MEDIA_TYPE = "application/problem+json"
 _encode = msgspec.json.Encoder().encode
 
 
 class FieldProblem(msgspec.Struct):
-    """A field and what is wrong with it."""
+    """A field of the request and what is wrong with it."""
 
     field: str
     reason: str
 
 
 class Problem(msgspec.Struct):
-    """An error as the API answers it (RFC 9457)."""
+    """An error of the API (RFC 9457)."""
 
     type: str
     title: str
@@ -37,7 +37,7 @@ class Problem(msgspec.Struct):
 
 
 def describe(error: ClarionError, request_id: str) -> Problem:
-    """Return the problem of an error. Causes, values and stack stay in the log."""
+    """Return the problem for an error. Causes, values and stack go to the log only."""
     faults = error.faults if isinstance(error, InvalidFields) else ()
     return Problem(
         type=f"/docs/errors#{error.code}",
@@ -51,13 +51,13 @@ def describe(error: ClarionError, request_id: str) -> Problem:
 
 
 def encode(error: ClarionError, request_id: str) -> bytes:
-    """Return the body of the answer."""
+    """Return the body of the response."""
     return _encode(describe(error, request_id))
 
 
 def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:
-    """Return the headers that go with the body."""
-    headers = [(b"content-type", CONTENT_TYPE)]
+    """Return the headers of the response."""
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
     if isinstance(error, (TooManyRequests, ServiceError)) and error.retryable:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if error.status == HTTPStatus.UNAUTHORIZED:

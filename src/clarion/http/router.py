@@ -1,4 +1,4 @@
-"""The management API on Litestar: its routes on one page, its errors in our shape."""
+"""The management API on Litestar: handlers and their dependencies; errors as problems."""
 
 from __future__ import annotations
 
@@ -8,90 +8,51 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import (
-    ClientException,
     HTTPException,
     MethodNotAllowedException,
     NotFoundException,
-    SerializationException,
     ValidationException,
 )
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
 
-from clarion import __version__
-from clarion.access.api.caller import get_caller
-from clarion.access.api.keys import KeysController
-from clarion.catalog.api import templates, types
 from clarion.errors import (
     ClarionError,
     FieldFault,
     InternalError,
     InvalidFields,
-    MalformedBody,
     MethodNotAllowed,
     NotFound,
     RequestError,
 )
-from clarion.events.api.events import EventsController, explain
-from clarion.events.api.notifications import NotificationsController, list_of_event
-from clarion.events.api.waiting import list_waiting
-from clarion.http import problems
+from clarion.http import openapi, problems
 from clarion.http.bodies import StrictBody
-from clarion.inbox import api as inbox
-from clarion.people.api import follows, preferences, users
-from clarion.push.api.devices import DevicesController, list_my_devices, list_user_devices
-from clarion.push.api.feedback import get_feedback
-from clarion.push.api.history import list_messages, see_message
-from clarion.push.api.stats import get_stats
-from clarion.push.api.topics import TopicsController, subscribe, unsubscribe
+from clarion.http.decoding import explain
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-_ABOUT_A_FIELD = (
-    (re.compile(r"unknown field `(.+?)`"), "there is no such field"),
-    (re.compile(r"missing required field `(.+?)`"), "is required"),
-)
-ROUTES = (
-    KeysController,
-    get_caller,
-    DevicesController,
-    list_user_devices,
-    list_my_devices,
-    list_messages,
-    see_message,
-    TopicsController,
-    subscribe,
-    unsubscribe,
-    get_feedback,
-    get_stats,
-    EventsController,
-    explain,
-    NotificationsController,
-    list_of_event,
-    list_waiting,
-    *users.ROUTES,
-    *preferences.ROUTES,
-    *follows.ROUTES,
-    *types.ROUTES,
-    *templates.ROUTES,
-    *inbox.ROUTES,
-)
+    from litestar.types import ControllerRouterHandler
 
-_DESCRIPTION = """Clarion takes in what happened, decides for each person whether, where and when
-to say it, and keeps account of what became of it. Errors are `application/problem+json`; their
-codes are explained on [/docs/errors](/docs/errors)."""
+    from clarion.http.fast_routes import FastRoute
+
+_MISSING = re.compile(r"Missing required \w+ parameter '(.+?)'")
 
 
-def build(parts: Mapping[str, object]) -> Litestar:
-    """Return the framework's application; the parts are handed to handlers by their names."""
+def build(
+    handlers: Sequence[ControllerRouterHandler],
+    parts: Mapping[str, object],
+    fast_routes: Sequence[FastRoute] = (),
+) -> Litestar:
+    """Return the framework's application.
+
+    Handlers get the parts by the names of their parameters. The fast routes are documented beside
+    the handlers; the front answers them.
+    """
     return Litestar(
-        route_handlers=ROUTES,
+        route_handlers=handlers,
         dependencies={name: _provide(part) for name, part in parts.items()},
         exception_handlers={Exception: answer_error},
-        openapi_config=_openapi(),
+        openapi_config=openapi.configure(fast_routes),
         logging_config=None,
         dto=StrictBody,
         return_dto=None,
@@ -101,24 +62,6 @@ def build(parts: Mapping[str, object]) -> Litestar:
 
 def _provide(part: object) -> Provide:
     return Provide(lambda: part, use_cache=True, sync_to_thread=False)
-
-
-def _openapi() -> OpenAPIConfig:
-    bearer = SecurityScheme(
-        type="http",
-        scheme="bearer",
-        description="An API key of the app (`ck_…`), or a token that the app signed for a user.",
-    )
-    return OpenAPIConfig(
-        title="Clarion",
-        version=__version__,
-        description=_DESCRIPTION,
-        components=Components(security_schemes={"bearer": bearer}),
-        security=[{"bearer": []}],
-        path="/openapi.json",
-        # The page itself is ours: what Litestar would serve loads from foreign hosts.
-        render_plugins=[JsonRenderPlugin(path="/")],
-    )
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[problems.Problem]:
@@ -144,34 +87,26 @@ def translate(error: Exception) -> ClarionError:
             return error
         case ValidationException():
             return InvalidFields(*_faults(error))
-        # The decoder lets the last two through as they are: bytes that are no UTF-8, and nesting
-        # without end.
-        case SerializationException() | UnicodeDecodeError() | RecursionError():
-            return MalformedBody()
         case NotFoundException():
             return NotFound()
         case MethodNotAllowedException():
             return MethodNotAllowed()
-        case ClientException() | HTTPException() if error.status_code < problems.SERVER_FAULT:
-            return MalformedBody() if error.__cause__ else RequestError(error.detail)
+        case HTTPException() if error.status_code < problems.SERVER_FAULT:
+            return RequestError(error.detail)
         case _:
             return InternalError()
 
 
 def _faults(error: ValidationException) -> list[FieldFault]:
+    """Return what is wrong with the parameters; bodies are checked by `StrictBody`."""
+    if missing := _MISSING.search(error.detail):
+        return [FieldFault(missing[1], "is required")]
     extra = error.extra if isinstance(error.extra, list) else []
-    faults = [
-        _fault(str(item.get("key") or "body"), str(item.get("message", "is not valid")))
-        for item in extra
-        if isinstance(item, dict)
-    ]
-    return faults or [FieldFault("body", error.detail)]
+    return [_fault(each.get("key", "query"), each["message"]) for each in extra]
 
 
 def _fault(key: str, message: str) -> FieldFault:
-    """Name the field itself where the decoder names only the object it is in."""
-    place = "" if key in ("data", "body") else f"{key}."
-    for pattern, reason in _ABOUT_A_FIELD:
-        if found := pattern.search(message):
-            return FieldFault(place + found[1], reason)
-    return FieldFault(key, message)
+    if key == "data":  # what the body says has been checked before: there is none
+        return FieldFault("body", "is required")
+    # Every parameter comes as text: "not a string" would only confuse.
+    return FieldFault(key, explain(message).partition(", not ")[0])

@@ -1,4 +1,4 @@
-"""The shapes of the API that more than one noun uses."""
+"""Parameters, pages and times of the API that several slices use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from litestar.params import HeaderParameter, Parameter
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.fast_routes import Parameter as FastParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,21 +20,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
-# The last that can be written as RFC 3339; an offset can put a time of the wire behind it.
+# The latest time that RFC 3339 can write; a time with an offset can be later.
 LATEST_MS = 253_402_300_799_999
 
-Limit = Annotated[int, Parameter(description="Items a page, 1 to 100.")]
-After = Annotated[str | None, Parameter(description="The cursor `next` of the page before.")]
+Limit = Annotated[int, Parameter(description="Items in a page, 1 to 100.")]
+After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
+IDEMPOTENCY_KEY = FastParameter(
+    "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
+)
 IdempotencyKey = Annotated[
     str | None,
-    HeaderParameter(
-        name="Idempotency-Key", description="A repeat within 24 h gets the first answer."
-    ),
+    HeaderParameter(name=IDEMPOTENCY_KEY.name, description=IDEMPOTENCY_KEY.description),
 ]
 
 
 class Items(msgspec.Struct, Generic[T]):
-    """A page of a list; `next` is the cursor for `?after=`, or null at the end."""
+    """A page of a list; `next` is the value for `?after=`, or null on the last page."""
 
     items: list[T]
     next: str | None
@@ -67,18 +69,18 @@ def check_value(field: str, check: Callable[[T], R], value: T) -> R:
 
 
 def check_limit(limit: int) -> int:
-    """Return the page size if it is one."""
+    """Return the page size; `InvalidFields` if it is out of range."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise InvalidFields(FieldFault("limit", f"must be from 1 to {PAGE_LIMIT}"))
     return limit
 
 
 def to_milliseconds(moment: datetime | None, field: str) -> int | None:
-    """Return a time of the wire as the house has it."""
+    """Return a time of a request in milliseconds; `InvalidFields` if it has no offset."""
     if moment is None:
         return None
     if moment.tzinfo is None:
-        raise InvalidFields(FieldFault(field, "must say its offset, like 2026-01-31T12:00:00Z"))
+        raise InvalidFields(FieldFault(field, "must have an offset, like 2026-01-31T12:00:00Z"))
     milliseconds = clock.to_milliseconds(moment)
     if milliseconds > LATEST_MS:
         raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
@@ -86,5 +88,5 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
 
 
 def to_wire(milliseconds: int | None) -> str | None:
-    """Return a time of the house as the wire has it."""
+    """Return a time in milliseconds as the API writes it."""
     return None if milliseconds is None else clock.to_rfc3339(milliseconds)

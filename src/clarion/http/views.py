@@ -1,4 +1,4 @@
-"""What the API shows of an object: the fields of a view, taken from the object by their names."""
+"""Response bodies: a view takes its fields from an object of the model, by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class View(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
-        """Return the view of an object; what it does not have under the same name is given."""
+        """Return the view of an object; fields that the object does not have are given by name."""
         for name, is_time in _fields_of(cls):
             if name not in given:
                 value = getattr(source, name)

@@ -1,1 +1,1 @@
-"""`Idempotency-Key`: a request that is repeated gets its first response."""
+"""Idempotency keys: a repeated request gets the first response and takes no effect again."""

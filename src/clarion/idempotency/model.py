@@ -1,27 +1,24 @@
-"""What more than one part of the house uses: once, allowances, pages."""
+"""A request that must take effect once, and the stored response to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyClaim:
-    """What makes a request happen once: its key, what it said, and what it is answered."""
+    """An idempotency key, the request it was sent with and the response to store for it."""
 
     app_id: str
     key: str
-    fingerprint: bytes  # of method, path and body: the same key with another request is refused
-    answer: bytes
-    now: int
+    fingerprint: bytes  # of method, path and body: the key with another request is refused
+    answer: bytes  # sealed
+    created_at: int
     expires_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """The answer that the first request with the same idempotency key was given."""
+    """The response to the first request with an idempotency key."""
 
-    answer: bytes
+    answer: bytes  # sealed

@@ -1,4 +1,4 @@
-"""What happened once: the guard that comes first in a unit, and the answer it finds later."""
+"""Idempotency keys in SQL: a guard that comes first in a unit, and the response it stored."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from clarion.errors import IdempotencyKeyReused
-from clarion.idempotency.model import StoredResponse
-from clarion.store.statement import statement
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
-    from clarion.idempotency.model import IdempotencyClaim
     from clarion.store.engine import Engine
-    from clarion.store.statement import Step
+    from clarion.store.statement import Row, Step
 
+CLAIMS = Record(IdempotencyClaim)
 CLAIM_KEY = statement(
     "claim_idempotency_key",
-    """INSERT INTO idempotency_keys (app_id, key, fingerprint, answer, created_at, expires_at)
-    VALUES (:app_id, :key, :fingerprint, :answer, :now, :expires_at)
-    ON CONFLICT (app_id, key) DO UPDATE SET
-      fingerprint = excluded.fingerprint, answer = excluded.answer,
-      created_at = excluded.created_at, expires_at = excluded.expires_at
+    f"""INSERT INTO idempotency_keys ({CLAIMS.columns}) VALUES ({CLAIMS.parameters})
+    ON CONFLICT (app_id, key) DO UPDATE SET {CLAIMS.assign_others("app_id", "key")}
     WHERE idempotency_keys.expires_at <= excluded.created_at
     RETURNING key""",
 )
@@ -32,23 +30,31 @@ SELECT_ANSWER = statement(
 
 
 def claim(once: IdempotencyClaim) -> Step:
-    """Return the guard that lets only the first request with this key pass."""
-    return CLAIM_KEY.guard(
-        app_id=once.app_id,
-        key=once.key,
-        fingerprint=once.fingerprint,
-        answer=once.answer,
-        now=once.now,
-        expires_at=once.expires_at,
-    )
+    """Return the guard that only the first request with this key passes."""
+    return CLAIM_KEY.guard(**CLAIMS.values(once))
+
+
+async def write_once(
+    engine: Engine, unit_key: str, once: IdempotencyClaim | None, *steps: Step
+) -> StoredResponse | tuple[tuple[Row, ...], ...] | None:
+    """Commit steps, with a claim for the first request only, and return the rows of each.
+
+    A repeated request gets the stored response. None if another guard refused the unit.
+    """
+    claims = (claim(once),) if once else ()
+    rows = await engine.write(Unit(unit_key, (*claims, *steps)))
+    if rows is not None:
+        return rows[len(claims) :]
+    return await replay_if_claimed(engine, once) if once else None
 
 
 async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredResponse | None:
-    """Return what the first request was answered; `IdempotencyKeyReused` if it was another one.
+    """Return the response to the first request with this key, or None if the key is free.
 
-    None if the key is free: then another guard of the unit refused it.
+    It is free if another guard refused the unit. `IdempotencyKeyReused` if the first request was
+    a different one.
     """
-    rows = await engine.fetch(SELECT_ANSWER, app_id=once.app_id, key=once.key, now=once.now)
+    rows = await engine.fetch(SELECT_ANSWER, app_id=once.app_id, key=once.key, now=once.created_at)
     if not rows:
         return None
     fingerprint, answer = rows[0]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import HeaderParameter, Parameter
+from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category
@@ -26,11 +26,6 @@ from clarion.pages import Page
 
 OnlyUnread = Annotated[bool, Parameter(description="Only unread notifications.")]
 InCategory = Annotated[str | None, Parameter(description="Only notifications of this category.")]
-LastEventId = Annotated[
-    int | None,
-    HeaderParameter(name="Last-Event-ID", description="The number of the last event you got."),
-]
-Behind = Annotated[int | None, Parameter(description="The same, for who cannot set the header.")]
 # A user's own token needs no id: the inbox is that of its `sub`.
 _USERS, _ME = "/v1/users/{user_id:str}", "/v1/me"
 _TAGS = ("Inbox",)
@@ -179,19 +174,4 @@ ACTION_ROUTES = (
 )
 
 
-@get(
-    f"{_ME}/stream",
-    summary="Hear of every change",
-    tags=_TAGS,
-    media_type="text/event-stream",
-    response_description="Events until the stream ends: `state`, then one for each change.",
-)
-async def follow(last_event_id: LastEventId = None, after: Behind = None) -> str:
-    """Stream the changes of the user's own inbox as Server-Sent Events.
-
-    The front answers this path; it is here to be described.
-    """
-    raise NotFound(f"{last_event_id}{after}")
-
-
-ROUTES = (follow, list_inbox, count_unread, read_all, *ACTION_ROUTES)
+ROUTES = (list_inbox, count_unread, read_all, *ACTION_ROUTES)

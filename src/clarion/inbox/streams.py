@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from clarion.access.model import require_user
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import Streamed, header
+from clarion.http.fast_routes import FastRoute, Operation, Parameter
 from clarion.inbox.feed import Feed
 from clarion.inbox.sequences import read_sequence
 from clarion.inbox.updates import encode
@@ -34,6 +35,19 @@ HEADERS = (
 HEARTBEAT = b": still here\n\n"
 # Sent first: how long a browser should wait before it reconnects.
 RETRY = b"retry: 2000\n\n"
+_FOLLOW = Operation(
+    id="V1MeStreamFollow",
+    summary="Stream inbox updates",
+    description="Stream the changes of the user's own inbox as Server-Sent Events.",
+    tag="Inbox",
+    parameters=(
+        Parameter("Last-Event-ID", "header", int, "The id of the last event received."),
+        Parameter("after", "query", int, "The same, for clients that cannot set the header."),
+    ),
+    response=str,
+    response_description="Events until the stream ends: `state`, then one for each change.",
+    media_type="text/event-stream",
+)
 
 
 class Streams:
@@ -53,6 +67,7 @@ class Streams:
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._stall_limit_s = stall_limit_s
+        self.routes = (FastRoute("GET", PATH, self.open, _FOLLOW),)
 
     async def open(self, request: Request) -> Streamed:
         """Answer with the state, and from then on with every change."""

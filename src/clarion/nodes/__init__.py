@@ -1,1 +1,1 @@
-"""What nodes share and may lose: limits; in process or in Redis."""
+"""State that nodes share and may lose, in process memory or in Redis: rate limits."""

@@ -1,28 +1,27 @@
-"""Hot state in this process."""
+"""Rate limits in process memory."""
 
 from __future__ import annotations
 
 from clarion.nodes.model import Allowance
 
-# Beyond this many keys in one window the counters start afresh: memory is bounded, limits are not
-# promises.
+# With more keys in one window the counters start at zero again: memory is bounded, limits are not
+# exact.
 KEYS_LIMIT = 200_000
 
 
 class MemoryLimits:
-    """The `Limits` port in a dictionary that lives as long as its window."""
+    """The `Limits` port: a dictionary for each window."""
 
     def __init__(self) -> None:
-        # By length of window: the number of the current one, and the counts in it.
+        # By the length of the window: the number of the current window and its counts.
         self._windows: dict[int, tuple[int, dict[str, int]]] = {}
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        """Count one use."""
         count = self.count(key, window_s=window_s, now=now)
         return allowance(count, limit=limit, window_s=window_s, now=now)
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use, and return how many there were in this window."""
+        """Count one use and return the count in the current window."""
         counts = self._counts_of(window_s, now // (window_s * 1000))
         count = counts[key] = counts.get(key, 0) + 1
         return count
@@ -36,7 +35,7 @@ class MemoryLimits:
 
 
 def allowance(count: int, *, limit: int, window_s: int, now: int) -> Allowance:
-    """Say what a count leaves of a limit."""
+    """Return what is left of a limit after so many uses."""
     end = (now // (window_s * 1000) + 1) * window_s * 1000
     return Allowance(
         limit=limit,

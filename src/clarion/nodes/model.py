@@ -1,4 +1,4 @@
-"""What a limit leaves a caller."""
+"""The state of a rate limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a limit leaves a caller."""
+    """What is left of a rate limit in the current window."""
 
     limit: int
     remaining: int

@@ -1,4 +1,4 @@
-"""What every part needs: time, limits, things that can be out of reach."""
+"""The ports of rate limits and of dependencies."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from clarion.nodes.model import Allowance
 
 
 class Limits(Protocol):
-    """Counters that say when a caller has had enough. They may be lost, and then start at zero."""
+    """Rate limits. Counts may be lost; then they start at zero."""
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         """Count one use of `key` in the current window and return what is left.
 
         Windows are aligned to multiples of `window_s`. The use number `limit + 1` of a window is
-        the first that is exceeded. Uses beyond the limit are counted too, but never reset later.
+        the first beyond the limit. Uses beyond the limit are counted too; they do not extend the
+        window.
         """
         ...
 
 
 class Dependency(Protocol):
-    """Something that Clarion needs and that can be out of reach."""
+    """A service that Clarion needs: the database, Redis."""
 
     async def check(self) -> None:
-        """Return if it answers; raise otherwise, within two seconds."""
+        """Return if it answers, raise otherwise, within two seconds."""
         ...

@@ -1,4 +1,4 @@
-"""Hot state in Redis or Valkey, shared by all nodes. It holds no truth."""
+"""Rate limits in Redis or Valkey, shared by all nodes. Nothing there is durable."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ class RedisUnavailable(ServiceError):
 
 
 def connect(url: str) -> Redis:
-    """Return a client; it connects when first used. A call is answered or fails within 0.5 s."""
+    """Return a client that connects on first use. A call fails after 0.5 s without an answer."""
     try:
         redis = Redis.from_url(
             url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, max_connections=64
         )
-        # It is the connection that reads the options of the address; nothing is sent yet.
+        # A connection parses the options of the URL; nothing is sent yet.
         redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
-        msg = "--redis: not the address of a server. It looks like redis://HOST:PORT/NUMBER."
+        msg = "--redis: must be a URL like redis://HOST:PORT/NUMBER."
         raise StartError(msg) from error
     return redis
 
 
 class RedisLimits:
-    """The `Limits` port in Redis. While Redis is away, each node counts for itself."""
+    """The `Limits` port in Redis. While Redis is unavailable, each node counts on its own."""
 
     def __init__(self, redis: Redis, fallback: Limits) -> None:
         self._redis = redis
         self._fallback = fallback
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        """Count one use."""
         name = f"clarion:limit:{key}:{window_s}:{now // (window_s * 1000)}"
         try:
             async with self._redis.pipeline(transaction=False) as pipeline:
@@ -54,19 +53,18 @@ class RedisLimits:
                 pipeline.expire(name, window_s)
                 count, _ = await pipeline.execute()
         except (RedisError, OSError, TimeoutError) as error:
-            get_logger().warning("limits_fall_back", error=type(error).__name__)
+            get_logger().warning("limits_fell_back_to_memory", error=type(error).__name__)
             return await self._fallback.take(key, limit=limit, window_s=window_s, now=now)
         return allowance(count, limit=limit, window_s=window_s, now=now)
 
 
 class RedisDependency:
-    """Whether Redis answers."""
+    """The `Dependency` port: checks that Redis answers."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def check(self) -> None:
-        """Return if it answers."""
         try:
             await self._redis.ping()
         except (RedisError, OSError, TimeoutError) as error:

@@ -1,1 +1,1 @@
-"""Units of statements → durable rows. One set of SQL for SQLite and PostgreSQL."""
+"""The database engines: group commit, reads and migrations on SQLite and PostgreSQL."""

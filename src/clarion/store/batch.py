@@ -1,12 +1,12 @@
 """How the units of a batch are run together: step by step, statement by statement.
 
 Step n of every unit runs before step n + 1 of any, and equal statements run as one. A unit may
-rely on its own earlier steps, never on those of another unit in flight.
+rely on its own earlier steps, but not on those of another unit in the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Done(NamedTuple):
-    """The unit is in; the rows each of its steps returned."""
+    """The unit is committed; the rows that each of its steps returned."""
 
     rows: tuple[tuple[Row, ...], ...]
 
 
 class Refused(NamedTuple):
-    """A guard returned nothing; the unit left no trace. `step` is the guard's position."""
+    """A guard returned no row, so the unit changed nothing. `step` is the guard's position."""
 
     step: int
 
 
 class Failed(NamedTuple):
-    """A statement could not be run; the unit left no trace."""
+    """A statement failed, so the unit changed nothing."""
 
     constraint: bool
     message: str
@@ -43,22 +43,39 @@ Outcome = Done | Refused | Failed
 
 
 class Spoiled(Exception):
-    """A unit failed after it had changed something: undo the batch and run its units apart."""
+    """A unit failed after it had changed something: roll back and run each unit on its own."""
 
 
 class Report(msgspec.Struct, array_like=True):
-    """What became of a batch, by the position of the unit in it; what is not named is done."""
+    """The outcome of a batch by the position of the unit; a unit that is not named is done."""
 
     rows: dict[int, dict[int, list[Row]]] = {}
     refused: dict[int, int] = {}
     failed: dict[int, tuple[bool, str]] = {}
 
     def is_out(self, unit: int) -> bool:
-        """Whether the unit takes no further part in the batch."""
+        """Whether the rest of the unit must not be run."""
         return unit in self.refused or unit in self.failed
 
+    def refuse_without_rows(self, group: Group, members: Members) -> None:
+        """Refuse the units for which a guard has returned no row."""
+        for unit, _ in members:
+            if unit in self.failed or group.position in self.rows.get(unit, ()):
+                continue
+            if group.position:
+                raise Spoiled(group.position)
+            self.refused[unit] = 0
+
+    def undo(self, unit: int, spoiled: Spoiled, describe: Describe) -> None:
+        """Record why a unit that was run on its own was rolled back."""
+        self.rows.pop(unit, None)
+        if spoiled.__cause__ is None:
+            self.refused[unit] = spoiled.args[0]
+        else:
+            self.failed[unit] = describe(spoiled.__cause__)
+
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Return one outcome a unit."""
+        """Return the outcome of each unit."""
         if not self.refused and not self.failed:
             return [Done(self._rows_of(i, len(unit.steps))) for i, unit in enumerate(units)]
         return [self._outcome(i, len(unit.steps)) for i, unit in enumerate(units)]
@@ -74,7 +91,7 @@ class Report(msgspec.Struct, array_like=True):
         rows = self.rows.get(unit)
         if rows is None:
             return _nothing(steps)
-        if steps == 1:  # as most have; what follows takes five times as long
+        if steps == 1:  # the usual case; the line below takes five times as long
             return (tuple(rows[0]),)
         return tuple(tuple(rows.get(step, ())) for step in range(steps))
 
@@ -85,13 +102,29 @@ def _nothing(steps: int) -> tuple[tuple[Row, ...], ...]:
 
 
 class Group(msgspec.Struct, array_like=True):
-    """One statement at one position, and the rows of each unit that has it there."""
+    """A statement at one position, and the values of each unit that has it there."""
 
     position: int
     text: str
     returns_rows: bool
     is_guard: bool
     members: list[tuple[int, Sequence[Row]]]
+
+
+# The position of each unit in the batch, and the values it runs the statement with.
+Members = Sequence[tuple[int, Sequence[Row]]]
+# Returns whether a constraint refused the unit, and the name of the error without any values.
+Describe = Callable[[BaseException], tuple[bool, str]]
+
+
+def split(groups: Sequence[Group]) -> dict[int, list[Group]]:
+    """Return the groups of each unit on its own."""
+    units: dict[int, list[Group]] = {}
+    for group in groups:
+        for member in group.members:
+            alone = Group(group.position, group.text, group.returns_rows, group.is_guard, [member])
+            units.setdefault(member[0], []).append(alone)
+    return units
 
 
 def arrange(units: Sequence[Unit]) -> list[Group]:

@@ -1,4 +1,4 @@
-"""What the rest of the store needs of a database: write units, fetch rows, migrate, answer."""
+"""The ports of a database: write units, fetch rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class BatchRunner(Protocol):
     """Runs one batch of units in one durable transaction."""
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
-        """Return one outcome a unit, after the commit. Raises if the batch as a whole failed."""
+        """Return the outcome of each unit, after the commit. Raises if the whole batch failed."""
         ...
 
 
 class Engine(Protocol):
-    """A database, opened."""
+    """An open database."""
 
     commit: GroupCommit
 
     async def write(self, unit: Unit) -> tuple[tuple[Row, ...], ...] | None:
         """Commit a unit and return the rows of its steps, or None if a guard refused it.
 
-        Returns after the commit is durable. `Conflict` if a constraint forbade it, `Overloaded`
-        if too many units wait: both leave nothing behind.
+        Returns after the commit is durable. `Conflict` if a constraint refused it, `Overloaded`
+        if too many units are waiting: in both cases nothing is changed.
         """
         ...
 
@@ -38,7 +38,7 @@ class Engine(Protocol):
         ...
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a read that may take long; nothing else waits for it."""
+        """Return the rows of a read that may take long, without blocking others."""
         ...
 
     async def check(self) -> None:
@@ -46,5 +46,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Commit what waits, then close."""
+        """Commit all waiting units, then close."""
         ...

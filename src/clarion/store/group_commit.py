@@ -1,7 +1,7 @@
-"""The writer with group commit: everything that waits goes into one durable transaction.
+"""Group commit: all waiting units are committed in one durable transaction.
 
-The caller hands over a unit and awaits it; while a commit is under way the next batch gathers by
-itself, so the batches grow with the load and no timer is needed.
+The caller submits a unit and awaits it. While a commit is running, the next batch collects, so
+batches grow with the load and no timer is needed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from clarion.store.engine import BatchRunner
     from clarion.store.statement import Row, Unit
 
-# A commit that takes longer has a sick disk or database under it: what comes then is refused.
+# After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
 Rows = tuple[tuple["Row", ...], ...]
 
 
 @dataclass(slots=True)
 class WriterCounts:
-    """What the writer has done since it started; the metrics read it."""
+    """Counts since the start, for the metrics."""
 
     units: int = 0
     batches: int = 0
@@ -35,7 +35,7 @@ class WriterCounts:
 
 
 class GroupCommit:
-    """Gathers units into batches and resolves each caller with the outcome of its own."""
+    """Collects units into batches, and gives each caller the outcome of its own unit."""
 
     def __init__(
         self,
@@ -53,18 +53,18 @@ class GroupCommit:
         self._waiting: list[tuple[Unit, asyncio.Future[Rows | None]]] = []
         self._wake = asyncio.Event()
         self._is_closed = False
-        # Whether the commit under way takes so long that nothing should wait behind it.
+        # The running commit has exceeded its limit: nothing may wait behind it.
         self.is_stuck = False
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="group-commit")
 
     @property
     def waiting(self) -> int:
-        """How many units wait for the next batch."""
+        """The number of units that wait for the next batch."""
         return len(self._waiting)
 
     def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
-        """Queue a unit; the future resolves when it is durable. Refuses at once when full."""
+        """Queue a unit; the future resolves when it is durable. `Overloaded` if too many wait."""
         if self._is_closed:
             raise StoreUnavailable
         if len(self._waiting) >= self._waiting_limit or self.is_stuck:
@@ -76,7 +76,7 @@ class GroupCommit:
         return future
 
     async def close(self) -> None:
-        """Commit what waits, then stop. Idempotent."""
+        """Commit all waiting units, then stop. Idempotent."""
         self._is_closed = True
         self._wake.set()
         await self._task
@@ -94,8 +94,8 @@ class GroupCommit:
                 await self._commit(batch)
 
     async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
-        # A timer for each batch: every unit asks, and would have to ask for the time as well.
-        alarm = self._loop.call_later(self._commit_limit_s, self._get_stuck)
+        # One timer per batch is cheaper than asking for the time at each write.
+        alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
             self.counts.batches += 1
@@ -103,13 +103,13 @@ class GroupCommit:
             _resolve(batch, outcomes)
         except ClarionError as error:
             _fail(batch, error)
-        except Exception as error:  # noqa: BLE001 - a batch must never leave its callers waiting
+        except Exception as error:  # noqa: BLE001 - the callers must never wait forever
             _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
         finally:
             alarm.cancel()
             self.is_stuck = False
 
-    def _get_stuck(self) -> None:
+    def _mark_stuck(self) -> None:
         self.is_stuck = True
 
 
@@ -117,7 +117,7 @@ def _resolve(
     batch: list[tuple[Unit, asyncio.Future[Rows | None]]], outcomes: Sequence[Outcome]
 ) -> None:
     for (_, future), outcome in zip(batch, outcomes, strict=True):
-        if future.done():  # its caller went away; the unit is in all the same
+        if future.done():  # the caller was cancelled; the unit is committed anyway
             continue
         if isinstance(outcome, Done):
             future.set_result(outcome.rows)

@@ -1,6 +1,6 @@
-"""How a list of keys is handed to a statement: as the keys of a JSON object.
+"""Lists of keys as a parameter of a statement: as the keys of a JSON object.
 
-`x IN (SELECT key FROM json_each(:keys))` is the one form that both engines read.
+`x IN (SELECT key FROM json_each(:keys))` is the one form that both engines support.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ _encode = msgspec.json.Encoder().encode
 
 
 def keys_of(keys: Iterable[str]) -> str:
-    """Return the text for a parameter of that kind."""
+    """Return the JSON object with these keys."""
     return _encode(dict.fromkeys(keys, 0)).decode()

@@ -22,7 +22,7 @@ def sqlite_path(url: str) -> str | None:
 
 
 async def migrate(url: str) -> list[str]:
-    """Bring a database up to date and return what was applied."""
+    """Apply the missing migrations and return their titles."""
     path = sqlite_path(url)
     return sqlite.migrate(path) if path else await postgres.migrate(url)
 
@@ -30,7 +30,7 @@ async def migrate(url: str) -> list[str]:
 async def open_engine(
     url: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
 ) -> SqliteEngine | PostgresEngine:
-    """Open a database that is up to date."""
+    """Open a database whose migrations are applied."""
     path = sqlite_path(url)
     if path:
         return await sqlite.SqliteEngine.open(

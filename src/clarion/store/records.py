@@ -1,8 +1,8 @@
-"""One declaration a table: the type of its rows gives the columns, the writer and the reader.
+"""One declaration per table: the type of its rows gives the columns, the writer and the reader.
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
-enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON. A dataclass
-named in `inline` has its fields among the columns instead.
+enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
+names the field. A dataclass named in `inline` has its fields among the columns instead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_or
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from clarion.store.statement import Row, Value
+
+    # How a value is written to a row and read from it; None: as it is.
+    Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bytes)
@@ -31,8 +34,14 @@ class Record(Generic[T]):
     values are the columns in that order; what a statement selects beyond them is ignored.
     """
 
-    def __init__(self, row_type: type[T], *, inline: Collection[str] = ()) -> None:
-        self._fields = tuple(_list_fields(row_type, inline))
+    def __init__(
+        self,
+        row_type: type[T],
+        *,
+        inline: Collection[str] = (),
+        codecs: Mapping[str, Codec] = types.MappingProxyType({}),
+    ) -> None:
+        self._fields = tuple(_list_fields(row_type, inline, codecs))
         self.names = tuple(each.name for each in self._fields)
         self.columns = ", ".join(self.names)
         self.parameters = ", ".join(f":{name}" for name in self.names)
@@ -41,11 +50,11 @@ class Record(Generic[T]):
         self.read: Callable[[Row], T] = _compile_reader(row_type, self._fields)
 
     def assign(self, *names: str, source: str = "excluded.{}") -> str:
-        """Return `name = excluded.name, …` for an upsert, of some columns."""
+        """Return `name = excluded.name, …` for some columns, for an upsert."""
         return ", ".join(f"{name} = {source.format(name)}" for name in self._check(names))
 
     def assign_others(self, *names: str, source: str = "excluded.{}") -> str:
-        """Return the same for all columns but these."""
+        """Return the same for all columns except these."""
         left_out = set(self._check(names))
         return self.assign(*(name for name in self.names if name not in left_out), source=source)
 
@@ -57,7 +66,7 @@ class Record(Generic[T]):
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """A column, where its value is found, and how it is converted; None: as it is."""
+    """A column, the path of its value in the object, and how it is converted."""
 
     name: str
     path: tuple[str, ...]
@@ -66,13 +75,15 @@ class _Field(msgspec.Struct, frozen=True):
     is_optional: bool
 
 
-def _list_fields(row_type: type, inline: Collection[str], *path: str) -> Iterator[_Field]:
+def _list_fields(
+    row_type: type, inline: Collection[str], codecs: Mapping[str, Codec], *path: str
+) -> Iterator[_Field]:
     for name, hint in _hints_of(row_type):
         if name in inline:
-            yield from _list_fields(hint, (), *path, name)
+            yield from _list_fields(hint, (), codecs, *path, name)
             continue
         plain, is_optional = _strip_none(hint)
-        write, read = _conversion(plain)
+        write, read = codecs.get(name) or _codec_of(plain)
         yield _Field(name, (*path, name), write, read, is_optional)
 
 
@@ -93,9 +104,7 @@ def _strip_none(hint: Any) -> tuple[Any, bool]:
     return plain, True
 
 
-def _conversion(
-    hint: Any,
-) -> tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]:
+def _codec_of(hint: Any) -> Codec:
     if hint is bool:
         return int, bool
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -119,7 +128,7 @@ def _compile_json_reader(hint: Any) -> Callable[[str], Any]:
     empty = {text: decode(text) for text in ("[]", "{}") if _fits(decode, text)}
 
     def read(text: str) -> Any:
-        # Most are empty, and batches read a thousand: these are not parsed again.
+        # Most are empty, and a batch reads a thousand of them: these are not decoded again.
         known = empty.get(text)
         return decode(text) if known is None else known
 
@@ -128,7 +137,7 @@ def _compile_json_reader(hint: Any) -> Callable[[str], Any]:
 
 def _fits(decode: Callable[[str], Any], text: str) -> bool:
     try:
-        # What can be changed must not be shared.
+        # Mutable values must not be shared.
         return not isinstance(decode(text), (list, dict))
     except msgspec.ValidationError:
         return False
@@ -151,7 +160,7 @@ def _compile_writer(columns: tuple[_Field, ...]) -> Callable[[Any], dict[str, Va
 
 
 def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[[Row], T]:
-    """Return a function that is as fast as one written by hand: pages and batches read many."""
+    """Return a reader as fast as one written by hand: pages and batches read many rows."""
     scope: dict[str, Any] = {"make": row_type}
     arguments: dict[str, str] = {}
     inlined: dict[str, list[str]] = {}
@@ -175,5 +184,5 @@ def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[
 
 
 def _compile(source: str, scope: dict[str, Any]) -> Any:
-    # The source is made of field names alone, as dataclasses make theirs.
+    # The source contains field names only, as in the code that dataclasses generate.
     return eval(source, scope)  # noqa: S307

@@ -1,4 +1,4 @@
-"""Named statements, the steps made of them, and the units that are committed together."""
+"""Named statements, steps that run them, and units of steps that are committed together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Value = str | int | float | bytes | None
-# What a database gives back is as typed as its schema: each store file names the types it reads.
+# Rows are as typed as the schema: a `Record` knows the types.
 Row = tuple[Any, ...]
 
 # A parameter is `:name`; `::type` is a cast and stays.
@@ -23,15 +23,15 @@ class Step(NamedTuple):
 
     statement: Statement
     rows: Sequence[Row]
-    # A guard that returns no row undoes its unit. As the first step it costs nothing to refuse.
+    # A guard that returns no row rolls its unit back. As the first step, that costs nothing.
     is_guard: bool = False
 
 
 class Unit(NamedTuple):
     """Steps that are committed together or not at all.
 
-    `key` names what the unit is about (a user, a device): batches are written in key order, so
-    that two nodes that write about the same people wait for each other instead of deadlocking.
+    `key` is the id of what the unit changes (a user, a device). Batches are written in key order,
+    so that two nodes that write the same rows wait for each other instead of deadlocking.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A statement by name, its text for both engines, and the order of its parameters."""
+    """A named statement: its text for both engines, and the order of its parameters."""
 
     name: str
     text: str
@@ -49,7 +49,7 @@ class Statement:
     _pick: Callable[[Mapping[str, Value]], Row] = field(repr=False)
 
     def bind(self, **values: Value) -> Row:
-        """Put named values into the order of the parameters; a missing one is a KeyError."""
+        """Return named values in the order of the parameters; `TypeError` if one is missing."""
         return self._order(values)
 
     def _order(self, values: Mapping[str, Value]) -> Row:
@@ -61,26 +61,26 @@ class Statement:
         return self._pick(values)
 
     def step(self, **values: Value) -> Step:
-        """Return the step that runs this statement once."""
+        """Return a step that runs this statement once."""
         return Step(self, (self._order(values),))
 
     def guard(self, **values: Value) -> Step:
-        """Return the step that runs once and undoes its unit if no row comes back."""
+        """Return a step that runs once and rolls its unit back if it returns no row."""
         if not self.returns_rows:
             msg = f"{self.name}: a guard needs RETURNING"
             raise TypeError(msg)
         return Step(self, (self._order(values),), is_guard=True)
 
     def many(self, rows: Sequence[Row]) -> Step:
-        """Return the step that runs this statement once a row; rows as `bind` makes them."""
+        """Return a step that runs this statement for each row; rows are made by `bind`."""
         return Step(self, rows)
 
 
 def statement(name: str, sql: str) -> Statement:
     """Compile a statement with `:named` parameters.
 
-    Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite takes them for names and numbers
-    them in the order in which they first appear, which is the order they are given here.
+    Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite reads them as names and numbers
+    them in the order in which they first appear, which is their order here.
     """
     names: list[str] = []
 

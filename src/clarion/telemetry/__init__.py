@@ -1,1 +1,1 @@
-"""What happens → logs and metrics. Observes the steps from outside."""
+"""Logs and metrics."""

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, or readable lines on a terminal."""
+"""Structured logs: one JSON object per line, or readable lines on a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
 
-class _Unfailing:
-    """Writes as far as it can: a log that cannot be written must not end what it tells of."""
+class _SafeStream:
+    """Ignores write errors: a full disk or closed pipe must not fail what is being logged."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -32,7 +32,7 @@ class _Unfailing:
 
 
 def configure(level: str, log_format: str) -> None:
-    """Set the logs up for the whole process. Logs go to standard error; output is for people."""
+    """Configure logging for the whole process. Logs go to standard error."""
     is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Processor = (
         structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
@@ -46,11 +46,11 @@ def configure(level: str, log_format: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
         cache_logger_on_first_use=False,
     )
-    # The libraries below us speak through the standard logging: their warnings are ours.
-    # asyncpg tells every failed attempt with its stack; we tell what it means for the service.
+    # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of
+    # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
 

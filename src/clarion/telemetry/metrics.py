@@ -1,4 +1,4 @@
-"""The metrics, by name. No label grows with apps, users or devices."""
+"""Metrics of HTTP, the store and the gateway. No label depends on apps, users or devices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class LookUps(Protocol):
-    """Something that counts what it found in memory, and what it had to ask the store."""
+class CacheCounts(Protocol):
+    """A cache that counts its hits and misses."""
 
     hits: int
     misses: int
@@ -32,7 +32,7 @@ class WriterCounts(Protocol):
 
 
 class Writer(Protocol):
-    """Something that writes in groups."""
+    """The group-commit writer."""
 
     @property
     def counts(self) -> WriterCounts: ...
@@ -42,26 +42,26 @@ class Writer(Protocol):
 
 
 class Metrics:
-    """Everything that is counted, in a registry of its own."""
+    """The metrics of the server, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "clarion_http_requests",
-            "Requests answered, by route and status.",
+            "HTTP requests by method, route and status.",
             ("method", "route", "status"),
             registry=self.registry,
         )
         self.request_seconds = Histogram(
             "clarion_http_request_seconds",
-            "Time from the request's headers to its answer.",
+            "Time from the request headers to the response.",
             ("route",),
             registry=self.registry,
             buckets=_BUCKETS_S,
         )
         self.dependency_health = Gauge(
             "clarion_dependency_health",
-            "1 if the dependency answered the last check, 0 if not.",
+            "1 if the dependency answered the last check, otherwise 0.",
             ("dependency",),
             registry=self.registry,
         )
@@ -69,7 +69,7 @@ class Metrics:
         self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. Finding a metric by its labels costs more than counting: it is kept."""
+        """Count a request. Metrics are cached: a look-up by labels costs more than counting."""
         key = (method, route, status)
         observer = self._observers.get(key)
         if observer is None:
@@ -85,34 +85,38 @@ class Metrics:
         """Export the counts of the group-commit writer."""
         self.registry.register(_WriterCollector(commit))
 
-    def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: LookUps) -> None:
-        """Export what the gateway holds."""
-        self._watch("clarion_gateway_connections", "WebSocket connections open.", sockets.__len__)
-        self._watch("apns_active_device_connections", "Devices connected.", connections.__len__)
-        self._watch("apns_cache_hits", "Token look-ups from memory.", lambda: registry.hits)
-        self._watch("apns_cache_misses", "Token look-ups in the store.", lambda: registry.misses)
+    def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: CacheCounts) -> None:
+        """Export connections and cache counts of the gateway."""
+        self._watch("clarion_gateway_connections", "Open WebSocket connections.", sockets.__len__)
+        self._watch("apns_active_device_connections", "Connected devices.", connections.__len__)
+        self._watch(
+            "apns_cache_hits", "Token look-ups answered from memory.", lambda: registry.hits
+        )
+        self._watch(
+            "apns_cache_misses", "Token look-ups answered from the store.", lambda: registry.misses
+        )
 
     def watch_inbox(self, live: Sized) -> None:
-        """Export how many screens are open."""
+        """Export the number of live clients."""
         self._watch(
-            "clarion_inbox_streams", "Live streams and sockets of users open.", live.__len__
+            "clarion_inbox_streams", "Open live streams and sockets of users.", live.__len__
         )
 
     def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """Export a number that is read when asked for."""
+        """Export a number that is read at each scrape."""
         Gauge(name, doc, registry=self.registry).set_function(read)
 
     def render(self) -> bytes:
-        """Return all metrics in the text form of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
 class GatewayMetrics:
-    """What the push gateway counts, under the names that APNs dashboards know."""
+    """Metrics of the push gateway, under the names that APNs dashboards use."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        # Plain numbers, read when asked for: a counter of the library locks at each count, which
-        # every push would pay for twice.
+        # Plain numbers, read at each scrape: the counters of the library take a lock for each
+        # count, and every push counts twice.
         self._sent: dict[tuple[int, str], int] = {}
         registry.register(_SentCollector(self._sent))
         self._delivery_seconds = Histogram(
@@ -125,12 +129,12 @@ class GatewayMetrics:
         self._histograms: dict[int, Histogram] = {}
 
     def count(self, priority: int, status: str) -> None:
-        """Count a message that took on a status."""
+        """Count a message that reached a status."""
         key = (priority, status)
         self._sent[key] = self._sent.get(key, 0) + 1
 
     def observe_delivery(self, priority: int, seconds: float) -> None:
-        """Count a message as delivered, so long after it was accepted."""
+        """Count a delivered message, with the time since it was accepted."""
         self.count(priority, "delivered")
         histogram = self._histograms.get(priority)
         if histogram is None:
@@ -146,7 +150,7 @@ class _SentCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
             "apns_notifications_sent",
-            "Messages to devices by what became of them.",
+            "Messages to devices by priority and status.",
             labels=("priority", "status"),
         )
         for (priority, status), count in self._sent.items():
@@ -164,11 +168,11 @@ class _WriterCollector(Collector):
             "clarion_store_units", "Units committed by the writer.", counts.units
         )
         yield CounterMetricFamily(
-            "clarion_store_batches", "Batches, one durable commit each.", counts.batches
+            "clarion_store_batches", "Batches committed by the writer.", counts.batches
         )
         yield CounterMetricFamily(
-            "clarion_store_refused", "Units refused because too many waited.", counts.refused
+            "clarion_store_refused", "Units refused because too many were waiting.", counts.refused
         )
         yield GaugeMetricFamily(
-            "clarion_store_waiting", "Units that wait for the next commit.", self._commit.waiting
+            "clarion_store_waiting", "Units waiting for the next commit.", self._commit.waiting
         )

@@ -1,4 +1,4 @@
-"""What the pipeline counts: plain numbers, in the form of Prometheus when they are asked for."""
+"""Metrics of the event pipeline: plain numbers, converted at each scrape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PipelineMetrics(Collector):
-    """Counts events and what became of them. Every label is one of a closed list."""
+    """Counts of events, deliveries and failed jobs. Every label has a fixed set of values."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -24,11 +24,10 @@ class PipelineMetrics(Collector):
         self._ages: Callable[[], Mapping[str, float]] = dict
 
     def watch_ages(self, read: Callable[[], Mapping[str, float]]) -> None:
-        """Export how long the oldest job of each lane has waited, in seconds."""
+        """Export the age of the oldest job of each lane, in seconds."""
         self._ages = read
 
     def collect(self) -> Iterable[Metric]:
-        """Return all of it."""
         yield CounterMetricFamily(
             "clarion_events_accepted", "Events accepted.", value=self.accepted
         )
@@ -36,7 +35,7 @@ class PipelineMetrics(Collector):
         yield self._failures()
         ages = GaugeMetricFamily(
             "clarion_queue_oldest_seconds",
-            "How long the oldest job of a lane has been due.",
+            "Age of the oldest due job of a lane.",
             labels=("lane",),
         )
         for lane, seconds in self._ages().items():
@@ -46,7 +45,7 @@ class PipelineMetrics(Collector):
     def _deliveries(self) -> Metric:
         family = CounterMetricFamily(
             "clarion_deliveries",
-            "Deliveries that took on a status, by channel, status and reason.",
+            "Deliveries that reached a status, by channel, status and reason.",
             labels=("channel", "status", "reason"),
         )
         for labels, count in self.deliveries.items():
@@ -56,7 +55,7 @@ class PipelineMetrics(Collector):
     def _failures(self) -> Metric:
         family = CounterMetricFamily(
             "clarion_jobs_failed",
-            "Tries that failed, by kind of job and whether it was the last.",
+            "Failed attempts by kind of job; is_dead if it was the last attempt.",
             labels=("kind", "is_dead"),
         )
         for (kind, is_dead), count in self.failures.items():

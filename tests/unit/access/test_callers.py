@@ -1,11 +1,11 @@
-"""Who calls: by API key or user token, and what a look-up may believe."""
+"""Callers by API key or user token, and the cache of keys."""
 
 from dataclasses import replace
 
 import jwt
 import pytest
 
-from clarion.access.callers import BELIEVED_MS, CACHED_KEYS, Callers
+from clarion.access.callers import CACHED_KEYS, CACHED_MS, Callers
 from clarion.access.issuing import IssuedKey
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
 from clarion.access.port import Apps, Keys, Vault
@@ -46,7 +46,7 @@ async def refusal(callers: Callers, authorization: str | None) -> str:
     return raised.value.detail
 
 
-async def test_a_key_stands_for_its_app(callers: Callers, issued: IssuedKey) -> None:
+async def test_a_key_identifies_its_app(callers: Callers, issued: IssuedKey) -> None:
     assert await callers.identify(bearer(issued.secret)) == AppCaller(
         app_id="app-1", key_id=issued.key.id, scopes=ALL_SCOPES
     )
@@ -60,7 +60,7 @@ async def test_the_scheme_is_read_in_any_case(
     assert caller.app_id == "app-1"
 
 
-async def test_a_user_token_stands_for_its_user(
+async def test_a_user_token_identifies_its_user(
     callers: Callers, new_app: NewApp, clock: FixedClock
 ) -> None:
     claims = {"sub": "ana", "aud": new_app.app.id, "exp": clock.now() // 1000 + 60}
@@ -71,7 +71,7 @@ async def test_a_user_token_stands_for_its_user(
 
 
 @pytest.mark.parametrize("authorization", [None, ""])
-async def test_who_says_nothing_is_told_what_to_say(
+async def test_without_a_credential_the_error_says_what_to_send(
     callers: Callers, authorization: str | None
 ) -> None:
     assert "Authorization: Bearer" in await refusal(callers, authorization)
@@ -84,19 +84,19 @@ async def test_another_scheme_is_refused(callers: Callers, issued: IssuedKey, sc
 
 
 async def test_an_unknown_key_is_refused(callers: Callers) -> None:
-    assert await refusal(callers, bearer(new_api_secret())) == "There is no such API key."
+    assert await refusal(callers, bearer(new_api_secret())) == "This API key is not valid."
 
 
-async def test_a_key_with_another_secret_is_refused_in_the_same_words(
+async def test_a_key_with_a_wrong_secret_is_refused_with_the_same_text(
     callers: Callers, issued: IssuedKey
 ) -> None:
     wrong = replace(issued.secret, secret="x" * 43)
-    assert await refusal(callers, bearer(wrong)) == "There is no such API key."
+    assert await refusal(callers, bearer(wrong)) == "This API key is not valid."
 
 
 @pytest.mark.parametrize("text", ["ck_", "ck_short", "ck_" + "x" * 16 + "_" + "x" * 44])
 async def test_what_only_begins_like_a_key_is_refused(callers: Callers, text: str) -> None:
-    assert await refusal(callers, f"Bearer {text}") == "There is no such API key."
+    assert await refusal(callers, f"Bearer {text}") == "This API key is not valid."
 
 
 async def test_what_is_neither_key_nor_token_is_refused(callers: Callers) -> None:
@@ -121,12 +121,12 @@ async def test_a_key_is_refused_from_the_moment_it_expires(
     assert "revoked or has expired" in await refusal(callers, bearer(issued.secret))
 
 
-async def test_a_look_up_is_believed_for_two_seconds(
+async def test_a_key_is_cached_for_two_seconds(
     callers: Callers, engine: MemoryEngine, issued: IssuedKey, clock: FixedClock
 ) -> None:
     await callers.identify(bearer(issued.secret))
     reads = engine.reads
-    clock.advance(BELIEVED_MS - 1)
+    clock.advance(CACHED_MS - 1)
     await callers.identify(bearer(issued.secret))
     assert engine.reads == reads
     clock.advance(1)
@@ -139,11 +139,11 @@ async def test_a_key_revoked_elsewhere_is_refused_within_two_seconds(
 ) -> None:
     await callers.identify(bearer(issued.secret))
     await keys.revoke("app-1", issued.key.id, clock.now())
-    clock.advance(BELIEVED_MS)
+    clock.advance(CACHED_MS)
     assert "revoked" in await refusal(callers, bearer(issued.secret))
 
 
-async def test_a_key_that_is_to_be_forgotten_is_looked_up_at_once(
+async def test_a_forgotten_key_is_looked_up_at_once(
     callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
 ) -> None:
     await callers.identify(bearer(issued.secret))
@@ -153,7 +153,7 @@ async def test_a_key_that_is_to_be_forgotten_is_looked_up_at_once(
     assert "revoked" in await refusal(callers, bearer(issued.secret))
 
 
-async def test_a_clock_that_is_set_back_does_not_prolong_a_belief(
+async def test_a_clock_that_is_set_back_does_not_prolong_the_cache(
     callers: Callers, keys: Keys, issued: IssuedKey, clock: FixedClock
 ) -> None:
     await callers.identify(bearer(issued.secret))
@@ -181,12 +181,12 @@ async def test_the_cache_does_not_grow_without_end(callers: Callers) -> None:
 def test_an_app_needs_the_scope() -> None:
     caller = AppCaller(app_id="a", key_id="k", scopes=frozenset({Scope.KEYS_READ}))
     assert require_app(caller, Scope.KEYS_READ) is caller
-    with pytest.raises(Forbidden, match="lacks the scope `keys:write`"):
+    with pytest.raises(Forbidden, match="does not have the scope `keys:write`"):
         require_app(caller, Scope.KEYS_WRITE)
 
 
 def test_a_user_is_no_app() -> None:
-    with pytest.raises(Forbidden, match="with an API key"):
+    with pytest.raises(Forbidden, match="use an API key"):
         require_app(UserCaller(app_id="a", user_id="u"), Scope.KEYS_READ)
 
 
@@ -194,5 +194,5 @@ def test_an_app_is_no_user() -> None:
     user = UserCaller(app_id="a", user_id="u")
     assert require_user(user) is user
     for caller in (AppCaller(app_id="a", key_id="k", scopes=frozenset()), None):
-        with pytest.raises(Forbidden, match="with a user token"):
+        with pytest.raises(Forbidden, match="use a user token"):
             require_user(caller)

@@ -1,4 +1,4 @@
-"""Making apps and administrators, with all the keys they need."""
+"""Creating apps and administrators, with all the keys they need."""
 
 import re
 
@@ -33,7 +33,7 @@ async def test_the_app_is_stored(apps: Apps, made: NewApp, clock: FixedClock) ->
     assert made.app.user_token_algorithm is UserTokenAlgorithm.HS256
 
 
-async def test_its_key_opens_every_door_of_the_app(keys: Keys, made: NewApp) -> None:
+async def test_its_api_key_has_all_scopes(keys: Keys, made: NewApp) -> None:
     secret = parse_api_secret(made.api_key)
     assert secret is not None
     stored = await keys.find(secret.id)
@@ -92,7 +92,7 @@ async def test_an_administrator_gets_a_random_password(
     assert (stored.role, len(password)) == (Role.ADMIN, 20)
 
 
-async def test_a_name_is_given_once(administrators: Administrators, clock: FixedClock) -> None:
+async def test_a_username_is_unique(administrators: Administrators, clock: FixedClock) -> None:
     async def create() -> None:
         await create_administrator(
             username="ana", password=new_password(), administrators=administrators, clock=clock

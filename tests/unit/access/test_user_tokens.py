@@ -140,7 +140,7 @@ async def test_another_algorithm_of_the_same_kind_is_refused(
 
 async def test_a_token_with_another_key_is_refused(tokens: UserTokens, app: App) -> None:
     token = jwt.encode(claims(app), "x" * 43, algorithm="HS256")
-    assert "signature does not fit" in await refusal(tokens, token)
+    assert "signature does not match" in await refusal(tokens, token)
 
 
 async def test_a_token_that_names_another_app_is_refused(
@@ -160,20 +160,22 @@ async def test_keys_that_a_token_brings_along_are_ignored(
     good = sign(claims(app), {header: value})
     assert (await tokens.verify(good, NOW)).user_id == "ana"
     bad = jwt.encode(claims(app), "x" * 43, algorithm="HS256", headers={header: value})
-    assert "signature does not fit" in await refusal(tokens, bad)
+    assert "signature does not match" in await refusal(tokens, bad)
 
 
 async def test_a_token_for_an_unknown_app_is_refused(tokens: UserTokens, app: App) -> None:
     detail = await refusal(tokens, sign(claims(app, aud="nobody")))
-    assert detail == "The token's `aud` is not the id of an app here."
+    assert detail == "The `aud` of the user token is not the id of an app on this server."
 
 
 @pytest.mark.parametrize("audience", [["a"], [], 7, {"a": 1}, True])
-async def test_the_audience_must_be_one_text(
+async def test_the_audience_must_be_one_string(
     tokens: UserTokens, app: App, audience: object
 ) -> None:
     for aud in (audience, [app.id]):
-        assert "`aud` must be one text" in await refusal(tokens, sign(claims(app, aud=aud)))
+        assert "`aud` of the user token must be one string" in await refusal(
+            tokens, sign(claims(app, aud=aud))
+        )
 
 
 @pytest.mark.parametrize("missing", ["sub", "exp"])
@@ -182,7 +184,9 @@ async def test_a_missing_claim_is_named(tokens: UserTokens, app: App, missing: s
 
 
 async def test_a_token_without_an_audience_is_refused(tokens: UserTokens, app: App) -> None:
-    assert "`aud` must be one text" in await refusal(tokens, sign(claims(app, aud=None)))
+    assert "`aud` of the user token must be one string" in await refusal(
+        tokens, sign(claims(app, aud=None))
+    )
 
 
 async def test_a_token_ends_at_its_time_and_a_little_later(tokens: UserTokens, app: App) -> None:
@@ -205,7 +209,7 @@ async def test_a_time_that_is_no_number_is_refused(
     tokens: UserTokens, app: App, claim: str, moment: object
 ) -> None:
     token = sign_by_hand(claims(app, **{claim: moment}), SECRET.encode())
-    assert "must be numbers of seconds" in await refusal(tokens, token)
+    assert "must be seconds since 1970" in await refusal(tokens, token)
 
 
 async def test_a_fraction_of_a_second_is_a_time(tokens: UserTokens, app: App) -> None:

@@ -14,7 +14,7 @@ from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import urls_of
 from clarion.cli.init import DEMO_BUNDLE_ID, greeting, initialise
-from clarion.data_directory import DataFolder
+from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings, load
 from tests.factories import FixedClock
@@ -34,7 +34,7 @@ def stores(
     vault: Vault,
     clock: FixedClock,
 ) -> Stores:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     folder.ensure()
     # `initialise` uses only these stores.
     return SimpleNamespace(  # type: ignore[return-value]

@@ -137,10 +137,10 @@ def test_an_authority_that_has_ended_is_made_anew(tls: DevelopmentTls) -> None:
 
 
 @pytest.mark.parametrize("name", ["certificate", "ca", "ca_key"])
-def test_a_damaged_file_is_told_with_advice(tls: DevelopmentTls, name: str) -> None:
+def test_a_damaged_file_is_reported_with_advice(tls: DevelopmentTls, name: str) -> None:
     renewal = certificate_of(tls.certificate).not_valid_after_utc
     getattr(tls, name).write_bytes(b"nonsense")
-    with pytest.raises(StartError, match=r"are damaged\. Remove that folder to begin anew"):
+    with pytest.raises(StartError, match=r"are damaged\. Delete this directory"):
         tls.ensure(renewal)
 
 
@@ -148,7 +148,7 @@ def test_tls_below_1_2_is_refused(tls: DevelopmentTls) -> None:
     assert load_context(tls.certificate, tls.key).minimum_version is ssl.TLSVersion.TLSv1_2
 
 
-def test_files_that_do_not_fit_are_told(tls: DevelopmentTls) -> None:
+def test_files_that_do_not_match_are_reported(tls: DevelopmentTls) -> None:
     with pytest.raises(StartError, match=r"--tls-certificate, --tls-key: cannot use .*server\.pem"):
         load_context(tls.certificate, tls.ca_key)
     with pytest.raises(StartError, match=r"nowhere\.pem"):

@@ -1,20 +1,20 @@
 """Pages for developers."""
 
-from clarion.http.docs import error_kinds, render_errors, routes
+from clarion.http.docs import list_errors, render_errors, routes
 
 
 def test_the_page_of_errors_has_a_place_for_every_code() -> None:
     text = render_errors()
-    assert all(f'<h2 id="{kind.code}">' in text for kind in error_kinds())
+    assert all(f'<h2 id="{kind.code}">' in text for kind in list_errors())
 
 
 def test_the_list_of_errors_is_sorted_and_holds_each_once() -> None:
-    kinds = [(kind.status, kind.code) for kind in error_kinds()]
+    kinds = [(kind.status, kind.code) for kind in list_errors()]
     assert kinds == sorted(set(kinds))
 
 
 def test_every_file_a_page_loads_is_served() -> None:
-    assert {path for _, path in routes()} == {
+    assert {route.path for route in routes()} == {
         "/docs",
         "/docs/errors",
         "/static/docs.js",

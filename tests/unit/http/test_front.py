@@ -1,9 +1,10 @@
-"""The front: what every request passes, whatever answers it behind."""
+"""The front: ids, authentication, limits, errors and metrics of every request."""
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import Request, Response, Streamed
+from clarion.http.fast_routes import FastRoute
 from clarion.http.front import Front
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
@@ -26,9 +28,10 @@ LIMIT = 8192
 
 
 class Framework:
-    """Stands behind the front as an ASGI application: reads the body, then does as told."""
+    """The ASGI application that the front calls: reads the body, then answers or fails."""
 
     def __init__(self) -> None:
+        self.routes = [SimpleNamespace(path="/shared")]
         self.seen: list[dict[str, Any]] = []
         self.trouble: Exception | None = None
         self.is_late = False
@@ -64,8 +67,8 @@ class Answer:
 
 
 @dataclass
-class House:
-    """A front with all it needs, to be asked."""
+class Client:
+    """Sends requests to a front and its framework."""
 
     framework: Framework
     front: Front
@@ -83,7 +86,7 @@ class House:
         answer, parts = Answer(), list(body)
 
         async def receive() -> dict[str, Any]:
-            if not parts:  # all was said, and the caller stays
+            if not parts:  # the body is sent, and the client stays connected
                 await asyncio.Event().wait()
             return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
@@ -113,7 +116,7 @@ async def fail(_request: Request) -> Response:
     raise Conflict
 
 
-async def tell(_request: Request) -> Streamed:
+async def stream_parts(_request: Request) -> Streamed:
     async def parts() -> AsyncGenerator[bytes, None]:
         yield b"one "
         yield b"two"
@@ -121,7 +124,7 @@ async def tell(_request: Request) -> Streamed:
     return Streamed(parts(), lambda: None, ((b"content-type", b"text/event-stream"),))
 
 
-Make = Callable[..., House]
+Make = Callable[..., Client]
 
 
 @pytest.fixture
@@ -129,114 +132,132 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
     issued = issue()
     await keys.create(issued.key)
 
-    def make(**changes: Any) -> House:
+    def make(**changes: Any) -> Client:
         framework, metrics = Framework(), Metrics()
         front = Front(
-            routes={
-                ("GET", "/plain"): echo,
-                ("POST", "/plain"): echo,
-                ("GET", "/fail"): fail,
-                ("GET", "/stream"): tell,
-            },
+            routes=[
+                FastRoute("GET", "/plain", echo),
+                FastRoute("POST", "/plain", echo),
+                FastRoute("GET", "/fail", fail),
+                FastRoute("GET", "/stream", stream_parts),
+                FastRoute("POST", "/shared", echo),
+                FastRoute("GET", "/v1/own", echo),
+            ],
             prefixes={},
             framework=framework,
-            callers=Callers(keys, UserTokens(apps, vault), clock),
+            authenticator=Callers(keys, UserTokens(apps, vault), clock),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
             settings=replace(Settings(), max_body_bytes=LIMIT, **changes),
         )
-        return House(framework, front, issued, metrics)
+        return Client(framework, front, issued, metrics)
 
     return make
 
 
 @pytest.fixture
-def house(make: Make) -> House:
+def client(make: Make) -> Client:
     return make()
 
 
-async def test_a_route_of_the_table_is_answered_by_its_function(house: House) -> None:
-    answer = await house.ask("/plain", method="POST", body=[b"a", b"b"])
+async def test_a_fast_route_is_answered_by_its_function(client: Client) -> None:
+    answer = await client.ask("/plain", method="POST", body=[b"a", b"b"])
     assert (answer.status, answer.body) == (200, b"ab")
-    assert house.framework.seen == []
+    assert client.framework.seen == []
 
 
-async def test_a_stream_is_sent_in_parts_and_observed_once(house: House) -> None:
-    answer = await house.ask("/stream")
+async def test_a_stream_is_sent_in_parts_and_observed_once(client: Client) -> None:
+    answer = await client.ask("/stream")
     assert (answer.status, answer.body) == (200, b"one two")
     assert answer.headers[b"content-type"] == b"text/event-stream"
     assert b"x-request-id" in answer.headers
     observed = 'clarion_http_requests_total{method="GET",route="/stream",status="200"} 1.0'
-    assert observed in house.metrics.render().decode()
+    assert observed in client.metrics.render().decode()
 
 
-async def test_the_rest_is_answered_by_the_framework(house: House) -> None:
-    answer = await house.ask("/elsewhere", body=[b"x"])
+async def test_other_paths_are_answered_by_the_framework(client: Client) -> None:
+    answer = await client.ask("/elsewhere", body=[b"x"])
     assert (answer.status, answer.body, answer.headers[b"a"]) == (200, b"x", b"b")
 
 
-async def test_a_route_asked_by_another_method_says_so(house: House) -> None:
-    answer = await house.ask("/plain", method="DELETE")
+async def test_another_method_of_a_fast_route_is_not_allowed(client: Client) -> None:
+    answer = await client.ask("/plain", method="DELETE")
     assert answer.problem["code"] == "method_not_allowed"
 
 
-async def test_a_slash_more_at_the_end_is_the_same_route(house: House) -> None:
-    answer = await house.ask("/plain/", method="POST", body=[b"a"])
+async def test_another_method_of_a_shared_path_is_answered_by_the_framework(
+    client: Client,
+) -> None:
+    answer = await client.ask("/shared", method="DELETE", body=[b"x"])
+    assert (answer.status, answer.body) == (200, b"x")
+    assert len(client.framework.seen) == 1
+
+
+@pytest.mark.parametrize("path", ["/plain/", "/v1/own", "/v1/own/"])
+async def test_other_methods_of_a_path_without_handlers_are_not_allowed(
+    client: Client, path: str
+) -> None:
+    answer = await client.ask_as_app(path, method="DELETE")
+    assert (answer.status, answer.problem["code"]) == (405, "method_not_allowed")
+
+
+async def test_a_trailing_slash_is_ignored(client: Client) -> None:
+    answer = await client.ask("/plain/", method="POST", body=[b"a"])
     assert (answer.status, answer.body) == (200, b"a")
-    assert house.framework.seen == []
+    assert client.framework.seen == []
 
 
-async def test_a_request_id_is_taken_over(house: House) -> None:
-    answer = await house.ask("/plain", headers={"X-Request-Id": "abc:1-2_3.4"[:7]})
+async def test_a_request_id_is_taken_over(client: Client) -> None:
+    answer = await client.ask("/plain", headers={"X-Request-Id": "abc:1-2_3.4"[:7]})
     assert answer.headers[b"x-request-id"] == b"abc:1-2"
 
 
 @pytest.mark.parametrize("given_id", ["", "a b", "x" * 129, "a\nb", 'a"b', "é"])
-async def test_a_request_id_that_is_none_is_replaced(house: House, given_id: str) -> None:
-    answer = await house.ask("/plain", headers={"X-Request-Id": given_id})
+async def test_an_invalid_request_id_is_replaced(client: Client, given_id: str) -> None:
+    answer = await client.ask("/plain", headers={"X-Request-Id": given_id})
     assert answer.headers[b"x-request-id"].startswith(b"0190f000-0000-7000-")
 
 
-async def test_the_request_id_is_in_the_problem_and_behind_the_front(house: House) -> None:
-    answer = await house.ask("/fail", headers={"X-Request-Id": "r-7"})
+async def test_the_request_id_is_in_the_problem_and_passed_to_the_framework(client: Client) -> None:
+    answer = await client.ask("/fail", headers={"X-Request-Id": "r-7"})
     assert answer.problem["request_id"] == "r-7"
-    await house.ask("/elsewhere", headers={"X-Request-Id": "r-8"})
-    assert house.framework.seen[0]["clarion.request_id"] == "r-8"
+    await client.ask("/elsewhere", headers={"X-Request-Id": "r-8"})
+    assert client.framework.seen[0]["clarion.request_id"] == "r-8"
 
 
-async def test_an_error_is_a_problem(house: House) -> None:
-    answer = await house.ask("/fail")
+async def test_an_error_is_a_problem(client: Client) -> None:
+    answer = await client.ask("/fail")
     assert (answer.status, answer.problem["code"]) == (409, "conflict")
 
 
-async def test_an_error_that_nobody_foresaw_is_a_problem_that_tells_nothing(house: House) -> None:
-    house.framework.trouble = RuntimeError("password=hunter2")
-    answer = await house.ask("/elsewhere")
+async def test_an_unexpected_error_is_a_problem_without_details(client: Client) -> None:
+    client.framework.trouble = RuntimeError("password=hunter2")
+    answer = await client.ask("/elsewhere")
     assert (answer.status, answer.problem["code"]) == (500, "internal_error")
     assert b"hunter2" not in answer.body
 
 
-async def test_an_answer_that_has_begun_is_broken_off(house: House) -> None:
-    house.framework.trouble, house.framework.is_late = RuntimeError(), True
-    with pytest.raises(Exception, match="Something went wrong"):
-        await house.ask("/elsewhere")
+async def test_a_response_that_has_begun_is_aborted(client: Client) -> None:
+    client.framework.trouble, client.framework.is_late = RuntimeError(), True
+    with pytest.raises(Exception, match="Unexpected error in the server"):
+        await client.ask("/elsewhere")
 
 
-async def test_no_page_is_sniffed(house: House) -> None:
-    assert (await house.ask("/plain")).headers[b"x-content-type-options"] == b"nosniff"
+async def test_content_types_are_not_sniffed(client: Client) -> None:
+    assert (await client.ask("/plain")).headers[b"x-content-type-options"] == b"nosniff"
 
 
 @pytest.mark.parametrize("path", ["/v1/keys", "/v1/", "/v1/no/such", "//v1/keys", "/v1//keys"])
-async def test_behind_v1_nobody_goes_unknown(house: House, path: str) -> None:
-    answer = await house.ask(path)
+async def test_every_path_below_v1_needs_authentication(client: Client, path: str) -> None:
+    answer = await client.ask(path)
     assert answer.problem["code"] in {"unauthenticated", "not_found"}
-    assert house.framework.seen == []
+    assert client.framework.seen == []
 
 
-async def test_the_framework_is_told_who_calls(house: House) -> None:
-    assert (await house.ask_as_app("/v1/keys")).status == 200
-    assert house.framework.seen[0]["clarion.caller"].key_id == house.issued.key.id
+async def test_the_framework_gets_the_caller(client: Client) -> None:
+    assert (await client.ask_as_app("/v1/keys")).status == 200
+    assert client.framework.seen[0]["clarion.caller"].key_id == client.issued.key.id
 
 
 async def test_the_allowance_is_in_the_headers(make: Make) -> None:
@@ -247,62 +268,66 @@ async def test_the_allowance_is_in_the_headers(make: Make) -> None:
     assert answer.headers[b"cache-control"] == b"no-store"
 
 
-async def test_beyond_the_limit_a_caller_is_told_to_wait(make: Make, clock: FixedClock) -> None:
-    house = make(requests_per_minute=1)
-    await house.ask_as_app("/v1/keys")
+async def test_beyond_the_limit_requests_are_refused_until_the_reset(
+    make: Make, clock: FixedClock
+) -> None:
+    client = make(requests_per_minute=1)
+    await client.ask_as_app("/v1/keys")
     clock.advance(10_000)
-    answer = await house.ask_as_app("/v1/keys")
+    answer = await client.ask_as_app("/v1/keys")
     assert (answer.status, answer.problem["code"]) == (429, "too_many_requests")
     assert answer.headers[b"retry-after"] == answer.headers[b"ratelimit-reset"] == b"50"
-    assert len(house.framework.seen) == 1
+    assert len(client.framework.seen) == 1
     clock.advance(50_000)
-    assert (await house.ask_as_app("/v1/keys")).status == 200
+    assert (await client.ask_as_app("/v1/keys")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/plain", "/elsewhere"])
-async def test_a_body_of_the_largest_size_is_taken(house: House, path: str) -> None:
-    answer = await house.ask(path, method="POST", body=[b"x" * (LIMIT - 1), b"x"])
+async def test_a_body_of_the_largest_size_is_taken(client: Client, path: str) -> None:
+    answer = await client.ask(path, method="POST", body=[b"x" * (LIMIT - 1), b"x"])
     assert len(answer.body) == LIMIT
 
 
 @pytest.mark.parametrize("parts", [[LIMIT + 1], [LIMIT, 1], [1] * 3 + [LIMIT]])
 @pytest.mark.parametrize("path", ["/plain", "/elsewhere"])
-async def test_a_larger_body_is_refused(house: House, path: str, parts: list[int]) -> None:
-    answer = await house.ask(path, method="POST", body=[b"x" * size for size in parts])
+async def test_a_larger_body_is_refused(client: Client, path: str, parts: list[int]) -> None:
+    answer = await client.ask(path, method="POST", body=[b"x" * size for size in parts])
     assert (answer.status, answer.problem["code"]) == (413, "body_too_large")
 
 
-async def test_a_body_that_says_it_is_larger_is_not_even_read(house: House) -> None:
-    answer = await house.ask("/elsewhere", headers={"Content-Length": str(LIMIT + 1)})
+async def test_a_body_announced_as_larger_is_not_read(client: Client) -> None:
+    answer = await client.ask("/elsewhere", headers={"Content-Length": str(LIMIT + 1)})
     assert answer.problem["code"] == "body_too_large"
-    assert house.framework.seen == []
+    assert client.framework.seen == []
 
 
 @pytest.mark.parametrize("length", ["abc", "-1", "1e3", "²", ""])
-async def test_a_length_that_is_no_number_does_no_harm(house: House, length: str) -> None:
-    answer = await house.ask("/elsewhere", headers={"Content-Length": length}, body=[b"x"])
+async def test_a_content_length_that_is_not_a_number_is_ignored(
+    client: Client, length: str
+) -> None:
+    answer = await client.ask("/elsewhere", headers={"Content-Length": length}, body=[b"x"])
     assert answer.status < 500
 
 
-async def test_requests_are_counted_by_route_and_not_by_path(house: House) -> None:
+async def test_requests_are_counted_by_route_and_not_by_path(client: Client) -> None:
     for path in ("/plain", "/a", "/b", "/c"):
-        await house.ask(path)
-    counted = house.metrics.render().decode()
+        await client.ask(path)
+    counted = client.metrics.render().decode()
     assert 'clarion_http_requests_total{method="GET",route="/plain",status="200"} 1.0' in counted
     assert 'clarion_http_requests_total{method="GET",route="unmatched",status="200"} 3.0' in counted
 
 
-async def test_methods_that_somebody_made_up_do_not_grow_the_metrics(house: House) -> None:
+async def test_unknown_methods_share_one_label(client: Client) -> None:
     for number in range(20):
-        await house.ask("/elsewhere", method=f"MADEUP{number}")
-    assert 'method="other",route="unmatched",status="200"} 20.0' in house.metrics.render().decode()
+        await client.ask("/elsewhere", method=f"MADEUP{number}")
+    assert 'method="other",route="unmatched",status="200"} 20.0' in client.metrics.render().decode()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.text(max_size=30).map("/".__add__), authorization=st.text(max_size=60))
 async def test_any_path_and_any_credential_get_an_answer(
-    house: House, path: str, authorization: str
+    client: Client, path: str, authorization: str
 ) -> None:
     encodable = authorization.encode(errors="replace").decode()
-    answer = await house.ask(path, headers={"Authorization": encodable})
+    answer = await client.ask(path, headers={"Authorization": encodable})
     assert 200 <= answer.status < 500

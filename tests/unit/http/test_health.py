@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from clarion.errors import StoreUnavailable
 from clarion.http.asgi import Request, Response
-from clarion.http.health import Operation
+from clarion.http.health import Health
 from clarion.telemetry.metrics import Metrics
 from tests.factories import FixedClock
 
@@ -34,13 +35,16 @@ class Silent:
         await asyncio.Event().wait()
 
 
-def make(database: Any, redis: Any) -> Operation:
-    return Operation(
+def make(
+    database: Any, redis: Any, find_failing_loops: Callable[[], Sequence[str]] = tuple
+) -> Health:
+    return Health(
         server_id="node-1",
         database=database,
         others={"redis": redis},
         clock=FixedClock(),
         metrics=Metrics(),
+        find_failing_loops=find_failing_loops,
     )
 
 
@@ -90,6 +94,23 @@ async def test_a_node_that_stops_is_healthy_but_not_ready() -> None:
     node.is_stopping = True
     assert (await node.ready(asked())).status == 503
     assert (await node.health(asked())).status == 200
+
+
+async def test_a_node_whose_loops_keep_failing_is_not_ready_and_names_them() -> None:
+    failing: list[str] = []
+    node = make(Answers(), None, lambda: failing)
+    assert "failing" not in body(await node.ready(asked()))
+    failing += ["pipeline", "pruner"]
+    response = await node.ready(asked())
+    assert (response.status, body(response)) == (
+        503,
+        {
+            "ready": False,
+            "stopping": False,
+            "database": "connected",
+            "failing": ["pipeline", "pruner"],
+        },
+    )
 
 
 async def test_the_last_check_is_in_the_metrics() -> None:

@@ -14,7 +14,7 @@ def test_free_addresses_are_fine() -> None:
     check_free([("--listen", Address("127.0.0.1", free_port()))])
 
 
-def test_every_address_that_cannot_be_had_is_told_at_once() -> None:
+def test_every_address_that_cannot_be_used_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartError) as raised:
@@ -28,7 +28,7 @@ def test_every_address_that_cannot_be_had_is_told_at_once() -> None:
             )
     lines = raised.value.detail.splitlines()
     assert lines[0] == (
-        f"--listen: port {port} is in use. Stop what listens there, or choose another port."
+        f"--listen: port {port} is in use. Stop the program that uses it, or choose another port."
     )
     assert [line.split(":")[0] for line in lines] == [
         "--listen",

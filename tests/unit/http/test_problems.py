@@ -17,7 +17,7 @@ from clarion.errors import (
     Unauthenticated,
 )
 from clarion.http import problems
-from clarion.http.docs import error_kinds
+from clarion.http.docs import list_errors
 
 
 def body_of(error: ClarionError) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_the_fields_of_a_request_are_named_one_by_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("kind", list_errors(), ids=lambda kind: kind.code)
 def test_every_error_of_the_api_is_a_problem(kind: type[ClarionError]) -> None:
     error = kind(1) if kind is TooManyRequests else kind()
     assert body_of(error)["code"] == kind.code
@@ -59,16 +59,16 @@ def test_every_error_of_the_api_is_a_problem(kind: type[ClarionError]) -> None:
 @pytest.mark.parametrize(
     ("error", "seconds"), [(TooManyRequests(7), b"7"), (Overloaded(), b"1"), (StorageFull(), b"10")]
 )
-def test_who_can_try_again_is_told_when(error: ClarionError, seconds: bytes) -> None:
+def test_a_retryable_error_says_when_to_retry(error: ClarionError, seconds: bytes) -> None:
     assert headers_of(error)[b"retry-after"] == seconds
 
 
 @pytest.mark.parametrize("error", [InternalError(), NotFound()])
-def test_who_need_not_try_again_is_not(error: ClarionError) -> None:
+def test_other_errors_do_not(error: ClarionError) -> None:
     assert b"retry-after" not in headers_of(error)
 
 
-def test_who_is_not_known_is_told_how_to_say_it() -> None:
+def test_an_unauthenticated_error_names_the_scheme() -> None:
     assert headers_of(Unauthenticated())[b"www-authenticate"] == b"Bearer"
 
 

@@ -41,7 +41,7 @@ def test_an_offset_is_taken_into_account() -> None:
 
 
 def test_a_time_without_an_offset_is_refused() -> None:
-    with pytest.raises(InvalidFields, match="at: must say its offset"):
+    with pytest.raises(InvalidFields, match="at: must have an offset"):
         to_milliseconds(dt.datetime.fromisoformat("2026-01-01T02:00:00"), "at")
 
 

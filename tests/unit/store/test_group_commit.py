@@ -23,7 +23,7 @@ def done(key: str) -> Done:
 
 
 class Ledger:
-    """The `BatchRunner` port in memory: keeps the batches, and waits when told to."""
+    """The `BatchRunner` port in memory: records the batches, and can be made to wait."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -143,7 +143,7 @@ async def test_a_batch_that_fails_fails_all_its_callers_alike(
     assert len({id(outcome) for outcome in outcomes}) == 3
 
 
-async def test_an_error_nobody_foresaw_leaves_no_caller_waiting_and_no_trace_of_values(
+async def test_an_unexpected_error_fails_all_callers_without_values_in_its_text(
     commit: GroupCommit, ledger: Ledger
 ) -> None:
     ledger.trouble = RuntimeError("the password is hunter2")
@@ -195,12 +195,12 @@ async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
         await stays
 
 
-async def test_behind_a_commit_that_takes_too_long_nothing_waits(
+async def test_units_are_refused_while_a_commit_takes_too_long(
     ledger: Ledger,
 ) -> None:
     commit = GroupCommit(ledger, waiting_limit=4, batch_limit=3, commit_limit_s=0.0)
     held = await hold(commit, ledger)
-    while not commit.is_stuck:  # noqa: ASYNC110 - a timer sets it; nobody tells
+    while not commit.is_stuck:  # noqa: ASYNC110 - a timer sets it, without a signal
         await asyncio.sleep(0)
     with pytest.raises(Overloaded):
         commit.write(unit("behind"))

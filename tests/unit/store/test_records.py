@@ -1,3 +1,5 @@
+"""Records: the columns, writers and readers of tables."""
+
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -89,3 +91,11 @@ def test_assignments_name_some_columns_or_all_others() -> None:
 def test_a_column_that_is_not_there_is_an_error_where_the_statement_is_made() -> None:
     with pytest.raises(TypeError, match="no such columns"):
         THINGS.assign("weight")
+
+
+def test_a_field_can_have_a_codec_of_its_own() -> None:
+    things = Record(
+        Thing, inline=("maker",), codecs={"tags": (" ".join, lambda text: tuple(text.split()))}
+    )
+    assert things.values(THING)["tags"] == "a b"
+    assert things.read(tuple(things.values(THING).values())) == THING

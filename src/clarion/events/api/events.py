@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, delete, get, post
@@ -11,8 +11,7 @@ from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import Conflict, FieldFault, InternalError, InvalidFields, NotFound
-from clarion.events.api.intake import AcceptedEvent, BatchResult
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.events.decide.verdicts import Drop, Fold, Hold
 from clarion.events.drafts import EventDraft
 from clarion.events.explainer import RULES, Explaining, Explanation
@@ -23,7 +22,6 @@ from clarion.http.dependencies import Injected, Wake
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
-    IdempotencyKey,
     Items,
     Limit,
     check_limit,
@@ -80,34 +78,11 @@ class ExplanationView(msgspec.Struct):
     rules: list[str]
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """Up to 1,000 events. The list alone is taken too."""
-
-    events: list[EventDraft]
-
-
 class EventsController(Controller):
     """What happened."""
 
     path = "/v1/events"
     tags = _TAGS
-
-    @post(summary="Say that something happened", status_code=202)
-    async def accept(
-        self, data: EventDraft, idempotency_key: IdempotencyKey = None
-    ) -> AcceptedEvent:
-        """Accept an event. When this answers, it is stored."""
-        return _answered_in_front(data, idempotency_key)
-
-    @post("/batch", summary="Say that many things happened", status_code=202)
-    async def accept_batch(
-        self, data: Batch, idempotency_key: IdempotencyKey = None
-    ) -> BatchResult:
-        """Accept up to 1,000 events, with a result for each in order.
-
-        A bad one does not spoil the rest.
-        """
-        return _answered_in_front(data, idempotency_key)
 
     @get(summary="List events")
     async def list_events(
@@ -182,15 +157,6 @@ async def explain(
     planned = to_milliseconds(data.scheduled_at, "scheduled_at")
     at = next((each for each in (at, planned) if each is not None), clock.now())
     return _explain(await explaining.explain(caller.app_id, data, at))
-
-
-def _answered_in_front(*asked: object) -> NoReturn:
-    """Fail: `EventDoor` answers before the framework is asked.
-
-    The handlers that call this are there for the page of the API alone.
-    """
-    msg = f"{len(asked)} parameters came past the event door"
-    raise InternalError(msg)
 
 
 async def _find(events: Events, app_id: str, event_id: str) -> Event:

@@ -11,17 +11,18 @@ from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError
 from clarion.events.drafts import EventDraft
 from clarion.http.asgi import Request, Response, header
 from clarion.http.decoding import decode
+from clarion.http.fast_routes import FastRoute, Operation
+from clarion.http.idempotency import fingerprint
 from clarion.http.problems import FieldProblem
-from clarion.http.shapes import to_wire
-from clarion.idempotency.requests import fingerprint
+from clarion.http.shapes import IDEMPOTENCY_KEY, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clarion.events.intake import Accepting
     from clarion.events.model import Event
+    from clarion.http.idempotency import Idempotency
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.idempotency.requests import Idempotency
 
 BATCH_LIMIT = 1_000
 PATH = "/v1/events"
@@ -56,14 +57,42 @@ class BatchResult(msgspec.Struct):
     results: list[EventResult]
 
 
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """Up to 1,000 events. A list of events without this object is accepted too."""
+
+    events: list[EventDraft]
+
+
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
     events: list[msgspec.Raw]
 
 
-_decode_draft = msgspec.json.Decoder(EventDraft).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
+_DRAFT = msgspec.json.Decoder(EventDraft)
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_WRAPPED = msgspec.json.Decoder(_Wrapped)
 _encode = msgspec.json.Encoder().encode
+_ACCEPT = Operation(
+    id="V1EventsAccept",
+    summary="Send an event",
+    description="Accept an event. It is stored when the response is sent.",
+    tag="Events",
+    status=ACCEPTED,
+    parameters=(IDEMPOTENCY_KEY,),
+    body=EventDraft,
+    response=AcceptedEvent,
+    response_description="The event is stored and will be processed.",
+)
+_ACCEPT_BATCH = Operation(
+    id="V1EventsBatchAcceptBatch",
+    summary="Send events in a batch",
+    description="Accept up to 1,000 events. An invalid event does not affect the others.",
+    tag="Events",
+    status=ACCEPTED,
+    parameters=(IDEMPOTENCY_KEY,),
+    body=Batch,
+    response=BatchResult,
+    response_description="One result for each event, in order.",
+)
 
 
 class EventDoor:
@@ -72,13 +101,17 @@ class EventDoor:
     def __init__(self, accepting: Accepting, idempotency: Idempotency) -> None:
         self._accepting = accepting
         self._idempotency = idempotency
+        self.routes = (
+            FastRoute("POST", PATH, self.accept, _ACCEPT),
+            FastRoute("POST", BATCH_PATH, self.accept_batch, _ACCEPT_BATCH),
+        )
 
     async def accept(self, request: Request) -> Response:
         """`POST /v1/events`."""
         app_id = _app_of(request)
         body = await request.body()
         try:
-            event = await self._accepting.check(app_id, decode(_decode_draft, body))
+            event = await self._accepting.check(app_id, decode(_DRAFT, body))
         except RequestError:
             # Who asks again may do so when the schedule has passed, or the person is gone.
             once = self._once(request, PATH, app_id, body, b"")
@@ -96,7 +129,7 @@ class EventDoor:
         events: list[Event] = []
         for draft in _read_batch(body):
             try:
-                event = await self._accepting.check(app_id, decode(_decode_draft, draft))
+                event = await self._accepting.check(app_id, decode(_DRAFT, draft))
             except RequestError as error:
                 results.append(_refuse(error))
             else:
@@ -142,10 +175,8 @@ def _app_of(request: Request) -> str:
 
 def _read_batch(body: bytes) -> list[msgspec.Raw]:
     """Return the events of a batch, unread: a bad one does not spoil the rest."""
-    if body.lstrip()[:1] == b"[":
-        drafts = decode(_decode_list, body)
-    else:
-        drafts = decode(_decode_wrapped, body).events
+    is_list = body.lstrip()[:1] == b"["
+    drafts = decode(_LIST, body) if is_list else decode(_WRAPPED, body).events
     if not 0 < len(drafts) <= BATCH_LIMIT:
         raise InvalidFields(FieldFault("events", f"must hold 1 to {BATCH_LIMIT:,} events"))
     return drafts

@@ -16,6 +16,7 @@ from clarion.fields import check_language, check_timezone, check_user_id
 from clarion.http.bodies import Body
 from clarion.http.callers import caller_of, owner_of
 from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
@@ -27,7 +28,6 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.idempotency.model import StoredResponse
-from clarion.idempotency.requests import Idempotency
 from clarion.push.connections import Connections
 from clarion.push.model import DeviceDetails, InvalidationReason, Platform
 from clarion.push.port import Devices

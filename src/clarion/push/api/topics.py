@@ -15,6 +15,7 @@ from clarion.fields import check_topic
 from clarion.http.bodies import Body
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
@@ -27,7 +28,6 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.idempotency.model import StoredResponse
-from clarion.idempotency.requests import Idempotency
 from clarion.push.api.devices import find_device
 from clarion.push.apns.request import LONGEST_LIFE_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch

@@ -1,1 +1,1 @@
-"""Numbered SQL files → an up-to-date database, under a lock, safe to interrupt and repeat."""
+"""Numbered SQL files, applied under a lock, safe to interrupt and repeat."""

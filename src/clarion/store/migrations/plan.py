@@ -1,7 +1,7 @@
 """Reads the numbered SQL files and applies those that a database lacks.
 
-`0003_name.sql` serves both engines; `0003_name.sqlite.sql` and `0003_name.postgres.sql` stand side
-by side where they must differ. Each file and the row that records it are one transaction: a crash
+`0003_name.sql` is for both engines; `0003_name.sqlite.sql` and `0003_name.postgres.sql` are used
+where they must differ. Each file and the row that records it are one transaction: a crash
 leaves the database as before the file or after it. A file that was applied must not change.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clarion.store.statement import Row
 
 _NAME = re.compile(r"(?P<version>\d{4})_(?P<name>\w+?)(\.(?P<engine>sqlite|postgres))?\.sql")
-# Any number will do, as long as every Clarion asks for the same one.
+# Any number, as long as every release of Clarion uses the same.
 _LOCK = 0x636C6172
 _RECORD_TABLE = (
     "CREATE TABLE IF NOT EXISTS migrations "
@@ -36,7 +36,7 @@ _RECORD = "INSERT INTO migrations (version, name, checksum) VALUES ($1, $2, $3)"
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered step of the schema."""
+    """One numbered change of the schema."""
 
     version: int
     name: str
@@ -44,12 +44,12 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """What the database remembers of the file."""
+        """The checksum of the file, which the database records."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     @property
     def title(self) -> str:
-        """The number and name, as the file has them."""
+        """The number and name of the file."""
         return f"{self.version:04} {self.name}"
 
 
@@ -64,21 +64,21 @@ def load(engine: str) -> list[Migration]:
 
 
 def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
-    """Return what a database lacks; `MigrationError` if it is newer or of other files."""
+    """Return the migrations that are missing; `MigrationError` if the database does not match."""
     applied: dict[int, str] = dict(recorded)
     _check_known(migrations, applied)
     for migration in migrations:
         if applied.get(migration.version, migration.checksum) != migration.checksum:
             msg = (
-                f"Migration {migration.title} was applied to this database from another text. "
-                "Install the Clarion release that made it, or restore a backup."
+                f"Migration {migration.title} was applied to this database with different content. "
+                "Install the Clarion release that created it, or restore a backup."
             )
             raise MigrationError(msg)
     missing = [migration for migration in migrations if migration.version not in applied]
     if missing and missing[0].version < max(applied, default=0):
         msg = (
             f"The database lacks migration {missing[0].title}, but has later ones. "
-            "Install the Clarion release that made it, or restore a backup."
+            "Install the Clarion release that created it, or restore a backup."
         )
         raise MigrationError(msg)
     return missing
@@ -91,13 +91,13 @@ def _check_known(migrations: Sequence[Migration], applied: Iterable[int]) -> Non
         return
     if unknown > newest:
         msg = (
-            f"The database is at migration {unknown}, this Clarion knows only up to {newest}. "
-            "Start the newer Clarion that made it, or restore a backup from before the upgrade."
+            f"The database is at migration {unknown}, but this release of Clarion only knows up to "
+            f"{newest}. Start the newer release, or restore a backup from before the upgrade."
         )
         raise MigrationError(msg)
     msg = (
-        f"The database has migration {unknown}, which this Clarion does not know. "
-        "Install the Clarion release that made it, or restore a backup."
+        f"The database has migration {unknown}, which this release of Clarion does not know. "
+        "Install the Clarion release that created it, or restore a backup."
     )
     raise MigrationError(msg)
 
@@ -105,7 +105,7 @@ def _check_known(migrations: Sequence[Migration], applied: Iterable[int]) -> Non
 def apply_to_sqlite(
     connection: apsw.Connection, migrations: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Apply what is missing and return its titles. One migration, one immediate transaction."""
+    """Apply what is missing, each in an immediate transaction, and return the titles."""
     migrations = load("sqlite") if migrations is None else migrations
     titles: list[str] = []
     while True:
@@ -131,7 +131,7 @@ def apply_to_sqlite(
 async def apply_to_postgres(
     connection: asyncpg.Connection, migrations: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Apply what is missing and return its titles. A session lock keeps other nodes waiting."""
+    """Apply what is missing under a session lock for all nodes, and return the titles."""
     migrations = load("postgres") if migrations is None else migrations
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:

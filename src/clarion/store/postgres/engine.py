@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from clarion.store.statement import Row, Statement, Unit, Value
 
-# `off` would lose acknowledged work with the next crash of the database; it is not offered.
+# `synchronous_commit=off` would lose acknowledged work in a crash of the database.
 SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
-# Below the two seconds that `check` is given, with room to say so.
+# Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
 _CLOSE_S = 5.0
-_TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
 class PostgresEngine:
-    """A PostgreSQL database, opened."""
+    """An open PostgreSQL database."""
 
     def __init__(self, pool: asyncpg.Pool, runner: PostgresRunner, commit: GroupCommit) -> None:
         self.commit = commit
@@ -38,7 +38,7 @@ class PostgresEngine:
     async def open(
         cls, url: str, *, waiting_limit: int, batch_limit: int, readers: int = 4
     ) -> PostgresEngine:
-        """Open a database that is there and up to date."""
+        """Open a database whose migrations are applied."""
 
         async def connect() -> asyncpg.Connection:
             return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
@@ -49,33 +49,28 @@ class PostgresEngine:
             max_size=readers,
             timeout=10,
             server_settings=SERVER_SETTINGS,
-            reset=_leave_as_it_is,
+            reset=_skip_reset,
         )
         runner = PostgresRunner(connect)
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(pool, runner, commit)
 
     async def write(self, unit: Unit) -> Rows | None:
-        """Commit a unit; see `Engine`."""
         return await self.commit.write(unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a read."""
         rows = await self._ask(statement.text, *statement.bind(**values), within_s=_FETCH_S)
         return [tuple(row) for row in rows]
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a long read."""
         return await self.fetch(statement, **values)
 
     async def check(self) -> None:
-        """Return if the database answers within two seconds."""
         if self.commit.is_stuck:
             raise StoreUnavailable
         await self._ask("SELECT 1", within_s=_CHECK_S)
 
     async def close(self) -> None:
-        """Commit what waits, then close."""
         await self.commit.close()
         await self._runner.close()
         try:
@@ -90,19 +85,19 @@ class PostgresEngine:
                 try:
                     return await connection.fetch(text, *values)
                 except asyncio.CancelledError:
-                    # The pool would wait for the server to confirm; a silent one never does.
+                    # The pool would wait for the server to confirm, which may never answer.
                     connection.terminate()
                     raise
-        except _TROUBLE as error:
+        except _ERRORS as error:
             raise StoreUnavailable from error
 
 
-async def _leave_as_it_is(_connection: object) -> None:
-    """Reads leave nothing behind on a connection; to reset it costs as much as the read itself."""
+async def _skip_reset(_connection: object) -> None:
+    """Do not reset: a read changes nothing, and the reset costs as much as the read."""
 
 
 async def migrate(url: str) -> list[str]:
-    """Bring the database up to date and return what was applied."""
+    """Apply the missing migrations and return their titles."""
     connection = await connect_or_explain(url)
     try:
         return await apply_to_postgres(connection)
@@ -111,7 +106,7 @@ async def migrate(url: str) -> list[str]:
 
 
 async def connect_or_explain(url: str) -> asyncpg.Connection:
-    """Connect, or raise a `StartError` that says what to do. The password is in neither."""
+    """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
         return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
     except asyncpg.InvalidCatalogNameError as error:
@@ -120,7 +115,7 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         msg = f"PostgreSQL refused the user or password of --database: {error}"
         raise StartError(msg) from error
-    except (*_TROUBLE, ValueError) as error:  # the last: an address that is none
+    except (*_ERRORS, ValueError) as error:  # ValueError: not a valid URL
         msg = (
             f"PostgreSQL cannot be reached ({type(error).__name__}). "
             "Check the host and port of --database and that the server is running."

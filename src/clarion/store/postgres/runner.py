@@ -11,38 +11,42 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Group, Report, Spoiled, arrange
+from clarion.store.batch import Group, Report, Spoiled, arrange, split
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from clarion.store.batch import Outcome
-    from clarion.store.statement import Row, Unit
+    from clarion.store.batch import Members, Outcome
+    from clarion.store.statement import Unit
 
 ATTEMPTS = 5
 BATCH_LIMIT_S = 30.0
 _CLOSE_S = 5.0
-# Two nodes met; the loser's batch did nothing and is run again.
-_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
-# These concern one unit.
+# Two nodes wrote the same rows: the batch that lost changed nothing and is run again.
+_CONTENTION = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+)
+# Errors of one unit.
 _OF_A_UNIT = (
     asyncpg.IntegrityConstraintViolationError,
     asyncpg.DataError,
     asyncpg.SyntaxOrAccessError,
     asyncpg.InterfaceError,
-    asyncpg.ProgramLimitExceededError,  # a text too long for its index
+    asyncpg.ProgramLimitExceededError,  # a text is too long for its index
 )
 
 
 class PostgresRunner:
-    """Runs each batch in one transaction; a unit that fails does not harm the rest."""
+    """Runs each batch in one transaction; a unit that fails does not affect the others."""
 
     def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]]) -> None:
         self._connect = connect
         self._connection: asyncpg.Connection | None = None
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
-        """Commit a batch, its rows in key order, again if another node's batch got in its way."""
+        """Commit a batch with its rows in key order, and retry it after contention."""
         order = sorted(range(len(units)), key=lambda i: units[i].key)
         groups = arrange([units[i] for i in order])
         report = await self._run_translated(groups)
@@ -53,30 +57,30 @@ class PostgresRunner:
         return in_place
 
     async def close(self) -> None:
-        """Close the connection, whether the server agrees or not."""
+        """Close the connection, even if the server does not answer."""
         if self._connection is not None:
             with contextlib.suppress(TimeoutError, OSError, asyncpg.PostgresError):
                 await self._connection.close(timeout=_CLOSE_S)
-            self._hang_up()
+            self._disconnect()
 
     async def _run_translated(self, groups: Sequence[Group]) -> Report:
-        # A server that has gone silent is hung up on: cancelling would wait for it to agree.
-        watchdog = asyncio.get_running_loop().call_later(BATCH_LIMIT_S, self._hang_up)
+        # If the server does not answer, the connection is cut: cancelling would wait for it.
+        watchdog = asyncio.get_running_loop().call_later(BATCH_LIMIT_S, self._disconnect)
         try:
-            return await self._run_again(groups)
+            return await self._run_with_retries(groups)
         except asyncpg.DiskFullError as error:
             raise StorageFull from error
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            self._hang_up()
+            self._disconnect()
             raise StoreUnavailable from error
         finally:
             watchdog.cancel()
 
-    async def _run_again(self, groups: Sequence[Group]) -> Report:
+    async def _run_with_retries(self, groups: Sequence[Group]) -> Report:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._run_once(groups)
-            except _AGAIN:
+            except _CONTENTION:
                 if attempt == ATTEMPTS:
                     raise
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - jitter
@@ -96,8 +100,8 @@ class PostgresRunner:
             self._connection = await self._connect()
         return self._connection
 
-    def _hang_up(self) -> None:
-        # What a broken connection still has in hand is the server's to undo.
+    def _disconnect(self) -> None:
+        # The server rolls back what a broken connection has not committed.
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
@@ -115,7 +119,7 @@ async def _run_together(connection: asyncpg.Connection, groups: Sequence[Group])
 async def _run_group(
     connection: asyncpg.Connection,
     group: Group,
-    members: Sequence[tuple[int, Sequence[Row]]],
+    members: Members,
     report: Report,
 ) -> None:
     try:
@@ -123,51 +127,37 @@ async def _run_group(
             await _fetch_rows(connection, group, members, report)
         else:
             await connection.executemany(group.text, [row for _, rows in members for row in rows])
-    except _OF_A_UNIT as error:  # it has aborted the transaction, whoever's row it was
+    except _OF_A_UNIT as error:  # the transaction is aborted, whoever's row it was
         raise Spoiled from error
     if group.is_guard:
-        _refuse(group, members, report)
+        report.refuse_without_rows(group, members)
 
 
 async def _fetch_rows(
     connection: asyncpg.Connection,
     group: Group,
-    members: Sequence[tuple[int, Sequence[Row]]],
+    members: Members,
     report: Report,
 ) -> None:
-    # The rows of a batch come back in one list; each brings the place of its unit with it.
+    # The rows of a batch are returned in one list; each carries the position of its unit.
     arguments = [(*row, unit) for unit, rows in members for row in rows]
     if not arguments:
         return
-    text = _with_place(group.text, len(arguments[0]))
+    text = _with_position(group.text, len(arguments[0]))
     for *row, unit in await connection.fetchmany(text, arguments):
         report.rows.setdefault(unit, {}).setdefault(group.position, []).append(tuple(row))
 
 
-def _with_place(text: str, place: int) -> str:
+def _with_position(text: str, parameter: int) -> str:
     if not re.search(r"\bRETURNING\b", text, re.IGNORECASE):
-        msg = f"a statement in a unit returns rows by RETURNING alone: {text}"
+        msg = f"a statement in a unit can return rows only by RETURNING: {text}"
         raise TypeError(msg)
-    return f"{text}, ${place}::int"
-
-
-def _refuse(group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report) -> None:
-    for unit, _ in members:
-        if group.position in report.rows.get(unit, ()):
-            continue
-        if group.position:
-            raise Spoiled(group.position)
-        report.refused[unit] = 0
+    return f"{text}, ${parameter}::int"
 
 
 async def _run_apart(connection: asyncpg.Connection, groups: Sequence[Group]) -> Report:
     report = Report()
-    alone: dict[int, list[Group]] = {}
-    for group in groups:
-        for member in group.members:
-            mine = Group(group.position, group.text, group.returns_rows, group.is_guard, [member])
-            alone.setdefault(member[0], []).append(mine)
-    for unit, steps in alone.items():
+    for unit, steps in split(groups).items():
         await _run_alone(connection, unit, steps, report)
     return report
 
@@ -182,14 +172,10 @@ async def _run_alone(
                 if report.is_out(unit):
                     break
     except Spoiled as spoiled:
-        report.rows.pop(unit, None)
-        if spoiled.__cause__ is None:
-            report.refused[unit] = spoiled.args[0]
-        else:
-            report.failed[unit] = describe(spoiled.__cause__)
+        report.undo(unit, spoiled, describe)
 
 
 def describe(error: BaseException) -> tuple[bool, str]:
-    """Return whether a constraint forbade it, and the kind of error without the values in it."""
+    """Return whether a constraint refused it, and the name of the error without any values."""
     is_constraint = isinstance(error, asyncpg.IntegrityConstraintViolationError)
     return is_constraint, type(error).__name__

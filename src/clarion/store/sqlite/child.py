@@ -1,10 +1,10 @@
-"""The writer process: batches come in over a socket, reports go back.
+"""The writer process: receives batches over a socket and sends reports.
 
-Why a process: SQLite's commit must run beside the event loop, and a Python thread cannot. It
-needs the interpreter lock back after every call into SQLite, and an event loop under load gives
-the lock up so briefly that the thread wakes too late to take it: waits of tens to hundreds of
-milliseconds, at any switch interval (`python -m bench.interpreter_lock` shows it). A process
-of its own shares no lock.
+Why a process: SQLite's commit must run beside the event loop, and in a Python thread it cannot.
+The thread needs the interpreter lock after every call into SQLite, and an event loop under load
+releases it so briefly that the thread wakes too late to take it: it waits tens to hundreds of
+milliseconds, at any switch interval (`python -m bench.interpreter_lock` shows it). Another process
+shares no lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER_BYTES = 4
 
 
 class Trouble(msgspec.Struct, array_like=True, tag=True):
-    """The batch failed as a whole: `full`, `unavailable` or `broken`, and the kind of error."""
+    """The whole batch failed: `full`, `unavailable` or `broken`, and the name of the error."""
 
     kind: str
     message: str
@@ -44,23 +44,23 @@ Answer = Trouble | Finished | Opened
 
 
 def classify(error: apsw.Error) -> Trouble:
-    """Say what an error of the database means for the callers."""
+    """Return what an error of the database means for the callers."""
     if isinstance(error, apsw.FullError):
         kind = "full"
     elif isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.NoMemError)):
         kind = "unavailable"
     elif getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
-        # A full disk again, now for the WAL's index, which is never synced and harms nothing. But
-        # the WAL has the batch already, and a crash would bring it in: its fate is unknown.
+        # The disk is full for the index of the WAL, which does no harm. But the WAL contains the
+        # batch already, and a crash would recover it: its outcome is unknown.
         kind = "unavailable"
     else:
-        # After a failed fsync nobody knows what is on the disk: no more writes by this process.
+        # After a failed fsync it is unknown what is on the disk: this process must not write again.
         kind = "broken"
     return Trouble(kind, type(error).__name__)
 
 
 def serve(channel: socket.socket, path: str) -> None:
-    """Answer batches until the other side closes."""
+    """Run batches until the other side closes the socket."""
     encode = msgspec.msgpack.Encoder().encode
     decode = msgspec.msgpack.Decoder(list[Group]).decode
     try:
@@ -76,7 +76,7 @@ def serve(channel: socket.socket, path: str) -> None:
 
 
 def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
-    """Run one batch."""
+    """Run one batch and return the answer."""
     try:
         return Finished(runner.run(groups))
     except apsw.Error as error:
@@ -96,16 +96,18 @@ def _receive_exactly(channel: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
         part = channel.recv(min(size - len(parts), 1 << 20))
-        if not part:  # the server is gone; what was not read whole was never accepted
+        if (
+            not part
+        ):  # the server exited; a batch that was not received completely was never accepted
             return b""
         parts += part
     return bytes(parts)
 
 
 if __name__ == "__main__":
-    # Ctrl-C reaches the whole group; the server decides when its writer ends, by closing.
+    # Ctrl-C reaches the whole process group; the server ends its writer by closing the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # A server that was killed does not read its answers any more: nothing to report, and to whom.
+    # A server that was killed does not read the answers.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

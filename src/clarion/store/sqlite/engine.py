@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class SqliteEngine:
-    """A SQLite database, opened.
+    """An open SQLite database.
 
-    A short indexed read takes microseconds, so `fetch` runs it where it stands; a thread would
-    cost ten times as much.
+    A short indexed read takes microseconds, so `fetch` runs it on the thread of the event loop;
+    another thread would cost ten times as much.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SqliteEngine:
     ) -> None:
         self.commit = commit
         self._path = path
-        # One at a time: long reads must not take the machine from the short ones.
+        # One at a time: long reads must leave the processor to the short ones.
         self._slow = ThreadPoolExecutor(1, "slow-reads")
         self._reader = reader
         self._process = process
@@ -47,7 +47,7 @@ class SqliteEngine:
         batch_limit: int,
         on_broken: Callable[[str], None],
     ) -> SqliteEngine:
-        """Open a database that is there and up to date."""
+        """Open a database whose migrations are applied."""
         process = await WriterProcess.start(path, on_broken)
         reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         reader.set_busy_timeout(100)
@@ -56,18 +56,16 @@ class SqliteEngine:
         return cls(path, reader, process, commit)
 
     async def write(self, unit: Unit) -> Rows | None:
-        """Commit a unit; see `Engine`."""
         return await self.commit.write(unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a read."""
         try:
             return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
         except apsw.Error as error:
             raise StoreUnavailable from error
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a long read, made in a thread with a connection of its own."""
+        """Run a long read in a thread, on a connection of its own."""
         row = statement.bind(**values)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._slow, self._fetch_alone, statement.text, row)
@@ -83,7 +81,6 @@ class SqliteEngine:
             raise StoreUnavailable from error
 
     async def check(self) -> None:
-        """Return if the database answers, and the writer comes to an end."""
         if self.commit.is_stuck:
             raise StoreUnavailable
         try:
@@ -92,7 +89,7 @@ class SqliteEngine:
             raise StoreUnavailable from error
 
     async def close(self) -> None:
-        """Commit what waits, then close; a writer that hangs is not waited for without end."""
+        """Commit all waiting units, then close; a writer that hangs is killed."""
         closing = asyncio.ensure_future(self.commit.close())
         await asyncio.wait([closing], timeout=COMMIT_LIMIT_S)
         await self._process.close()
@@ -102,7 +99,7 @@ class SqliteEngine:
 
 
 def migrate(path: str) -> list[str]:
-    """Bring the database at `path` up to date, making it if need be; return what was applied."""
+    """Create the database if it does not exist, apply missing migrations, return their titles."""
     try:
         connection = open_connection(path)
         try:
@@ -110,7 +107,7 @@ def migrate(path: str) -> list[str]:
         finally:
             connection.close()
     except apsw.NotADBError as error:
-        msg = f"{path} is not a SQLite database. Choose another with --database, or move it away."
+        msg = f"{path} is not a SQLite database. Move it away, or choose another with --database."
         raise StartError(msg) from error
     except apsw.Error as error:
         msg = f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
@@ -120,5 +117,7 @@ def migrate(path: str) -> list[str]:
 def _advice(path: str) -> str:
     folder = Path(path).parent
     if not folder.is_dir():
-        return f"The folder {folder} does not exist: make it, or choose another with --data."
-    return f"Check that {folder} and the files in it belong to you and that the disk has room."
+        return f"The directory {folder} does not exist: create it, or choose another with --data."
+    return (
+        f"Check that {folder} and its files belong to this account and that the disk is not full."
+    )

@@ -1,4 +1,4 @@
-"""The server's end of the writer process: starts it, hands it batches, waits for its reports."""
+"""The server's side of the writer process: starts it, sends batches, receives reports."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from clarion.store.batch import Outcome
     from clarion.store.statement import Unit
 
-# How long the process may take to end when it is told to.
+# How long the process may take to exit.
 _END_S = 5.0
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
-# Text that is no Unicode, a number beyond 64 bits, a value of another kind.
+# Text that is not valid Unicode, a number beyond 64 bits, a value of another type.
 _UNSENDABLE = (OverflowError, TypeError, ValueError)
 
 
 class WriterProcess:
     """A batch runner in a process of its own.
 
-    If it breaks (it was killed, or the disk failed under it), the batch in hand is of unknown
-    fate, every later one is refused, and `on_broken` is told: the server stops, and its next start
-    opens the database afresh.
+    If it breaks (it was killed, or the disk failed), the outcome of the running batch is unknown,
+    every later batch is refused, and `on_broken` is called: the server stops, and its next start
+    opens the database again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class WriterProcess:
         self._writer = writer
         self._on_broken = on_broken
         self._is_broken = False
-        self._watch = asyncio.get_running_loop().create_task(self._watch_end())
+        self._watch = asyncio.get_running_loop().create_task(self._watch_exit())
 
     @classmethod
     async def start(cls, path: str, on_broken: Callable[[str], None]) -> WriterProcess:
@@ -69,7 +69,7 @@ class WriterProcess:
         try:
             answer = await self._receive()
         except EOFError as error:
-            msg = "the writer process ended before it had opened the database"
+            msg = "the writer process exited before it had opened the database"
             raise StoreUnavailable(msg) from error
         if not isinstance(answer, Opened):
             await self.close()
@@ -77,7 +77,6 @@ class WriterProcess:
         return self
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
-        """Have one batch committed."""
         if self._is_broken:
             raise StoreUnavailable
         try:
@@ -87,14 +86,14 @@ class WriterProcess:
         try:
             answer = await self._exchange(message)
         except (EOFError, OSError) as error:
-            self._break("the writer process ended")
+            self._break("the writer process exited")
             raise StoreUnavailable from error
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
         raise self._fail(answer)
 
     async def close(self) -> None:
-        """Let the process end; one that does not is killed, and what it had in hand is unknown."""
+        """Let the process exit, and kill it if it does not; its last batch is then unknown."""
         self._is_broken = True
         self._writer.close()
         _, hanging = await asyncio.wait([self._watch], timeout=_END_S)
@@ -102,13 +101,13 @@ class WriterProcess:
             self._process.kill()
             await self._watch
 
-    async def _watch_end(self) -> None:
-        """Tell at once when the process ends unasked, also if nothing is being written."""
+    async def _watch_exit(self) -> None:
+        """Report at once that the process has exited, also if nothing is being written."""
         await self._process.wait()
-        self._break("the writer process ended")
+        self._break("the writer process exited")
 
     async def _run_sendable(self, units: Sequence[Unit]) -> Sequence[Outcome]:
-        """Leave out the units with a value that cannot be sent, so that they fail alone."""
+        """Run the units without those whose values cannot be sent; these fail alone."""
         faults = [_fault_of(unit) for unit in units]
         good = [unit for unit, fault in zip(units, faults, strict=True) if fault is None]
         outcomes = iter(await self.run(good) if good else ())

@@ -1,4 +1,4 @@
-"""Runs batches on a SQLite connection. Knows nothing of processes or of the event loop."""
+"""Runs batches on a SQLite connection, in any process or thread."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from clarion.store.batch import Group, Report, Spoiled
+from clarion.store.batch import Group, Report, Spoiled, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from clarion.store.batch import Members
     from clarion.store.statement import Row
 
 _BUSY_S = 5.0
-_AGAIN_S = 0.01
-# These concern the database, not one unit: the batch fails as a whole.
+_RETRY_S = 0.01
+# Errors of the database, not of one unit: the whole batch fails.
 WHOLE_BATCH = (
     apsw.FullError,
     apsw.IOError,
@@ -29,7 +30,7 @@ WHOLE_BATCH = (
     apsw.CantOpenError,
     apsw.ReadOnlyError,
 )
-# These concern one unit: what SQLite refuses, and values that it cannot take in the first place.
+# Errors of one unit: what SQLite refuses, and values that it cannot store.
 OF_A_UNIT = (apsw.Error, OverflowError, TypeError, ValueError)
 
 
@@ -38,8 +39,8 @@ def open_connection(
 ) -> apsw.Connection:
     """Open a connection for writing, as durable as SQLite can be.
 
-    `vfs` and `synchronous` are for the power-loss tests and their negative control alone; no
-    setting reaches them.
+    `vfs` and `synchronous` are for the power-loss tests and their negative control only; no
+    setting changes them.
     """
     connection = apsw.Connection(path, vfs=vfs)
     connection.set_busy_timeout(int(_BUSY_S * 1000))
@@ -56,24 +57,24 @@ def open_connection(
 
 
 def _use_wal(connection: apsw.Connection) -> None:
-    # Two processes that make the same database meet here; the busy timeout holds for neither,
-    # since each has what the other waits for.
-    give_up = time.monotonic() + _BUSY_S
+    # Two processes that create the same database can deadlock here: each holds the lock that the
+    # other waits for, so the busy timeout does not apply.
+    deadline = time.monotonic() + _BUSY_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
         except apsw.BusyError:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
         else:
             return
 
 
 class _Feed:
-    """Hands rows to `executemany` one by one and remembers whose row is being run."""
+    """Gives rows to `executemany` one by one and knows whose row is being run."""
 
-    def __init__(self, members: Sequence[tuple[int, Sequence[Row]]]) -> None:
+    def __init__(self, members: Members) -> None:
         self.unit = -1
         self.row = -1
         self._members = iter(members)
@@ -95,7 +96,7 @@ class _Feed:
 
 
 class SqliteRunner:
-    """Runs each batch in one transaction; a unit that fails does not harm the rest."""
+    """Runs each batch in one transaction; a unit that fails does not affect the others."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -132,9 +133,7 @@ class SqliteRunner:
             self._run_group(group, members, report)
         return report
 
-    def _run_group(
-        self, group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report
-    ) -> None:
+    def _run_group(self, group: Group, members: Members, report: Report) -> None:
         feed = _Feed(members)
         while True:
             try:
@@ -148,11 +147,11 @@ class SqliteRunner:
                 report.failed[feed.unit] = describe(error)
                 feed.skip_unit()
         if group.is_guard:
-            _refuse(group, members, report)
+            report.refuse_without_rows(group, members)
 
     def _run_feed(self, group: Group, feed: _Feed, report: Report) -> None:
-        # executemany takes the next row only when the one before it is finished, so the feed
-        # always knows whose rows come back and which row failed.
+        # executemany takes the next row only when the previous one is finished, so the feed always
+        # knows whose rows are returned and which row failed.
         cursor = self._cursor.executemany(group.text, feed)
         if group.returns_rows:
             for row in cursor:
@@ -161,14 +160,7 @@ class SqliteRunner:
 
     def _run_apart(self, groups: Sequence[Group]) -> Report:
         report = Report()
-        alone: dict[int, list[Group]] = {}
-        for group in groups:
-            for member in group.members:
-                mine = Group(
-                    group.position, group.text, group.returns_rows, group.is_guard, [member]
-                )
-                alone.setdefault(member[0], []).append(mine)
-        for unit, steps in alone.items():
+        for unit, steps in split(groups).items():
             self._run_alone(unit, steps, report)
         return report
 
@@ -181,27 +173,10 @@ class SqliteRunner:
                     break
         except Spoiled as spoiled:
             self._cursor.execute("ROLLBACK TO unit")
-            report.rows.pop(unit, None)
-            _blame(unit, spoiled, report)
+            report.undo(unit, spoiled, describe)
         self._cursor.execute("RELEASE unit")
 
 
 def describe(error: BaseException) -> tuple[bool, str]:
-    """Return whether a constraint forbade it, and the kind of error without the values in it."""
+    """Return whether a constraint refused it, and the name of the error without any values."""
     return isinstance(error, apsw.ConstraintError), type(error).__name__
-
-
-def _refuse(group: Group, members: Sequence[tuple[int, Sequence[Row]]], report: Report) -> None:
-    for unit, _ in members:
-        if unit in report.failed or group.position in report.rows.get(unit, ()):
-            continue
-        if group.position:
-            raise Spoiled(group.position)
-        report.refused[unit] = 0
-
-
-def _blame(unit: int, spoiled: Spoiled, report: Report) -> None:
-    if spoiled.__cause__ is None:
-        report.refused[unit] = spoiled.args[0]
-    else:
-        report.failed[unit] = describe(spoiled.__cause__)

@@ -1,4 +1,4 @@
-"""The writer process: what its errors mean, and that a failed start leaves nothing behind."""
+"""The writer process: what its errors mean, and that a failed start leaves no process."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: the first answer is kept for 24 hours and given again."""
+"""`Idempotency-Key`: the first response is stored for 24 hours and sent again to a repeat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Idempotency:
-    """Prepares what makes a request happen once, and gives the first answer again."""
+    """Makes the claims of requests with an idempotency key, and sends stored responses."""
 
     def __init__(self, vault: Vault, clock: Clock) -> None:
         self._vault = vault
@@ -33,14 +33,14 @@ class Idempotency:
     async def once(
         self, request: Request[Any, Any, Any], key: str | None, app_id: str, answer: msgspec.Struct
     ) -> IdempotencyClaim | None:
-        """Return what goes into the unit with the work; None if the caller gave no key."""
+        """Return the claim to commit with the work; None if the request has no key."""
         if key is None:
             return None
         asked = fingerprint(request.method, request.url.path, await request.body())
         return self.claim(key, app_id, asked, msgspec.json.encode(answer))
 
     def claim(self, key: str, app_id: str, asked: bytes, answer: bytes) -> IdempotencyClaim:
-        """Return what makes a request happen once; `asked` is its fingerprint."""
+        """Return the claim of a request by its fingerprint, with the response to store."""
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
@@ -49,27 +49,31 @@ class Idempotency:
             app_id=app_id,
             key=key,
             fingerprint=asked,
-            # Answers hold secrets, so they are sealed like every secret that is read again.
+            # Responses can hold secrets, so they are sealed like every secret that is read again.
             answer=self._vault.seal(answer, _context(app_id, key)),
-            now=now,
+            created_at=now,
             expires_at=now + KEPT_MS,
         )
 
     def answer_again(
-        self, replay: StoredResponse, once: IdempotencyClaim | None, kind: type[T], status: int
+        self,
+        replay: StoredResponse,
+        once: IdempotencyClaim | None,
+        body_type: type[T],
+        status: int,
     ) -> Response[T]:
-        """Return the answer that the first request was given."""
-        first = msgspec.json.decode(self.open(replay, once), type=kind)
+        """Return the response to the first request."""
+        first = msgspec.json.decode(self.open(replay, once), type=body_type)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
     def open(self, replay: StoredResponse, once: IdempotencyClaim | None) -> bytes:
-        """Return the first answer's body."""
+        """Return the body of the first response."""
         context = _context(once.app_id, once.key) if once else ""
         return self._vault.open(replay.answer, context)
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:
-    """Return what tells one request from another under the same key."""
+    """Return a hash by which requests with the same key are compared."""
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 

@@ -1,22 +1,22 @@
-"""API keys over HTTP."""
+"""API keys over HTTP, and what a key or token stands for."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from litestar import Controller, Request, Response, delete, get, post
 
 from clarion.access.callers import Callers
-from clarion.access.issuing import IssuedKey, issue_key
+from clarion.access.issuing import issue_key
 from clarion.access.model import AppCaller, Scope
 from clarion.access.port import Keys
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import app_of, caller_of
 from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
@@ -25,46 +25,57 @@ from clarion.http.shapes import (
     Limit,
     check_limit,
     to_milliseconds,
-    to_wire,
 )
-from clarion.idempotency.requests import Idempotency
+from clarion.http.views import Timestamp, View
 
 if TYPE_CHECKING:
     from clarion.access.model import ApiKey
 
+_TAGS = ("Keys",)
+
 
 class NewKey(Body):
-    """A key to make. `scopes` of `["*"]` means all."""
+    """An API key to create. `scopes` of `["*"]` means all scopes."""
 
     label: str
     scopes: list[str]
     expires_at: datetime | None = None
 
 
-class KeyView(msgspec.Struct):
-    """A key as its app sees it; the secret is never shown again."""
+class KeyView(View):
+    """An API key without its secret."""
 
     id: str
     label: str
     scopes: list[str]
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    revoked_at: Timestamp | None
 
 
 class CreatedKey(KeyView):
-    """A key just made, with the whole secret: `api_key` is shown this once."""
+    """A new API key with its secret: `api_key` is shown only in this response."""
 
     api_key: str
+
+
+class CallerView(View):
+    """Whom a key or token stands for. `kind` is `app` or `user`."""
+
+    kind: str
+    app_id: str
+    key_id: str | None
+    scopes: list[str]
+    user_id: str | None
 
 
 class KeysController(Controller):
     """The API keys of the calling app."""
 
     path = "/v1/keys"
-    tags = ("Keys",)
+    tags = _TAGS
 
-    @get(summary="List the app's API keys")
+    @get(summary="List API keys")
     async def list_keys(
         self,
         request: Request[Any, Any, Any],
@@ -72,12 +83,12 @@ class KeysController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[KeyView]:
-        """Return the keys in the order of their ids, revoked and expired ones too."""
+        """Return the app's keys in the order of their ids, with revoked and expired ones."""
         caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
-        return Items([KeyView(**_view(key)) for key in page.items], page.next)
+        return Items([_view(key) for key in page.items], page.next)
 
-    @post(summary="Make an API key", status_code=201)
+    @post(summary="Create an API key", status_code=201)
     async def create_key(
         self,
         request: Request[Any, Any, Any],
@@ -87,18 +98,19 @@ class KeysController(Controller):
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
-        """Make a key that holds at most the scopes of the key that calls."""
+        """Create a key with no more scopes than the calling key has."""
         caller = app_of(request, Scope.KEYS_WRITE)
-        now = clock.now()
         issued = issue_key(
             app_id=caller.app_id,
             label=data.label,
             scopes=data.scopes,
-            now=now,
+            now=clock.now(),
             expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
-        _check_scopes(caller, issued)
-        answer = CreatedKey(**_view(issued.key), api_key=issued.secret.text)
+        _check_scopes(caller, issued.key)
+        answer = CreatedKey.of(
+            issued.key, scopes=sorted(issued.key.scopes), api_key=issued.secret.text
+        )
         once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
         replay = await keys.create(issued.key, once)
         if replay is not None:
@@ -114,29 +126,34 @@ class KeysController(Controller):
         clock: Injected[Clock],
         callers: Injected[Callers],
     ) -> KeyView:
-        """Revoke a key at once; it stays in the list. Revoking it again changes nothing."""
+        """Revoke a key at once; it stays in the list. Idempotent."""
         caller = app_of(request, Scope.KEYS_WRITE)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
-            msg = "This app has no such key."
+            msg = "This app has no API key with this id."
             raise NotFound(msg)
         callers.forget(key.id)
-        return KeyView(**_view(key))
+        return _view(key)
 
 
-def _view(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "label": key.label,
-        "scopes": sorted(key.scopes),
-        "created_at": to_wire(key.created_at),
-        "expires_at": to_wire(key.expires_at),
-        "revoked_at": to_wire(key.revoked_at),
-    }
+@get("/v1/caller", summary="Get the calling app or user", tags=_TAGS)
+async def get_caller(request: Request[Any, Any, Any]) -> CallerView:
+    """Return whom the key or token of the request stands for, and the scopes of the key."""
+    caller = caller_of(request)
+    if isinstance(caller, AppCaller):
+        return CallerView.of(caller, kind="app", scopes=sorted(caller.scopes), user_id=None)
+    return CallerView.of(caller, kind="user", scopes=[], key_id=None)
 
 
-def _check_scopes(caller: AppCaller, issued: IssuedKey) -> None:
-    missing = sorted(issued.key.scopes - caller.scopes)
+def _view(key: ApiKey) -> KeyView:
+    return KeyView.of(key, scopes=sorted(key.scopes))
+
+
+def _check_scopes(caller: AppCaller, key: ApiKey) -> None:
+    missing = sorted(key.scopes - caller.scopes)
     if missing:
-        reason = f"the calling key itself lacks {', '.join(missing)}"
+        reason = f"the calling API key does not have {', '.join(missing)} itself"
         raise InvalidFields(FieldFault("scopes", reason))
+
+
+ROUTES = (KeysController, get_caller)

@@ -1,1 +1,0 @@
-"""API keys over HTTP, and who calls."""

@@ -1,0 +1,142 @@
+"""Apps, API keys and administrators in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.access.model import Administrator, ApiKey, App, ProviderKey, Scope
+from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import StoredResponse
+from clarion.pages import Page
+from clarion.store.conflicts import explain_conflict
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
+
+if TYPE_CHECKING:
+    from clarion.idempotency.model import IdempotencyClaim
+    from clarion.store.engine import Engine
+
+
+def _join_scopes(scopes: frozenset[Scope]) -> str:
+    return " ".join(sorted(scopes))
+
+
+def _split_scopes(text: str) -> frozenset[Scope]:
+    return frozenset(map(Scope, text.split()))
+
+
+APPS = Record(App)
+PROVIDER_KEYS = Record(ProviderKey)
+KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
+ADMINISTRATORS = Record(Administrator)
+
+INSERT_APP = statement(
+    "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
+)
+SELECT_APP = statement("select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id")
+SELECT_APPS = statement("select_apps", f"SELECT {APPS.columns} FROM apps ORDER BY id LIMIT 1000")
+INSERT_PROVIDER_KEY = statement(
+    "insert_provider_key",
+    f"""INSERT INTO provider_keys ({PROVIDER_KEYS.columns})
+    VALUES ({PROVIDER_KEYS.parameters})""",
+)
+SELECT_PROVIDER_KEY = statement(
+    "select_provider_key",
+    f"SELECT {PROVIDER_KEYS.columns} FROM provider_keys WHERE key_id = :key_id",
+)
+INSERT_KEY = statement(
+    "insert_api_key", f"INSERT INTO api_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
+)
+SELECT_KEY = statement("select_api_key", f"SELECT {KEYS.columns} FROM api_keys WHERE id = :id")
+SELECT_KEYS = statement(
+    "select_api_keys_of_app",
+    f"""SELECT {KEYS.columns} FROM api_keys WHERE app_id = :app_id AND id > :after
+    ORDER BY id LIMIT :limit""",
+)
+REVOKE_KEY = statement(
+    "revoke_api_key",
+    f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
+    WHERE id = :id AND app_id = :app_id RETURNING {KEYS.columns}""",
+)
+INSERT_ADMINISTRATOR = statement(
+    "insert_administrator",
+    f"""INSERT INTO administrators ({ADMINISTRATORS.columns})
+    VALUES ({ADMINISTRATORS.parameters})""",
+)
+SELECT_ADMINISTRATOR = statement(
+    "select_administrator",
+    f"SELECT {ADMINISTRATORS.columns} FROM administrators WHERE username = :username",
+)
+
+
+class SqlApps:
+    """The `Apps` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(self, app: App, provider_key: ProviderKey) -> None:
+        steps = (
+            INSERT_APP.step(**APPS.values(app)),
+            INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
+        )
+        with explain_conflict("An app with this bundle id already exists."):
+            await self._engine.write(Unit(app.id, steps))
+
+    async def get(self, app_id: str) -> App | None:
+        rows = await self._engine.fetch(SELECT_APP, id=app_id)
+        return APPS.read(rows[0]) if rows else None
+
+    async def list(self) -> tuple[App, ...]:
+        return tuple(map(APPS.read, await self._engine.fetch(SELECT_APPS)))
+
+    async def find_provider_key(self, key_id: str) -> ProviderKey | None:
+        rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
+        return PROVIDER_KEYS.read(rows[0]) if rows else None
+
+
+class SqlKeys:
+    """The `Keys` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(
+        self, key: ApiKey, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
+        insert = INSERT_KEY.step(**KEYS.values(key))
+        with explain_conflict("An API key with this id already exists."):
+            done = await idempotency.write_once(self._engine, key.app_id, once, insert)
+        return done if isinstance(done, StoredResponse) else None
+
+    async def find(self, key_id: str) -> ApiKey | None:
+        rows = await self._engine.fetch(SELECT_KEY, id=key_id)
+        return KEYS.read(rows[0]) if rows else None
+
+    async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
+        rows = await self._engine.fetch(
+            SELECT_KEYS, app_id=app_id, after=after or "", limit=limit + 1
+        )
+        items = tuple(map(KEYS.read, rows[:limit]))
+        return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
+        step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
+        done = await self._engine.write(Unit(app_id, (step,)))
+        return KEYS.read(done[0][0]) if done else None
+
+
+class SqlAdministrators:
+    """The `Administrators` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(self, administrator: Administrator) -> None:
+        insert = INSERT_ADMINISTRATOR.step(**ADMINISTRATORS.values(administrator))
+        with explain_conflict("An administrator with this username already exists."):
+            await self._engine.write(Unit(administrator.id, (insert,)))
+
+    async def find(self, username: str) -> Administrator | None:
+        rows = await self._engine.fetch(SELECT_ADMINISTRATOR, username=username)
+        return ADMINISTRATORS.read(rows[0]) if rows else None

@@ -1,1 +1,0 @@
-"""Apps, keys and administrators in SQL."""
