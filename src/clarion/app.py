@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.data_directory import DataFolder
-from clarion.events.api import intake as event_door
-from clarion.events.api.intake import EventDoor
+from clarion.events.api import intake as event_intake
+from clarion.events.api.intake import EventEndpoint
 from clarion.house import open_house
 from clarion.http import docs as pages
 from clarion.http import router as framework
@@ -87,10 +87,10 @@ def _parts(
         "templates": house.templates,
         "catalog": house.catalog,
         "on_person_changed": pipeline.replan,
-        "explaining": pipeline.explaining,
+        "explainer": pipeline.explainer,
         "wake": pipeline.wake,
         "events": house.events,
-        "facts": house.facts,
+        "notifications": house.notifications,
         "deliveries": house.deliveries,
         "inboxes": house.inboxes,
         "acts": screens.acts,
@@ -190,15 +190,15 @@ class Server:
         )
         limits: Limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
         idempotency = Idempotency(house.vault, house.clock)
-        events = EventDoor(pipeline.accepting, idempotency)
+        events = EventEndpoint(pipeline.intake, idempotency)
         return Front(
             routes={
                 ("GET", "/health"): operation.health,
                 ("GET", "/ready"): operation.ready,
                 ("GET", "/metrics"): operation.metrics,
                 ("GET", streams.PATH): Streams(house.inboxes, screens.live, house.clock).open,
-                ("POST", event_door.PATH): events.accept,
-                ("POST", event_door.BATCH_PATH): events.accept_batch,
+                ("POST", event_intake.PATH): events.accept,
+                ("POST", event_intake.BATCH_PATH): events.accept_batch,
                 **pages.routes(),
                 **(self._annex(house) if self._annex else {}),
             },

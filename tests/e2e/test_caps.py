@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
-from tests.e2e.telling import draft, explain, inbox, make_person, make_type, tell
+from tests.e2e.sending import draft, explain, inbox, make_person, make_type, tell
 
 
 def test_a_person_gets_so_much_of_a_category_and_in_all(tmp_path: Path) -> None:

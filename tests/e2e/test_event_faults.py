@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import draft, explain, inbox, make_person, make_type
+from tests.e2e.sending import draft, explain, inbox, make_person, make_type
 
 SCHEMA = {
     "type": "object",

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.screens import Person
-from tests.e2e.telling import (
+from tests.e2e.sending import (
     draft,
     explain,
     inbox,

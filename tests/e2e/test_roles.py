@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
-from tests.e2e.telling import draft, inbox, make_person, make_type, say, see, settled
+from tests.e2e.sending import draft, inbox, make_person, make_type, say, see, settled
 
 
 def test_a_node_without_workers_leaves_the_work_to_others(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import (
+from tests.e2e.sending import (
     ANY_HOUR,
     draft,
     make_person,

@@ -34,9 +34,7 @@ from clarion.errors import (
     NotFound,
     RequestError,
 )
-from clarion.events.api.events import EventsController, explain
-from clarion.events.api.notifications import NotificationsController, list_of_event
-from clarion.events.api.waiting import list_waiting
+from clarion.events.api import events, notifications, waiting
 from clarion.http import problems
 from clarion.http.bodies import StrictBody
 from clarion.inbox import api as inbox
@@ -70,11 +68,9 @@ ROUTES = (
     unsubscribe,
     get_feedback,
     get_stats,
-    EventsController,
-    explain,
-    NotificationsController,
-    list_of_event,
-    list_waiting,
+    *events.ROUTES,
+    *notifications.ROUTES,
+    *waiting.ROUTES,
     PeopleController,
     PreferencesController,
     FollowsController,

@@ -1,4 +1,4 @@
-"""What the pipeline counts: plain numbers, in the form of Prometheus when they are asked for."""
+"""The metrics of the pipeline: plain counters, converted for Prometheus on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PipelineMetrics(Collector):
-    """Counts events and what became of them. Every label is one of a closed list."""
+    """Counts events, deliveries and failures. Every label has a fixed set of values."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -28,7 +28,6 @@ class PipelineMetrics(Collector):
         self._ages = read
 
     def collect(self) -> Iterable[Metric]:
-        """Return all of it."""
         yield CounterMetricFamily(
             "clarion_events_accepted", "Events accepted.", value=self.accepted
         )
@@ -46,7 +45,7 @@ class PipelineMetrics(Collector):
     def _deliveries(self) -> Metric:
         family = CounterMetricFamily(
             "clarion_deliveries",
-            "Deliveries that took on a status, by channel, status and reason.",
+            "Deliveries, by channel, new status and reason.",
             labels=("channel", "status", "reason"),
         )
         for labels, count in self.deliveries.items():
@@ -56,7 +55,7 @@ class PipelineMetrics(Collector):
     def _failures(self) -> Metric:
         family = CounterMetricFamily(
             "clarion_jobs_failed",
-            "Tries that failed, by kind of job and whether it was the last.",
+            "Failed tries, by kind of job and whether it was the last.",
             labels=("kind", "is_dead"),
         )
         for (kind, is_dead), count in self.failures.items():

@@ -10,7 +10,7 @@ from clarion.catalog.model import (
     NotificationType,
     Priority,
 )
-from clarion.events.decide.case import Case, Person
+from clarion.events.decide.case import Case, CaseUser
 from clarion.events.decide.rules import check_preferences
 from clarion.people import preferences as rules
 from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
@@ -35,7 +35,7 @@ TYPES = st.builds(
 
 def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -> bool:
     """Return whether the rules let a channel pass."""
-    person = Person(
+    person = CaseUser(
         id="ana",
         is_active=True,
         timezone="UTC",
@@ -50,7 +50,7 @@ def decide(preferences: Preferences, kind: NotificationType, channel: Channel) -
         templates=frozenset(Channel),
         available=frozenset(Channel),
         expires_at=None,
-        person=person,
+        user=person,
     )
     return check_preferences(case, channel) is None
 
