@@ -118,7 +118,7 @@ class PipelineStore:
 
     def __init__(self, engine: Engine, app_id: str) -> None:
         self.app_id = app_id
-        self._engine = engine
+        self.engine = engine
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
         self.notifications = SqlNotificationReader(engine)
@@ -151,7 +151,7 @@ class PipelineStore:
 
     async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
         """Return when jobs are due, of those that there are."""
-        rows = await self._engine.fetch(SELECT_DUE, ids=keys_of(ids))
+        rows = await self.engine.fetch(SELECT_DUE, ids=keys_of(ids))
         return {row[0]: row[1] for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""The `Retention` port, `Inboxes.forget` and the keeper: what is old goes, and nothing else."""
+"""The `Retention` port and `Inboxes.forget`: old data is deleted, and nothing else."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,11 +9,14 @@ import pytest
 from clarion.access.port import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
+    NEVER,
     Attempt,
     DeadLetter,
     DedupeClaim,
     DeliveryStatus,
     EventStatus,
+    Job,
+    JobKind,
     JobOutcome,
     LimitClaim,
     Notification,
@@ -71,10 +74,10 @@ def keeper(engine: Engine, retention: SqlRetention, inboxes: SqlInboxes, apps: A
     )
 
 
-async def tell(
+async def add_notification(
     store: PipelineStore, moment: int, user_id: str = "ana", **changes: Any
 ) -> Notification:
-    """Put a notification with two deliveries and an attempt, as if made at a time."""
+    """Store a notification with two deliveries and an attempt, as if made at a time."""
     event = make_event(store.app_id, id=id_at(moment), created_at=moment)
     work = make_job(event, user_id=user_id)
     await store.events.accept([event], [work])
@@ -92,14 +95,14 @@ async def tell(
         error_message=None,
         attempted_at=moment,
     )
-    entry = JobOutcome(
+    outcome = JobOutcome(
         job=job,
         final_status=EventStatus.COMPLETED,
         notification=made,
         deliveries=(inbox, make_delivery(made)),
         attempts=(attempt,),
     )
-    assert await store.write(entry, now=moment) == [True]
+    assert await store.write(outcome, now=moment) == [True]
     return made
 
 
@@ -110,12 +113,12 @@ async def is_left(store: PipelineStore, of: Notification) -> set[bool]:
     return {bool(found), bool(deliveries), bool(await store.deliveries.list_attempts(of.id))}
 
 
-async def test_old_notifications_are_found_by_whose_they_are(
+async def test_old_notifications_are_found_by_app_and_user(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
-    first, second = await tell(store, OLD), await tell(store, OLD)
-    bo = await tell(store, OLD, "bo")
-    await tell(store, YOUNG)
+    first, second = await add_notification(store, OLD), await add_notification(store, OLD)
+    bo = await add_notification(store, OLD, "bo")
+    await add_notification(store, YOUNG)
     assert await retention.find_old_notifications(BEFORE, 100) == {
         (store.app_id, "ana"): [first.id, second.id],
         (store.app_id, "bo"): [bo.id],
@@ -128,17 +131,17 @@ async def test_old_notifications_are_found_by_whose_they_are(
 async def test_the_moment_itself_is_not_before(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
-    made = await tell(store, OLD)
+    made = await add_notification(store, OLD)
     assert await retention.find_old_notifications(OLD, 9) == {}
     assert await retention.find_old_notifications(OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
 
 
-async def test_what_is_forgotten_is_gone_and_counts_stay_exact(
+async def test_forgotten_notifications_are_deleted_and_counts_stay_exact(
     store: PipelineStore, inboxes: SqlInboxes
 ) -> None:
-    unread, read, dismissed = [await tell(store, OLD) for _ in range(3)]
-    hidden = await tell(store, OLD, is_shown=False)
-    kept = await tell(store, YOUNG)
+    unread, read, dismissed = [await add_notification(store, OLD) for _ in range(3)]
+    hidden = await add_notification(store, OLD, is_shown=False)
+    kept = await add_notification(store, YOUNG)
     await inboxes.read(store.app_id, "ana", read.id, NOW)
     await inboxes.dismiss(store.app_id, "ana", dismissed.id, NOW)
     before = await inboxes.state(store.app_id, "ana")
@@ -151,20 +154,20 @@ async def test_what_is_forgotten_is_gone_and_counts_stay_exact(
     assert [await is_left(store, each) for each in gone] == [{False}] * 4
     assert await is_left(store, kept) == {True}
     # Numbers go on from where they were.
-    newest = await tell(store, NOW)
+    newest = await add_notification(store, NOW)
     page = await inboxes.page(store.app_id, "ana", unread=False, category=None, after=None, limit=9)
     assert [each.id for each in page.items] == [newest.id, kept.id]
     assert page.items[0].sequence == before.sequence + 1
 
 
 async def test_nobody_elses_inbox_is_touched(store: PipelineStore, inboxes: SqlInboxes) -> None:
-    bo = await tell(store, OLD, "bo")
+    bo = await add_notification(store, OLD, "bo")
     await inboxes.forget(store.app_id, "ana", ["nothing"])
     assert await is_left(store, bo) == {True}
     assert (await inboxes.state(store.app_id, "bo")).unread_count == 1
 
 
-async def test_events_that_are_over_go_and_others_stay(
+async def test_finished_events_are_deleted_and_others_stay(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
     made = {
@@ -188,21 +191,21 @@ async def test_events_that_are_over_go_and_others_stay(
     assert young.id in {each.id for each in page.items}
 
 
-async def test_an_event_that_was_scheduled_for_long_is_not_old_when_it_is_told(
+async def test_an_event_that_was_scheduled_long_ago_is_not_old_when_it_is_decided(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
     event = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
     await store.events.accept([event], [make_job(event)])
     (job,) = await store.claim()
-    entry = JobOutcome(
+    outcome = JobOutcome(
         job=job, final_status=EventStatus.COMPLETED, notification=make_notification(event)
     )
-    assert await store.write(entry, now=YOUNG) == [True]
+    assert await store.write(outcome, now=YOUNG) == [True]
     assert await retention.prune_events(store.app_id, BEFORE, 100) == 0
     assert await retention.prune_events(store.app_id, YOUNG + 1, 100) == 1
 
 
-async def test_a_dead_letter_goes_with_its_event(
+async def test_a_dead_letter_is_deleted_with_its_event(
     store: PipelineStore, engine: Engine, retention: SqlRetention
 ) -> None:
     event = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
@@ -216,9 +219,67 @@ async def test_a_dead_letter_goes_with_its_event(
     assert await store.events.get(store.app_id, waiting.id) is not None
 
 
-async def test_claims_go_when_their_time_has_passed(
+async def hold(store: PipelineStore, due_at: int = NEVER, **changes: Any) -> tuple[str, Job]:
+    """Store a notification that is held until a time; return its id and the job."""
+    event, job = await store.claimed()
+    made = make_notification(event, **changes)
+    delivery = make_delivery(made, status=DeliveryStatus.HELD)
+    held = make_job(event, id=f"{made.id}/held", kind=JobKind.HELD, due_at=due_at, subject=made.id)
+    outcome = JobOutcome(job=job, notification=made, deliveries=(delivery,), shared_jobs=(held,))
+    assert await store.write(outcome) == [True]
+    return made.id, held
+
+
+async def test_held_jobs_are_deleted_when_their_notification_is(
+    store: PipelineStore, retention: SqlRetention, inboxes: SqlInboxes
+) -> None:
+    (gone, orphan), (_, kept) = await hold(store), await hold(store)
+    later, due = await hold(store, due_at=NOW + DAY)
+    assert await retention.prune_orphaned_jobs(9) == 0
+    await inboxes.forget(store.app_id, "ana", [gone, later])
+    assert await retention.prune_orphaned_jobs(9) == 1
+    assert await retention.prune_orphaned_jobs(9) == 0
+    # The one with a due time ends when it is due.
+    assert set(await store.due_times([orphan.id, kept.id, due.id])) == {kept.id, due.id}
+
+
+async def test_digest_jobs_are_deleted_with_the_last_collected_delivery(
+    store: PipelineStore, retention: SqlRetention, inboxes: SqlInboxes
+) -> None:
+    made = []
+    for _ in range(2):
+        event, job = await store.claimed()
+        notification = make_notification(event)
+        digest = make_job(event, id=f"digest/{store.app_id}", kind=JobKind.DIGEST, due_at=NEVER)
+        collected = make_delivery(notification, status=DeliveryStatus.COLLECTED, digest=digest.id)
+        outcome = JobOutcome(
+            job=job, notification=notification, deliveries=(collected,), shared_jobs=(digest,)
+        )
+        assert await store.write(outcome) == [True]
+        made.append(notification.id)
+    for each, deleted in zip(made, (0, 1), strict=True):
+        await inboxes.forget(store.app_id, "ana", [each])
+        assert await retention.prune_orphaned_jobs(9) == deleted
+    assert await store.due_times([digest.id]) == {}
+
+
+async def test_orphaned_jobs_are_deleted_in_steps_and_other_jobs_stay(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
+    kinds = [*[JobKind.HELD] * 3, JobKind.DECIDE, JobKind.DELIVER, JobKind.EXPAND]
+    for kind in kinds:
+        event = make_event(store.app_id)
+        await store.events.accept([event], [make_job(event, kind=kind, due_at=NEVER)])
+    dead = make_event(store.app_id)
+    await store.events.accept([dead], [make_job(dead, kind=JobKind.HELD)])
+    (job,) = await store.claim()
+    await store.write(JobOutcome(job=job, next=DeadLetter(error="x")))
+    assert [await retention.prune_orphaned_jobs(2) for _ in range(3)] == [2, 1, 0]
+    (row,) = await store.engine.fetch(COUNT_JOBS, app_id=store.app_id)
+    assert row[0] == 4
+
+
+async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRetention) -> None:
     for name, expires_at in (("a", NOW), ("b", NOW + 1)):
         event, job = await store.claimed()
         made = make_notification(event)
@@ -241,7 +302,7 @@ async def test_claims_go_when_their_time_has_passed(
     assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
 
-async def test_answers_go_when_their_time_has_passed(
+async def test_expired_idempotency_keys_are_deleted(
     store: PipelineStore, retention: SqlRetention
 ) -> None:
     for key, expires_at in (("a", NOW), ("b", NOW + 1)):
@@ -258,8 +319,8 @@ async def test_answers_go_when_their_time_has_passed(
 async def test_the_keeper_keeps_what_is_young(
     store: PipelineStore, keeper: Keeper, inboxes: SqlInboxes
 ) -> None:
-    ancient = await tell(store, NOW - 91 * DAY)
-    old, young = await tell(store, OLD), await tell(store, YOUNG)
+    ancient = await add_notification(store, NOW - 91 * DAY)
+    old, young = await add_notification(store, OLD), await add_notification(store, YOUNG)
     await keeper.sweep()
     assert [await is_left(store, each) for each in (ancient, old, young)] == [
         {False},
