@@ -1,4 +1,4 @@
-"""Makes events, jobs and entries, and puts the real pipeline together on an open store."""
+"""Makes events, jobs and outcomes, and builds the real pipeline on an open store."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,11 @@ from clarion.events.model import (
     Content,
     Delivery,
     DeliveryStatus,
-    Entry,
     Event,
     EventStatus,
     Job,
     JobKind,
+    JobOutcome,
     Notification,
     ReasonCode,
 )
@@ -28,8 +28,8 @@ from clarion.events.pipeline import Pipeline, PipelinePorts
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
-from clarion.events.sql.notifications import SqlFacts
-from clarion.events.sql.outcomes import SqlLedger
+from clarion.events.sql.notifications import SqlNotificationReader
+from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
@@ -42,7 +42,7 @@ _numbers = count(1)
 
 
 def new_event_id() -> str:
-    """Return an id behind all that were made before."""
+    """Return an id greater than all before."""
     return f"0190f000-0000-7000-d000-{next(_numbers):012x}"
 
 
@@ -57,9 +57,8 @@ def make_event(app_id: str = "app", **changes: Any) -> Event:
         "status": EventStatus.PENDING,
         "remaining": 1,
         "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return Event(**values | changes)
+    } | changes
+    return Event(**{"updated_at": values["created_at"]} | values)
 
 
 def make_job(event: Event, **changes: Any) -> Job:
@@ -113,16 +112,16 @@ SELECT_DUE = statement(
 )
 
 
-class Desk:
+class PipelineStore:
     """The ports of the pipeline on one open store, for one app."""
 
     def __init__(self, engine: Engine, app_id: str) -> None:
         self.app_id = app_id
-        self._engine = engine
+        self.engine = engine
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
-        self.facts = SqlFacts(engine)
-        self.ledger = SqlLedger(engine)
+        self.notifications = SqlNotificationReader(engine)
+        self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
 
     async def accept(self, **changes: Any) -> Event:
@@ -132,7 +131,7 @@ class Desk:
         return event
 
     async def accept_job(self, job: Job) -> None:
-        """Store a job; the event it comes with is of no further interest."""
+        """Store a job; the event stored with it does not matter."""
         await self.events.accept([make_event(self.app_id)], [job])
 
     async def claim(self, now: int = NOW) -> list[Job]:
@@ -146,12 +145,12 @@ class Desk:
         (job,) = await self.claim()
         return event, job
 
-    async def write(self, *entries: Entry, now: int = NOW) -> list[bool]:
-        return await self.ledger.write(entries, now)
+    async def write(self, *outcomes: JobOutcome, now: int = NOW) -> list[bool]:
+        return await self.outcomes.write(outcomes, now)
 
     async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
         """Return when jobs are due, of those that there are."""
-        rows = await self._engine.fetch(SELECT_DUE, ids=keys_of(ids))
+        rows = await self.engine.fetch(SELECT_DUE, ids=keys_of(ids))
         return {row[0]: row[1] for row in rows}
 
 
@@ -161,12 +160,12 @@ def build_pipeline(
     providers: Mapping[Channel, ChannelProvider],
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
 ) -> Pipeline:
-    """Put the real pipeline together, as the server does."""
+    """Build the real pipeline, as the server does."""
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
-        facts=SqlFacts(engine),
-        ledger=SqlLedger(engine),
+        notifications=SqlNotificationReader(engine),
+        outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock),
@@ -177,17 +176,17 @@ def build_pipeline(
 
 
 async def finish_sending() -> None:
-    """Wait for what providers have in hand."""
+    """Wait for the attempts under way."""
     while sending := [each for each in asyncio.all_tasks() if is_sending(each)]:
         await asyncio.gather(*sending)
 
 
 def is_sending(task: asyncio.Task[Any]) -> bool:
-    return getattr(task.get_coro(), "__qualname__", "") == "Delivering._send"
+    return getattr(task.get_coro(), "__qualname__", "") == "Deliverer._send"
 
 
 async def drain(pipeline: Pipeline) -> int:
-    """Do all that is due, and return how many jobs that were."""
+    """Do all due jobs, and return how many there were."""
     worker, done = pipeline.workers[0], 0
     while count_done := await worker.work():
         done += count_done

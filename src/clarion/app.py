@@ -129,7 +129,7 @@ def _parts(
         "explaining": pipeline.explaining,
         "wake": pipeline.wake,
         "events": house.events,
-        "facts": house.facts,
+        "notifications": house.notifications,
         "deliveries": house.deliveries,
         "inboxes": house.inboxes,
         "inbox_actions": inbox.actions,

@@ -15,8 +15,8 @@ from clarion.data_directory import DataDirectory
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
-from clarion.events.sql.notifications import SqlFacts
-from clarion.events.sql.outcomes import SqlLedger
+from clarion.events.sql.notifications import SqlNotificationReader
+from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.sql import SqlUsers
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from clarion.access.port import Administrators, Apps, Keys, Vault
     from clarion.catalog.port import Templates, Types
     from clarion.clock import Clock
-    from clarion.events.port import Deliveries, Events, Facts, Ledger, Queue, Retention
+    from clarion.events.port import (
+        Deliveries,
+        Events,
+        NotificationReader,
+        Outcomes,
+        Queue,
+        Retention,
+    )
     from clarion.inbox.port import Inboxes
     from clarion.people.port import Users
     from clarion.push.port import (
@@ -71,8 +78,8 @@ class House:
     catalog: CachedCatalog
     events: Events
     queue: Queue
-    facts: Facts
-    ledger: Ledger
+    notifications: NotificationReader
+    outcomes: Outcomes
     deliveries: Deliveries
     retention: Retention
     vault: Vault
@@ -119,8 +126,8 @@ async def open_house(
             catalog=CachedCatalog(types, templates, clock),
             events=SqlEvents(engine),
             queue=SqlQueue(engine),
-            facts=SqlFacts(engine),
-            ledger=SqlLedger(engine),
+            notifications=SqlNotificationReader(engine),
+            outcomes=SqlOutcomes(engine),
             deliveries=SqlDeliveries(engine),
             retention=SqlRetention(engine),
             vault=vault,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
 from clarion.channels.stub import StubProvider
-from clarion.events.cases import Caps
+from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline, PipelinePorts
 from clarion.events.retention import Keeper
 from clarion.inbox.actions import InboxActions
@@ -125,8 +125,8 @@ def build_pipeline(
     ports = PipelinePorts(
         events=house.events,
         queue=house.queue,
-        facts=house.facts,
-        ledger=house.ledger,
+        notifications=house.notifications,
+        outcomes=house.outcomes,
         deliveries=house.deliveries,
         users=house.users,
         catalog=house.catalog,
@@ -138,7 +138,7 @@ def build_pipeline(
         on_inbox_changed=inbox.live.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
         has_workers="worker" in settings.roles,
-        caps=Caps(settings.category_per_hour, settings.user_per_hour),
+        caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
     )
     metrics.registry.register(pipeline.metrics)
     return pipeline

@@ -37,7 +37,7 @@ from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
 from tests.contract.pipeline_model import Person
 from tests.factories import FixedClock, make_template, make_type, make_user, new_app_id
-from tests.pipeline import Desk, build_pipeline, drain
+from tests.pipeline import PipelineStore, build_pipeline, drain
 
 # 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
 START = 1_774_729_800_000
@@ -112,7 +112,7 @@ class World:
         # One row of ids for all worlds: they share a store.
         self.clock = FixedClock(START, _ids)
         self.provider = Recorder(self.clock, people)
-        self.desk = Desk(engine, self.app_id)
+        self.store = PipelineStore(engine, self.app_id)
         self._runner = runner
         self._engine = engine
         self._inboxes = SqlInboxes(engine)
@@ -151,24 +151,24 @@ class World:
 
     def claim(self) -> None:
         """Claim all that is due, and do nothing about it."""
-        self._runner.run(self.desk.claim(self.clock.now()))
+        self._runner.run(self.store.claim(self.clock.now()))
 
     def send(self, body: dict[str, Any]) -> str:
         """Have an event accepted, and return its id."""
         return self._runner.run(self._accept(msgspec.convert(body, EventDraft)))
 
     async def _accept(self, draft: EventDraft) -> str:
-        event = await self.pipeline.accepting.check(self.app_id, draft)
-        assert await self.pipeline.accepting.accept([event]) is None
+        event = await self.pipeline.intake.prepare(self.app_id, draft)
+        assert await self.pipeline.intake.accept([event]) is None
         return event.id
 
     def cancel(self, event_id: str) -> bool:
-        cancelling = self.desk.events.cancel(self.app_id, event_id, self.clock.now())
+        cancelling = self.store.events.cancel(self.app_id, event_id, self.clock.now())
         return self._runner.run(cancelling)
 
     def replay(self, event_id: str, lane: Priority) -> bool:
         now = self.clock.now()
-        replaying = self.desk.events.replay(self.app_id, event_id, lane, now)
+        replaying = self.store.events.replay(self.app_id, event_id, lane, now)
         return self._runner.run(replaying)
 
     def change(self, person: Person) -> None:

@@ -1,4 +1,4 @@
-"""The `Deliveries` and `Facts` ports: what became of notifications, and what rules look at."""
+"""The `Deliveries` and `NotificationReader` ports."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,8 +11,8 @@ from clarion.events.model import (
     DedupeClaim,
     Delivery,
     DeliveryStatus,
-    Earlier,
-    Entry,
+    EarlierNotification,
+    JobOutcome,
     Notification,
     PastDecision,
     ReasonCode,
@@ -21,19 +21,22 @@ from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, new_app_id
-from tests.pipeline import Desk, make_delivery, make_notification
+from tests.pipeline import PipelineStore, make_delivery, make_notification
 
 
 @pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine, new_app_id())
+def store(engine: Engine) -> PipelineStore:
+    return PipelineStore(engine, new_app_id())
 
 
 async def put(
-    desk: Desk, *deliveries: dict[str, Any], attempts: tuple[int, ...] = (), **changes: Any
+    store: PipelineStore,
+    *deliveries: dict[str, Any],
+    attempts: tuple[int, ...] = (),
+    **changes: Any,
 ) -> tuple[Notification, tuple[Delivery, ...]]:
     """Store a notification with deliveries and attempts."""
-    event, job = await desk.claimed()
+    event, job = await store.claimed()
     added = make_notification(event, **changes)
     made = tuple(make_delivery(added, **each) for each in deliveries)
     tries = tuple(
@@ -50,11 +53,13 @@ async def put(
         )
         for number in attempts
     )
-    assert await desk.write(Entry(job=job, added=added, deliveries=made, attempts=tries)) == [True]
+    assert await store.write(
+        JobOutcome(job=job, notification=added, deliveries=made, attempts=tries)
+    ) == [True]
     return added, made
 
 
-async def test_deliveries_are_found_as_they_were_put(desk: Desk) -> None:
+async def test_deliveries_are_found_as_they_were_put(store: PipelineStore) -> None:
     full = {
         "channel": Channel.IN_APP,
         "status": DeliveryStatus.HELD,
@@ -74,95 +79,101 @@ async def test_deliveries_are_found_as_they_were_put(desk: Desk) -> None:
         "error_code": "code",
         "error_message": "nächstes Mal",
     }
-    one, ones = await put(desk, full, {})
-    two, twos = await put(desk, {})
-    found = await desk.deliveries.find_many(desk.app_id, [one.id, two.id, "x"])
+    one, ones = await put(store, full, {})
+    two, twos = await put(store, {})
+    found = await store.deliveries.find_many(store.app_id, [one.id, two.id, "x"])
     assert found == {one.id: ones, two.id: twos}
-    assert await desk.deliveries.find_many(new_app_id(), [one.id]) == {}
+    assert await store.deliveries.find_many(new_app_id(), [one.id]) == {}
 
 
-async def test_a_delivery_that_is_put_again_is_as_it_is_then(desk: Desk) -> None:
-    added, (delivery,) = await put(desk, {"status": DeliveryStatus.HELD, "until": NOW + 1})
+async def test_a_delivery_that_is_put_again_is_as_it_is_then(store: PipelineStore) -> None:
+    added, (delivery,) = await put(store, {"status": DeliveryStatus.HELD, "until": NOW + 1})
     turned = replace(delivery, status=DeliveryStatus.DELIVERED, until=None, delivered_at=NOW + 2)
-    _, job = await desk.claimed()
-    await desk.write(Entry(job=job, deliveries=(turned,)))
-    assert await desk.deliveries.find_many(desk.app_id, [added.id]) == {added.id: (turned,)}
-    assert await desk.deliveries.waiting(desk.app_id, "ana", after=None, limit=9) == ()
+    _, job = await store.claimed()
+    await store.write(JobOutcome(job=job, deliveries=(turned,)))
+    assert await store.deliveries.find_many(store.app_id, [added.id]) == {added.id: (turned,)}
+    assert await store.deliveries.list_waiting(store.app_id, "ana", after=None, limit=9) == ()
 
 
-async def test_attempts_are_listed_in_order_and_once(desk: Desk) -> None:
-    added, _ = await put(desk, {}, attempts=(2, 1, 2))
-    found = await desk.deliveries.attempts(added.id)
+async def test_attempts_are_listed_in_order_and_once(store: PipelineStore) -> None:
+    added, _ = await put(store, {}, attempts=(2, 1, 2))
+    found = await store.deliveries.list_attempts(added.id)
     assert [each.number for each in found] == [1, 2]
     assert (found[0].provider_response, found[0].attempted_at) == ("später", NOW + 1)
-    assert await desk.deliveries.attempts("x") == ()
+    assert await store.deliveries.list_attempts("x") == ()
 
 
-async def test_what_is_collected_is_found_newest_first(desk: Desk) -> None:
+async def test_what_is_collected_is_found_newest_first(store: PipelineStore) -> None:
     collected = {"status": DeliveryStatus.COLLECTED, "digest": "d"}
-    made = [(await put(desk, collected))[1][0] for _ in range(3)]
-    await put(desk, collected | {"digest": "other"})
-    await put(desk, collected | {"status": DeliveryStatus.FOLDED})
-    await put(desk, collected | {"user_id": "bo"})
-    assert await desk.deliveries.collected(desk.app_id, "ana", "d", 9) == tuple(made[::-1])
-    assert await desk.deliveries.collected(desk.app_id, "ana", "d", 2) == tuple(made[:0:-1])
-    assert await desk.deliveries.collected(new_app_id(), "ana", "d", 9) == ()
+    made = [(await put(store, collected))[1][0] for _ in range(3)]
+    await put(store, collected | {"digest": "other"})
+    await put(store, collected | {"status": DeliveryStatus.FOLDED})
+    await put(store, collected | {"user_id": "bo"})
+    assert await store.deliveries.list_collected(store.app_id, "ana", "d", 9) == tuple(made[::-1])
+    assert await store.deliveries.list_collected(store.app_id, "ana", "d", 2) == tuple(made[:0:-1])
+    assert await store.deliveries.list_collected(new_app_id(), "ana", "d", 9) == ()
 
 
-async def test_what_waits_for_a_person_is_found_page_by_page(desk: Desk) -> None:
+async def test_what_waits_for_a_user_is_listed_in_pages(store: PipelineStore) -> None:
     made = [
-        (await put(desk, {"status": status}))[1][0]
+        (await put(store, {"status": status}))[1][0]
         for status in (DeliveryStatus.HELD, DeliveryStatus.COLLECTED, DeliveryStatus.HELD)
     ]
-    await put(desk, {"status": DeliveryStatus.DELIVERED})
-    await put(desk, {"status": DeliveryStatus.HELD, "user_id": "bo"})
-    page = await desk.deliveries.waiting(desk.app_id, "ana", after=None, limit=2)
-    rest = await desk.deliveries.waiting(
-        desk.app_id, "ana", after=page[-1].notification_id, limit=2
+    await put(store, {"status": DeliveryStatus.DELIVERED})
+    await put(store, {"status": DeliveryStatus.HELD, "user_id": "bo"})
+    page = await store.deliveries.list_waiting(store.app_id, "ana", after=None, limit=2)
+    rest = await store.deliveries.list_waiting(
+        store.app_id, "ana", after=page[-1].notification_id, limit=2
     )
     assert (*page, *rest) == tuple(made)
 
 
-async def hold_key(desk: Desk, expires_at: int = NOW + DAY, **changes: Any) -> Notification:
-    event, job = await desk.claimed()
+async def hold_key(
+    store: PipelineStore, expires_at: int = NOW + DAY, **changes: Any
+) -> Notification:
+    event, job = await store.claimed()
     added = make_notification(event, **changes)
-    claim = DedupeClaim(id="key", notification_id=added.id, seen=None, expires_at=expires_at)
-    assert await desk.write(Entry(job=job, added=added, dedupe=claim)) == [True]
+    claim = DedupeClaim(
+        id="key", notification_id=added.id, expected_holder=None, expires_at=expires_at
+    )
+    assert await store.write(JobOutcome(job=job, notification=added, dedupe_claim=claim)) == [True]
     return added
 
 
-async def test_who_holds_a_key_is_known_within_its_window(desk: Desk) -> None:
-    added = await hold_key(desk, expires_at=NOW + 5, count=3)
-    earlier = Earlier(notification_id=added.id, count=3, is_unread=True)
-    assert await desk.facts.earlier(desk.app_id, ["key", "x"], NOW + 4) == {"key": earlier}
-    assert await desk.facts.earlier(desk.app_id, ["key"], NOW + 5) == {}
-    assert await desk.facts.earlier(new_app_id(), ["key"], NOW) == {}
+async def test_who_holds_a_key_is_known_within_its_window(store: PipelineStore) -> None:
+    added = await hold_key(store, expires_at=NOW + 5, count=3)
+    earlier = EarlierNotification(notification_id=added.id, count=3, is_unread=True)
+    assert await store.notifications.find_earlier(store.app_id, ["key", "x"], NOW + 4) == {
+        "key": earlier
+    }
+    assert await store.notifications.find_earlier(store.app_id, ["key"], NOW + 5) == {}
+    assert await store.notifications.find_earlier(new_app_id(), ["key"], NOW) == {}
 
 
 @pytest.mark.parametrize("act", ["read", "dismiss", "hidden"])
 async def test_what_was_read_or_is_not_shown_is_not_unread(
-    engine: Engine, desk: Desk, act: str
+    engine: Engine, store: PipelineStore, act: str
 ) -> None:
-    added = await hold_key(desk, is_shown=act != "hidden")
+    added = await hold_key(store, is_shown=act != "hidden")
     if act != "hidden":
-        await SqlInboxes(engine).apply(InboxAction(act), desk.app_id, "ana", added.id, NOW)
-    earlier = await desk.facts.earlier(desk.app_id, ["key"], NOW)
+        await SqlInboxes(engine).apply(InboxAction(act), store.app_id, "ana", added.id, NOW)
+    earlier = await store.notifications.find_earlier(store.app_id, ["key"], NOW)
     assert earlier["key"].is_unread is False
 
 
-async def test_notifications_are_found_whether_shown_or_not(desk: Desk) -> None:
-    one, _ = await put(desk, {}, is_shown=False, folded_into="x", expires_at=NOW + 5)
-    two, _ = await put(desk, {})
+async def test_notifications_are_found_whether_shown_or_not(store: PipelineStore) -> None:
+    one, _ = await put(store, {}, is_shown=False, folded_into="x", expires_at=NOW + 5)
+    two, _ = await put(store, {})
     two = replace(two, sequence=1)
-    found = await desk.facts.notifications(desk.app_id, ["ana"], [one.id, two.id, "x"])
+    found = await store.notifications.find_many(store.app_id, ["ana"], [one.id, two.id, "x"])
     assert found == {one.id: one, two.id: two}
-    assert await desk.facts.notifications(desk.app_id, ["bo"], [one.id]) == {}
-    assert await desk.facts.notifications(new_app_id(), ["ana"], [one.id]) == {}
-    assert await desk.facts.find(desk.app_id, one.id) == one
-    assert await desk.facts.find(desk.app_id, two.id) == two
-    assert await desk.facts.find(desk.app_id, "x") is None
-    assert await desk.facts.find(new_app_id(), one.id) is None
+    assert await store.notifications.find_many(store.app_id, ["bo"], [one.id]) == {}
+    assert await store.notifications.find_many(new_app_id(), ["ana"], [one.id]) == {}
+    assert await store.notifications.get(store.app_id, one.id) == one
+    assert await store.notifications.get(store.app_id, two.id) == two
+    assert await store.notifications.get(store.app_id, "x") is None
+    assert await store.notifications.get(new_app_id(), one.id) is None
 
 
-async def test_unused_limits_are_left_out(desk: Desk) -> None:
-    assert await desk.facts.used(desk.app_id, ["a", "b"]) == {}
+async def test_unused_limits_are_left_out(store: PipelineStore) -> None:
+    assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {}

@@ -9,24 +9,24 @@ from clarion.events.model import (
     Audience,
     AudienceKind,
     Content,
-    Dead,
-    Entry,
+    DeadLetter,
     EventStatus,
+    JobOutcome,
     Target,
 )
 from clarion.store.engine import Engine
 from tests.factories import NOW, make_once, new_app_id
-from tests.pipeline import Desk, make_event, make_job
+from tests.pipeline import PipelineStore, make_event, make_job
 
 LATER = NOW + 5
 
 
 @pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine, new_app_id())
+def store(engine: Engine) -> PipelineStore:
+    return PipelineStore(engine, new_app_id())
 
 
-async def test_what_was_accepted_is_found_as_it_was(desk: Desk) -> None:
+async def test_what_was_accepted_is_found_as_it_was(store: PipelineStore) -> None:
     content = Content(
         data={"text": "ä📦", "n": 1.5, "list": [None, True]},
         actor=Actor("bo", "Bø"),
@@ -35,7 +35,7 @@ async def test_what_was_accepted_is_found_as_it_was(desk: Desk) -> None:
         deeplink="app://x",
         image_url="https://example.com/x.png",
     )
-    event = await desk.accept(
+    event = await store.accept(
         content=content,
         audience=Audience(AudienceKind.USERS, ("ana", "bo")),
         priority=Priority.CRITICAL,
@@ -44,76 +44,80 @@ async def test_what_was_accepted_is_found_as_it_was(desk: Desk) -> None:
         scheduled_at=NOW + 9,
         expires_at=NOW + 99,
     )
-    assert await desk.events.get(desk.app_id, event.id) == event
-    assert await desk.events.find_many(desk.app_id, [event.id, "x"]) == {event.id: event}
-    assert await desk.events.get(new_app_id(), event.id) is None
-    assert await desk.events.find_many(new_app_id(), [event.id]) == {}
+    assert await store.events.get(store.app_id, event.id) == event
+    assert await store.events.find_many(store.app_id, [event.id, "x"]) == {event.id: event}
+    assert await store.events.get(new_app_id(), event.id) is None
+    assert await store.events.find_many(new_app_id(), [event.id]) == {}
 
 
-async def test_events_come_with_their_work_or_not_at_all(desk: Desk) -> None:
-    first = await desk.accept()
-    again = make_event(desk.app_id)
+async def test_events_come_with_their_work_or_not_at_all(store: PipelineStore) -> None:
+    first = await store.accept()
+    again = make_event(store.app_id)
     with pytest.raises(Conflict):
-        await desk.events.accept([again, first], [make_job(again), make_job(first)])
-    assert await desk.events.get(desk.app_id, again.id) is None
-    assert [job.id for job in await desk.claim()] == [first.id]
+        await store.events.accept([again, first], [make_job(again), make_job(first)])
+    assert await store.events.get(store.app_id, again.id) is None
+    assert [job.id for job in await store.claim()] == [first.id]
 
 
-async def test_a_repeated_request_adds_nothing(desk: Desk) -> None:
-    event, repeat = make_event(desk.app_id), make_event(desk.app_id)
-    once = make_once(desk.app_id)
-    assert await desk.events.accept([event], [make_job(event)], once) is None
-    replay = await desk.events.accept([repeat], [make_job(repeat)], once)
+async def test_a_repeated_request_adds_nothing(store: PipelineStore) -> None:
+    event, repeat = make_event(store.app_id), make_event(store.app_id)
+    once = make_once(store.app_id)
+    assert await store.events.accept([event], [make_job(event)], once) is None
+    replay = await store.events.accept([repeat], [make_job(repeat)], once)
     assert replay is not None
     assert replay.answer == once.answer
-    assert await desk.events.get(desk.app_id, repeat.id) is None
-    assert [job.event_id for job in await desk.claim()] == [event.id]
+    assert await store.events.get(store.app_id, repeat.id) is None
+    assert [job.event_id for job in await store.claim()] == [event.id]
 
 
-async def test_the_list_is_newest_first_and_in_pages(desk: Desk) -> None:
-    made = [await desk.accept() for _ in range(5)]
-    await Desk(desk.events._engine, new_app_id()).accept()
-    page = await desk.events.list(desk.app_id, status=None, after=None, limit=3)
-    rest = await desk.events.list(desk.app_id, status=None, after=page.next, limit=3)
+async def test_the_list_is_newest_first_and_in_pages(store: PipelineStore) -> None:
+    made = [await store.accept() for _ in range(5)]
+    await PipelineStore(store.events._engine, new_app_id()).accept()
+    page = await store.events.list(store.app_id, status=None, after=None, limit=3)
+    rest = await store.events.list(store.app_id, status=None, after=page.next, limit=3)
     assert [each.id for each in (*page.items, *rest.items)] == [each.id for each in made[::-1]]
     assert rest.next is None
 
 
-async def test_the_list_can_be_narrowed_to_a_status(desk: Desk) -> None:
-    await desk.accept()
-    scheduled = await desk.accept(status=EventStatus.SCHEDULED)
-    page = await desk.events.list(desk.app_id, status=EventStatus.SCHEDULED, after=None, limit=9)
+async def test_the_list_can_be_narrowed_to_a_status(store: PipelineStore) -> None:
+    await store.accept()
+    scheduled = await store.accept(status=EventStatus.SCHEDULED)
+    page = await store.events.list(store.app_id, status=EventStatus.SCHEDULED, after=None, limit=9)
     assert page.items == (scheduled,)
 
 
 @pytest.mark.parametrize("status", list(EventStatus))
-async def test_only_what_is_not_over_can_be_called_back(desk: Desk, status: EventStatus) -> None:
-    event = await desk.accept(status=status)
+async def test_only_what_is_not_over_can_be_called_back(
+    store: PipelineStore, status: EventStatus
+) -> None:
+    event = await store.accept(status=status)
     is_open = status in {EventStatus.SCHEDULED, EventStatus.PENDING, EventStatus.PROCESSING}
-    assert await desk.events.cancel(desk.app_id, event.id, LATER) is is_open
-    assert await desk.events.cancel(desk.app_id, event.id, LATER) is False
-    found = await desk.events.get(desk.app_id, event.id)
+    assert await store.events.cancel(store.app_id, event.id, LATER) is is_open
+    assert await store.events.cancel(store.app_id, event.id, LATER) is False
+    found = await store.events.get(store.app_id, event.id)
     assert found is not None
     assert (found.status is EventStatus.CANCELLED) is (is_open or status is EventStatus.CANCELLED)
 
 
-async def test_nothing_of_another_app_is_called_back_or_replayed(desk: Desk) -> None:
-    event = await desk.accept()
+async def test_nothing_of_another_app_is_called_back_or_replayed(store: PipelineStore) -> None:
+    event = await store.accept()
     other = new_app_id()
-    assert not await desk.events.cancel(other, event.id, LATER)
-    assert not await desk.events.replay(other, event.id, Priority.LOW, LATER)
-    assert await desk.events.get(desk.app_id, event.id) == event
+    assert not await store.events.cancel(other, event.id, LATER)
+    assert not await store.events.replay(other, event.id, Priority.LOW, LATER)
+    assert await store.events.get(store.app_id, event.id) == event
 
 
-async def test_a_dead_letter_is_replayed_from_its_first_try(desk: Desk) -> None:
-    event, job = await desk.claimed()
-    assert not await desk.events.replay(desk.app_id, event.id, Priority.LOW, LATER)
-    assert await desk.write(Entry(job=job, next=Dead(error="broken")), now=LATER) == [True]
-    assert await desk.claim(now=NOW + 10**9) == []
-    failed = await desk.events.get(desk.app_id, event.id)
+async def test_a_dead_letter_is_replayed_from_its_first_try(store: PipelineStore) -> None:
+    event, job = await store.claimed()
+    assert not await store.events.replay(store.app_id, event.id, Priority.LOW, LATER)
+    assert await store.write(JobOutcome(job=job, next=DeadLetter(error="broken")), now=LATER) == [
+        True
+    ]
+    assert await store.claim(now=NOW + 10**9) == []
+    failed = await store.events.get(store.app_id, event.id)
     assert failed is not None
     assert (failed.status, failed.last_error) == (EventStatus.FAILED, "broken")
-    assert await desk.events.replay(desk.app_id, event.id, Priority.HIGH, LATER)
-    (revived,) = await desk.claim(now=LATER)
+    assert await store.events.replay(store.app_id, event.id, Priority.HIGH, LATER)
+    (revived,) = await store.claim(now=LATER)
     assert (revived.tries, revived.lane, revived.due_at) == (0, Priority.HIGH, LATER + 45_000)
     assert revived.token > job.token

@@ -7,12 +7,15 @@ from typing import Any
 import asyncpg
 import pytest
 
+from clarion.events.model import NEVER, JobKind
+from clarion.events.sql.retention import SqlRetention
 from clarion.push.model import Message, MessageReason, MessageStatus
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import NOW, make_message
+from tests.pipeline import PipelineStore, make_event, make_job
 
 DELIVER = "UPDATE messages SET status = 'delivered', reason = 'acknowledged' WHERE id = $1"
 STORE_ANEW = "UPDATE messages SET status = 'queued', reason = NULL, sequence = $2 WHERE id = $1"
@@ -81,3 +84,14 @@ async def test_what_another_node_stores_anew_meanwhile_is_not_pruned(
     pruning = SqlHistory(engine).prune("app", NOW, 9)
     await meet(rival, STORE_ANEW, (message.id, NOW * 1000), pruning)
     assert await status_of(engine, message) is MessageStatus.QUEUED
+
+
+async def test_a_digest_that_another_node_begins_anew_meanwhile_keeps_its_job(
+    engine: Engine, rival: asyncpg.Connection
+) -> None:
+    store = PipelineStore(engine, "app")
+    orphan = make_job(make_event("app"), kind=JobKind.DIGEST, due_at=NEVER)
+    await store.accept_job(orphan)
+    pruning = SqlRetention(engine).prune_orphaned_jobs(9)
+    await meet(rival, "UPDATE jobs SET due_at = $2 WHERE id = $1", (orphan.id, NOW), pruning)
+    assert await store.due_times([orphan.id]) == {orphan.id: NOW}

@@ -12,7 +12,7 @@ from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
-from tests.pipeline import LEASE, Desk, build_pipeline, drain, make_event, make_job
+from tests.pipeline import LEASE, PipelineStore, build_pipeline, drain, make_event, make_job
 
 LIMIT = 7
 EACH = 40
@@ -70,7 +70,9 @@ async def check(engine: Engine, app_id: str) -> None:
         assert sum(each.count for each in page.items if each.type == "LIKES") == EACH
         state = await inboxes.state(app_id, person)
         assert (state.unread_count, state.sequence) == (expected, expected + EACH - 1)
-    events = await Desk(engine, app_id).events.list(app_id, status=None, after=None, limit=1_000)
+    events = await PipelineStore(engine, app_id).events.list(
+        app_id, status=None, after=None, limit=1_000
+    )
     assert {(each.remaining, each.notification_count) for each in events.items} == {(0, 1)}
 
 
@@ -84,7 +86,7 @@ async def test_two_nodes_decide_each_event_once(engine: Engine, other_node: Engi
     app_id, clock = new_app_id(), FixedClock()
     events = await furnish(engine, app_id)
     jobs = [make_job(event, user_id=event.audience.ids[0]) for event in events]
-    await Desk(engine, app_id).events.accept(events, jobs)
+    await PipelineStore(engine, app_id).events.accept(events, jobs)
     await work_together(on_nodes(engine, other_node, clock), clock)
     await check(engine, app_id)
 
@@ -96,7 +98,7 @@ async def test_a_node_that_sleeps_over_its_leases_spoils_nothing(
     app_id, clock = new_app_id(), FixedClock()
     events = await furnish(engine, app_id)
     nodes = on_nodes(engine, other_node, clock)
-    assert await nodes[0].accepting.accept(events) is None
+    assert await nodes[0].intake.accept(events) is None
     clock.advance(LEASE)
     await work_together(nodes, clock)
     await check(engine, app_id)

@@ -1,4 +1,4 @@
-"""The `Retention` port, `Inboxes.forget` and the keeper: what is old goes, and nothing else."""
+"""The `Retention` port and `Inboxes.forget`: old data is deleted, and nothing else."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,12 +9,15 @@ import pytest
 from clarion.access.port import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
+    NEVER,
     Attempt,
-    Dead,
+    DeadLetter,
     DedupeClaim,
     DeliveryStatus,
-    Entry,
     EventStatus,
+    Job,
+    JobKind,
+    JobOutcome,
     LimitClaim,
     Notification,
 )
@@ -26,7 +29,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 from tests.factories import DAY, NOW, FixedClock, make_app, make_once, make_provider_key
-from tests.pipeline import Desk, make_delivery, make_event, make_job, make_notification
+from tests.pipeline import PipelineStore, make_delivery, make_event, make_job, make_notification
 
 OLD, YOUNG = NOW - 40 * DAY, NOW - 29 * DAY
 BEFORE = NOW - 30 * DAY
@@ -41,10 +44,10 @@ def id_at(moment: int) -> str:
 
 
 @pytest.fixture
-async def desk(engine: Engine, apps: Apps) -> Desk:
+async def store(engine: Engine, apps: Apps) -> PipelineStore:
     app = make_app()
     await apps.create(app, make_provider_key(app))
-    return Desk(engine, app.id)
+    return PipelineStore(engine, app.id)
 
 
 @pytest.fixture
@@ -71,12 +74,14 @@ def keeper(engine: Engine, retention: SqlRetention, inboxes: SqlInboxes, apps: A
     )
 
 
-async def tell(desk: Desk, moment: int, user_id: str = "ana", **changes: Any) -> Notification:
-    """Put a notification with two deliveries and an attempt, as if made at a time."""
-    event = make_event(desk.app_id, id=id_at(moment), created_at=moment)
+async def add_notification(
+    store: PipelineStore, moment: int, user_id: str = "ana", **changes: Any
+) -> Notification:
+    """Store a notification with two deliveries and an attempt, as if made at a time."""
+    event = make_event(store.app_id, id=id_at(moment), created_at=moment)
     work = make_job(event, user_id=user_id)
-    await desk.events.accept([event], [work])
-    (job,) = await desk.claim()
+    await store.events.accept([event], [work])
+    (job,) = await store.claim()
     made = make_notification(event, id=id_at(moment), created_at=moment, user_id=user_id, **changes)
     inbox = make_delivery(made, channel=Channel.IN_APP, status=DeliveryStatus.DELIVERED)
     attempt = Attempt(
@@ -90,89 +95,93 @@ async def tell(desk: Desk, moment: int, user_id: str = "ana", **changes: Any) ->
         error_message=None,
         attempted_at=moment,
     )
-    entry = Entry(
+    outcome = JobOutcome(
         job=job,
-        settles=EventStatus.COMPLETED,
-        added=made,
+        final_status=EventStatus.COMPLETED,
+        notification=made,
         deliveries=(inbox, make_delivery(made)),
         attempts=(attempt,),
     )
-    assert await desk.write(entry, now=moment) == [True]
+    assert await store.write(outcome, now=moment) == [True]
     return made
 
 
-async def is_left(desk: Desk, of: Notification) -> set[bool]:
+async def is_left(store: PipelineStore, of: Notification) -> set[bool]:
     """Whether a notification, its deliveries and its attempts are there."""
-    found = await desk.facts.notifications(desk.app_id, [of.user_id], [of.id])
-    deliveries = await desk.deliveries.find_many(desk.app_id, [of.id])
-    return {bool(found), bool(deliveries), bool(await desk.deliveries.attempts(of.id))}
+    found = await store.notifications.find_many(store.app_id, [of.user_id], [of.id])
+    deliveries = await store.deliveries.find_many(store.app_id, [of.id])
+    return {bool(found), bool(deliveries), bool(await store.deliveries.list_attempts(of.id))}
 
 
-async def test_old_notifications_are_found_by_whose_they_are(
-    desk: Desk, retention: SqlRetention
+async def test_old_notifications_are_found_by_app_and_user(
+    store: PipelineStore, retention: SqlRetention
 ) -> None:
-    first, second = await tell(desk, OLD), await tell(desk, OLD)
-    bo = await tell(desk, OLD, "bo")
-    await tell(desk, YOUNG)
+    first, second = await add_notification(store, OLD), await add_notification(store, OLD)
+    bo = await add_notification(store, OLD, "bo")
+    await add_notification(store, YOUNG)
     assert await retention.find_old_notifications(BEFORE, 100) == {
-        (desk.app_id, "ana"): [first.id, second.id],
-        (desk.app_id, "bo"): [bo.id],
+        (store.app_id, "ana"): [first.id, second.id],
+        (store.app_id, "bo"): [bo.id],
     }
     # Two rows a notification: the limit is of rows, and the oldest come first.
-    assert await retention.find_old_notifications(BEFORE, 1) == {(desk.app_id, "ana"): [first.id]}
+    assert await retention.find_old_notifications(BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
     assert await retention.find_old_notifications(OLD, 100) == {}
 
 
-async def test_the_moment_itself_is_not_before(desk: Desk, retention: SqlRetention) -> None:
-    made = await tell(desk, OLD)
-    assert await retention.find_old_notifications(OLD, 9) == {}
-    assert await retention.find_old_notifications(OLD + 1, 9) == {(desk.app_id, "ana"): [made.id]}
-
-
-async def test_what_is_forgotten_is_gone_and_counts_stay_exact(
-    desk: Desk, inboxes: SqlInboxes
+async def test_the_moment_itself_is_not_before(
+    store: PipelineStore, retention: SqlRetention
 ) -> None:
-    unread, read, dismissed = [await tell(desk, OLD) for _ in range(3)]
-    hidden = await tell(desk, OLD, is_shown=False)
-    kept = await tell(desk, YOUNG)
-    await inboxes.apply(InboxAction.READ, desk.app_id, "ana", read.id, NOW)
-    await inboxes.apply(InboxAction.DISMISS, desk.app_id, "ana", dismissed.id, NOW)
-    before = await inboxes.state(desk.app_id, "ana")
+    made = await add_notification(store, OLD)
+    assert await retention.find_old_notifications(OLD, 9) == {}
+    assert await retention.find_old_notifications(OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
+
+
+async def test_forgotten_notifications_are_deleted_and_counts_stay_exact(
+    store: PipelineStore, inboxes: SqlInboxes
+) -> None:
+    unread, read, dismissed = [await add_notification(store, OLD) for _ in range(3)]
+    hidden = await add_notification(store, OLD, is_shown=False)
+    kept = await add_notification(store, YOUNG)
+    await inboxes.apply(InboxAction.READ, store.app_id, "ana", read.id, NOW)
+    await inboxes.apply(InboxAction.DISMISS, store.app_id, "ana", dismissed.id, NOW)
+    before = await inboxes.state(store.app_id, "ana")
     assert before.unread_count == 2
     gone = (unread, read, dismissed, hidden)
     for _ in range(2):
-        await inboxes.forget(desk.app_id, "ana", [each.id for each in gone])
-        state = await inboxes.state(desk.app_id, "ana")
+        await inboxes.forget(store.app_id, "ana", [each.id for each in gone])
+        state = await inboxes.state(store.app_id, "ana")
         assert state == InboxState(1, before.sequence)
-    assert [await is_left(desk, each) for each in gone] == [{False}] * 4
-    assert await is_left(desk, kept) == {True}
+    assert [await is_left(store, each) for each in gone] == [{False}] * 4
+    assert await is_left(store, kept) == {True}
     # Numbers go on from where they were.
-    newest = await tell(desk, NOW)
-    page = await inboxes.page(desk.app_id, "ana", unread=False, category=None, after=None, limit=9)
+    newest = await add_notification(store, NOW)
+    page = await inboxes.page(store.app_id, "ana", unread=False, category=None, after=None, limit=9)
     assert [each.id for each in page.items] == [newest.id, kept.id]
     assert page.items[0].sequence == before.sequence + 1
 
 
-async def test_nobody_elses_inbox_is_touched(desk: Desk, inboxes: SqlInboxes) -> None:
-    bo = await tell(desk, OLD, "bo")
-    await inboxes.forget(desk.app_id, "ana", ["nothing"])
-    assert await is_left(desk, bo) == {True}
-    assert (await inboxes.state(desk.app_id, "bo")).unread_count == 1
+async def test_nobody_elses_inbox_is_touched(store: PipelineStore, inboxes: SqlInboxes) -> None:
+    bo = await add_notification(store, OLD, "bo")
+    await inboxes.forget(store.app_id, "ana", ["nothing"])
+    assert await is_left(store, bo) == {True}
+    assert (await inboxes.state(store.app_id, "bo")).unread_count == 1
 
 
-async def test_events_that_are_over_go_and_others_stay(desk: Desk, retention: SqlRetention) -> None:
+async def test_finished_events_are_deleted_and_others_stay(
+    store: PipelineStore, retention: SqlRetention
+) -> None:
     made = {
-        status: make_event(desk.app_id, id=id_at(OLD), created_at=OLD, status=status)
+        status: make_event(store.app_id, id=id_at(OLD), created_at=OLD, status=status)
         for status in EventStatus
     }
     over = EventStatus.COMPLETED
-    young = make_event(desk.app_id, id=id_at(YOUNG), created_at=YOUNG, status=over)
-    await desk.events.accept([*made.values(), young], [])
+    young = make_event(store.app_id, id=id_at(YOUNG), created_at=YOUNG, status=over)
+    await store.events.accept([*made.values(), young], [])
     assert await retention.prune_events("another", BEFORE, 100) == 0
-    assert await retention.prune_events(desk.app_id, BEFORE, 2) == 2
-    assert await retention.prune_events(desk.app_id, BEFORE, 100) == 4
-    assert await retention.prune_events(desk.app_id, BEFORE, 100) == 0
-    page = await desk.events.list(desk.app_id, status=None, after=None, limit=100)
+    assert await retention.prune_events(store.app_id, BEFORE, 2) == 2
+    assert await retention.prune_events(store.app_id, BEFORE, 100) == 4
+    assert await retention.prune_events(store.app_id, BEFORE, 100) == 0
+    page = await store.events.list(store.app_id, status=None, after=None, limit=100)
     assert {each.status for each in page.items} == {
         EventStatus.SCHEDULED,
         EventStatus.PENDING,
@@ -182,81 +191,155 @@ async def test_events_that_are_over_go_and_others_stay(desk: Desk, retention: Sq
     assert young.id in {each.id for each in page.items}
 
 
-async def test_an_event_that_was_scheduled_for_long_is_not_old_when_it_is_told(
-    desk: Desk, retention: SqlRetention
+async def test_an_event_that_was_scheduled_long_ago_is_not_old_when_it_is_decided(
+    store: PipelineStore, retention: SqlRetention
 ) -> None:
-    event = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
-    await desk.events.accept([event], [make_job(event)])
-    (job,) = await desk.claim()
-    entry = Entry(job=job, settles=EventStatus.COMPLETED, added=make_notification(event))
-    assert await desk.write(entry, now=YOUNG) == [True]
-    assert await retention.prune_events(desk.app_id, BEFORE, 100) == 0
-    assert await retention.prune_events(desk.app_id, YOUNG + 1, 100) == 1
+    event = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
+    await store.events.accept([event], [make_job(event)])
+    (job,) = await store.claim()
+    outcome = JobOutcome(
+        job=job, final_status=EventStatus.COMPLETED, notification=make_notification(event)
+    )
+    assert await store.write(outcome, now=YOUNG) == [True]
+    assert await retention.prune_events(store.app_id, BEFORE, 100) == 0
+    assert await retention.prune_events(store.app_id, YOUNG + 1, 100) == 1
 
 
-async def test_a_dead_letter_goes_with_its_event(
-    desk: Desk, engine: Engine, retention: SqlRetention
+async def test_a_dead_letter_is_deleted_with_its_event(
+    store: PipelineStore, engine: Engine, retention: SqlRetention
 ) -> None:
-    event = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
-    waiting = make_event(desk.app_id, id=id_at(OLD), created_at=OLD)
-    await desk.events.accept([event, waiting], [make_job(event), make_job(waiting)])
-    job = next(each for each in await desk.claim() if each.event_id == event.id)
-    await desk.write(Entry(job=job, next=Dead(error="no")), now=OLD)
-    assert await retention.prune_events(desk.app_id, BEFORE, 100) == 1
-    (row,) = await engine.fetch(COUNT_JOBS, app_id=desk.app_id)
+    event = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
+    waiting = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
+    await store.events.accept([event, waiting], [make_job(event), make_job(waiting)])
+    job = next(each for each in await store.claim() if each.event_id == event.id)
+    await store.write(JobOutcome(job=job, next=DeadLetter(error="no")), now=OLD)
+    assert await retention.prune_events(store.app_id, BEFORE, 100) == 1
+    (row,) = await engine.fetch(COUNT_JOBS, app_id=store.app_id)
     assert row[0] == 1
-    assert await desk.events.get(desk.app_id, waiting.id) is not None
+    assert await store.events.get(store.app_id, waiting.id) is not None
 
 
-async def test_claims_go_when_their_time_has_passed(desk: Desk, retention: SqlRetention) -> None:
+async def hold(store: PipelineStore, due_at: int = NEVER, **changes: Any) -> tuple[str, Job]:
+    """Store a notification that is held until a time; return its id and the job."""
+    event, job = await store.claimed()
+    made = make_notification(event, **changes)
+    delivery = make_delivery(made, status=DeliveryStatus.HELD)
+    held = make_job(event, id=f"{made.id}/held", kind=JobKind.HELD, due_at=due_at, subject=made.id)
+    outcome = JobOutcome(job=job, notification=made, deliveries=(delivery,), shared_jobs=(held,))
+    assert await store.write(outcome) == [True]
+    return made.id, held
+
+
+async def test_held_jobs_are_deleted_when_their_notification_is(
+    store: PipelineStore, retention: SqlRetention, inboxes: SqlInboxes
+) -> None:
+    (gone, orphan), (_, kept) = await hold(store), await hold(store)
+    later, due = await hold(store, due_at=NOW + DAY)
+    assert await retention.prune_orphaned_jobs(9) == 0
+    await inboxes.forget(store.app_id, "ana", [gone, later])
+    assert await retention.prune_orphaned_jobs(9) == 1
+    assert await retention.prune_orphaned_jobs(9) == 0
+    # The one with a due time ends when it is due.
+    assert set(await store.due_times([orphan.id, kept.id, due.id])) == {kept.id, due.id}
+
+
+async def test_digest_jobs_are_deleted_with_the_last_collected_delivery(
+    store: PipelineStore, retention: SqlRetention, inboxes: SqlInboxes
+) -> None:
+    made = []
+    for _ in range(2):
+        event, job = await store.claimed()
+        notification = make_notification(event)
+        digest = make_job(event, id=f"digest/{store.app_id}", kind=JobKind.DIGEST, due_at=NEVER)
+        collected = make_delivery(notification, status=DeliveryStatus.COLLECTED, digest=digest.id)
+        outcome = JobOutcome(
+            job=job, notification=notification, deliveries=(collected,), shared_jobs=(digest,)
+        )
+        assert await store.write(outcome) == [True]
+        made.append(notification.id)
+    for each, deleted in zip(made, (0, 1), strict=True):
+        await inboxes.forget(store.app_id, "ana", [each])
+        assert await retention.prune_orphaned_jobs(9) == deleted
+    assert await store.due_times([digest.id]) == {}
+
+
+async def test_orphaned_jobs_are_deleted_in_steps_and_other_jobs_stay(
+    store: PipelineStore, retention: SqlRetention
+) -> None:
+    kinds = [*[JobKind.HELD] * 3, JobKind.DECIDE, JobKind.DELIVER, JobKind.EXPAND]
+    for kind in kinds:
+        event = make_event(store.app_id)
+        await store.events.accept([event], [make_job(event, kind=kind, due_at=NEVER)])
+    dead = make_event(store.app_id)
+    await store.events.accept([dead], [make_job(dead, kind=JobKind.HELD)])
+    (job,) = await store.claim()
+    await store.write(JobOutcome(job=job, next=DeadLetter(error="x")))
+    assert [await retention.prune_orphaned_jobs(2) for _ in range(3)] == [2, 1, 0]
+    (row,) = await store.engine.fetch(COUNT_JOBS, app_id=store.app_id)
+    assert row[0] == 4
+
+
+async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRetention) -> None:
     for name, expires_at in (("a", NOW), ("b", NOW + 1)):
-        event, job = await desk.claimed()
+        event, job = await store.claimed()
         made = make_notification(event)
-        key = DedupeClaim(id=name, notification_id=made.id, seen=None, expires_at=expires_at)
+        key = DedupeClaim(
+            id=name, notification_id=made.id, expected_holder=None, expires_at=expires_at
+        )
         use = LimitClaim(id=name, limit=9, expires_at=expires_at)
-        assert await desk.write(
-            Entry(job=job, added=made, dedupe=key, limits=(use,), settles=EventStatus.COMPLETED)
+        assert await store.write(
+            JobOutcome(
+                job=job,
+                notification=made,
+                dedupe_claim=key,
+                limit_claims=(use,),
+                final_status=EventStatus.COMPLETED,
+            )
         ) == [True]
     assert await retention.prune_claims(NOW, 100) == 1
     assert await retention.prune_claims(NOW, 100) == 0
-    assert await desk.facts.used(desk.app_id, ["a", "b"]) == {"b": 1}
-    assert set(await desk.facts.earlier(desk.app_id, ["a", "b"], NOW - 1)) == {"b"}
+    assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
+    assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
 
-async def test_answers_go_when_their_time_has_passed(desk: Desk, retention: SqlRetention) -> None:
+async def test_expired_idempotency_keys_are_deleted(
+    store: PipelineStore, retention: SqlRetention
+) -> None:
     for key, expires_at in (("a", NOW), ("b", NOW + 1)):
-        event = make_event(desk.app_id)
-        once = make_once(desk.app_id, key=key, now=NOW - 1, expires_at=expires_at)
-        assert await desk.events.accept([event], [], once) is None
+        event = make_event(store.app_id)
+        once = make_once(store.app_id, key=key, now=NOW - 1, expires_at=expires_at)
+        assert await store.events.accept([event], [], once) is None
     assert await retention.prune_answers(NOW, 100) == 1
     assert await retention.prune_answers(NOW, 100) == 0
-    again = make_once(desk.app_id, key="a", now=NOW - 1)
-    assert await desk.events.recall(again) is None
-    assert await desk.events.recall(replace(again, key="b")) is not None
+    again = make_once(store.app_id, key="a", now=NOW - 1)
+    assert await store.events.find_response(again) is None
+    assert await store.events.find_response(replace(again, key="b")) is not None
 
 
 async def test_the_keeper_keeps_what_is_young(
-    desk: Desk, keeper: Keeper, inboxes: SqlInboxes
+    store: PipelineStore, keeper: Keeper, inboxes: SqlInboxes
 ) -> None:
-    ancient = await tell(desk, NOW - 91 * DAY)
-    old, young = await tell(desk, OLD), await tell(desk, YOUNG)
+    ancient = await add_notification(store, NOW - 91 * DAY)
+    old, young = await add_notification(store, OLD), await add_notification(store, YOUNG)
     await keeper.sweep()
-    assert [await is_left(desk, each) for each in (ancient, old, young)] == [
+    assert [await is_left(store, each) for each in (ancient, old, young)] == [
         {False},
         {True},
         {True},
     ]
-    page = await desk.events.list(desk.app_id, status=None, after=None, limit=9)
+    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
     assert [each.id for each in page.items] == [young.event_id]
-    assert (await inboxes.state(desk.app_id, "ana")).unread_count == 2
+    assert (await inboxes.state(store.app_id, "ana")).unread_count == 2
 
 
-async def test_the_keeper_goes_on_until_nothing_is_left(desk: Desk, keeper: Keeper) -> None:
+async def test_the_keeper_goes_on_until_nothing_is_left(
+    store: PipelineStore, keeper: Keeper
+) -> None:
     over = [
-        make_event(desk.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
+        make_event(store.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
         for _ in range(CHUNK + 1)
     ]
-    await desk.events.accept(over, [])
+    await store.events.accept(over, [])
     await keeper.sweep()
-    page = await desk.events.list(desk.app_id, status=None, after=None, limit=9)
+    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
     assert page.items == ()

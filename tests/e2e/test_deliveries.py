@@ -1,4 +1,4 @@
-"""What becomes of a notification on a channel, through a running server and its stub channel."""
+"""Deliveries through a running server and its stub channel."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,22 +7,22 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import (
+from tests.e2e.sending import (
     ANY_HOUR,
     deliveries,
     delivery,
     draft,
     explain,
+    get_event,
     inbox,
-    make_person,
     make_type,
-    say,
-    see,
+    make_user,
+    send,
+    send_and_wait,
     set_preferences,
     set_stub,
-    settled,
-    tell,
     timeline,
+    wait_for_event,
     wait_until,
 )
 
@@ -51,7 +51,7 @@ ATTEMPT = {
     "error_message",
     "attempted_at",
 }
-HAPPENING = {"at", "what", "channel", "reason", "rule", "until", "detail"}
+TIMELINE_ENTRY = {"at", "what", "channel", "reason", "rule", "until", "detail"}
 BOTH = ["in_app", "stub"]
 ALWAYS = [True] * 24
 
@@ -67,20 +67,20 @@ def order(app: Asker) -> str:
 
 
 def make_reader(app: Asker, stub: str, **more: Any) -> str:
-    """A person whose stub channel answers so."""
-    return make_person(app, name="Ana", attributes={"stub": stub}, **more)
+    """Create a user for whom the stub channel has this outcome."""
+    return make_user(app, name="Ana", attributes={"stub": stub}, **more)
 
 
-def tell_one(app: Asker, order: str, user_id: str, **more: Any) -> str:
-    """Tell a person something, and return the id of its notification."""
-    tell(app, draft(order, user_id=user_id) | more)
+def send_one(app: Asker, order: str, user_id: str, **more: Any) -> str:
+    """Send an event to a user, and return the id of its notification."""
+    send_and_wait(app, draft(order, user_id=user_id) | more)
     found: str = inbox(app, user_id)[0]["id"]
     return found
 
 
-def test_what_was_delivered_says_so_everywhere(app: Asker, order: str) -> None:
+def test_a_delivery_is_visible_everywhere(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered")
-    made = tell_one(app, order, ana)
+    made = send_one(app, order, ana)
     found = delivery(app, made, "delivered")
     assert (set(found), set(found["attempts"][0])) == (DELIVERY, ATTEMPT)
     assert (found["attempt_count"], found["provider"], found["reason"]) == (
@@ -88,25 +88,25 @@ def test_what_was_delivered_says_so_everywhere(app: Asker, order: str) -> None:
         "stub",
         "allowed",
     )
-    assert found["attempts"][0]["provider_response"] == "stub: taken"
+    assert found["attempts"][0]["provider_response"] == "stub: accepted"
     assert found["delivered_at"] is not None
     seen = app.get(f"/v1/notifications/{made}").json
     assert (seen["status"], seen["user_id"], seen["is_shown"]) == ("delivered", ana, True)
-    story = timeline(app, made)
-    assert set(story[0]) == HAPPENING
-    assert [each["what"] for each in story if each["channel"] in {None, "stub"}] == [
+    entries = timeline(app, made)
+    assert set(entries[0]) == TIMELINE_ENTRY
+    assert [each["what"] for each in entries if each["channel"] in {None, "stub"}] == [
         "accepted",
         "created",
         "send",
         "attempt 1: delivered",
         "delivered",
     ]
-    assert [each["at"] for each in story] == sorted(each["at"] for each in story)
+    assert [each["at"] for each in entries] == sorted(each["at"] for each in entries)
 
 
-def test_who_reads_it_is_seen_in_its_story(app: Asker, order: str) -> None:
+def test_reading_is_in_the_timeline(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered")
-    made = tell_one(app, order, ana)
+    made = send_one(app, order, ana)
     assert app.post(f"/v1/users/{ana}/notifications/{made}/read").status == 200
     found = deliveries(app, made)
     assert found["in_app"]["read_at"] is not None
@@ -118,10 +118,10 @@ def test_who_reads_it_is_seen_in_its_story(app: Asker, order: str) -> None:
     ("address", "reason", "code"),
     [("rejected", "rejected", "rejected"), ("gone", "address_gone", "gone")],
 )
-def test_what_is_refused_for_good_is_not_tried_again(
+def test_a_rejected_message_is_not_retried(
     app: Asker, order: str, address: str, reason: str, code: str
 ) -> None:
-    made = tell_one(app, order, make_reader(app, address))
+    made = send_one(app, order, make_reader(app, address))
     found = delivery(app, made, "failed")
     assert (found["reason"], found["error_code"], found["attempt_count"]) == (reason, code, 1)
     assert [each["status"] for each in found["attempts"]] == [address]
@@ -130,14 +130,14 @@ def test_what_is_refused_for_good_is_not_tried_again(
 
 
 @pytest.mark.parametrize("address", ["retry 1"])
-def test_what_fails_once_is_tried_again(app: Asker, order: str, address: str) -> None:
+def test_a_failed_attempt_is_retried(app: Asker, order: str, address: str) -> None:
     ana = make_reader(app, address)
-    event_id = tell(app, draft(order, user_id=ana))["event_id"]
+    event_id = send_and_wait(app, draft(order, user_id=ana))["event_id"]
     made = inbox(app, ana)[0]["id"]
     found = delivery(app, made, "delivered")
     assert [each["status"] for each in found["attempts"]] == ["retry", "delivered"]
     assert (found["attempt_count"], found["error_code"], found["error_message"]) == (2, None, None)
-    seen = see(app, event_id)
+    seen = get_event(app, event_id)
     assert seen["retry_count"] == 1
     assert "try_later" in seen["last_error"]
 
@@ -147,7 +147,7 @@ def test_a_dead_letter_is_listed_and_replayed(server: Server) -> None:
     app = server.with_key(server.make_app()["api_key"])
     order = make_type(app, default_channels=BOTH)
     ana = make_reader(app, "retry")
-    event_id = say(app, draft(order, user_id=ana))
+    event_id = send(app, draft(order, user_id=ana))
 
     def look() -> dict[str, Any] | None:
         listed: list[dict[str, Any]] = app.get("/v1/events?status=failed").json["items"]
@@ -170,22 +170,22 @@ def test_a_dead_letter_is_listed_and_replayed(server: Server) -> None:
     assert len(inbox(app, ana)) == 1
 
 
-def test_the_stub_asks_for_the_data_of_the_words_it_borrows(app: Asker, order: str) -> None:
+def test_the_stub_needs_the_data_of_the_inbox_template(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered")
     answer = app.post("/v1/events", draft(order, user_id=ana) | {"channels": ["stub"], "data": {}})
     assert (answer.status, answer.fields) == (422, ["data.order"])
 
 
-def test_who_has_no_address_is_told_elsewhere(app: Asker, order: str) -> None:
-    made = tell_one(app, order, make_person(app))
+def test_without_an_address_the_other_channels_deliver(app: Asker, order: str) -> None:
+    made = send_one(app, order, make_user(app))
     found = deliveries(app, made)["stub"]
     assert (found["status"], found["reason"], found["rule"]) == ("dropped", "no_address", "type")
     assert app.get(f"/v1/notifications/{made}").json["status"] == "delivered"
 
 
-def test_what_is_held_is_released_when_the_person_is_awake(app: Asker, order: str) -> None:
+def test_a_held_delivery_is_released_when_quiet_hours_change(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered", quiet_hours=ALWAYS)
-    made = tell_one(app, order, ana)
+    made = send_one(app, order, ana)
     found = deliveries(app, made)
     assert found["in_app"]["status"] == "delivered"
     assert (found["stub"]["status"], found["stub"]["reason"]) == ("held", "quiet_hours")
@@ -223,20 +223,20 @@ def test_explain_says_until_when_it_is_held(
     }
     assert verdicts["in_app"]["verdict"] == "send"
     critical = draft(order, user_id=ana) | {"at": at, "priority": "critical"}
-    heard = explain(app, critical)["stub"]
-    assert (heard["verdict"], heard["reason"]) == ("send", "mandatory")
+    passed = explain(app, critical)["stub"]
+    assert (passed["verdict"], passed["reason"]) == ("send", "mandatory")
     assert explain(app, draft(order, user_id=ana) | {"at": until})["stub"]["verdict"] == "send"
 
 
 def test_explain_changes_nothing(app: Asker) -> None:
     order = make_type(app, rate_limit={"per_user_per_hour": 1})
-    ana = make_person(app)
+    ana = make_user(app)
     for _ in range(3):
         assert explain(app, draft(order, user_id=ana))["in_app"]["verdict"] == "send"
     assert inbox(app, ana) == []
 
 
-def test_explain_knows_what_the_person_switched_off(app: Asker, order: str) -> None:
+def test_explain_knows_the_toggles_of_the_user(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered")
     set_preferences(app, ana, types={order: {"in_app": False}})
     assert explain(app, draft(order, user_id=ana))["in_app"]["reason"] == "channel_off"
@@ -248,25 +248,25 @@ def test_explain_knows_what_the_person_switched_off(app: Asker, order: str) -> N
 
 def test_a_repeat_is_dropped(app: Asker) -> None:
     order = make_type(app, dedupe={"window_s": 3600, "mode": "drop"})
-    ana, bo = make_person(app), make_person(app)
+    ana, bo = make_user(app), make_user(app)
     repeat = {"dedupe_key": "A-7"}
-    assert tell(app, draft(order, user_id=ana) | repeat)["status"] == "completed"
-    second = tell(app, draft(order, user_id=ana) | repeat)
+    assert send_and_wait(app, draft(order, user_id=ana) | repeat)["status"] == "completed"
+    second = send_and_wait(app, draft(order, user_id=ana) | repeat)
     assert second["status"] == "deduplicated"
     assert explain(app, draft(order, user_id=ana) | repeat)["in_app"]["reason"] == "duplicate"
     for other in (draft(order, user_id=bo) | repeat, draft(order, user_id=ana)):
-        assert tell(app, other)["status"] == "completed"
+        assert send_and_wait(app, other)["status"] == "completed"
     assert (len(inbox(app, ana)), len(inbox(app, bo))) == (2, 1)
     listed = app.get("/v1/events?status=deduplicated&limit=100").json["items"]
     assert second["event_id"] in [each["event_id"] for each in listed]
 
 
 def test_repeats_are_counted_in_the_unread_one(app: Asker) -> None:
-    ana = make_person(app)
+    ana = make_user(app)
 
     def like(name: str) -> dict[str, Any]:
         event = draft("POST_LIKE", user_id=ana)
-        return tell(app, event | {"actor": {"name": name}, "dedupe_key": "p1", "data": {}})
+        return send_and_wait(app, event | {"actor": {"name": name}, "dedupe_key": "p1", "data": {}})
 
     assert like("Bo")["status"] == "completed"
     assert inbox(app, ana)[0]["body"] == "Bo liked your post"
@@ -277,31 +277,31 @@ def test_repeats_are_counted_in_the_unread_one(app: Asker) -> None:
     (item,) = inbox(app, ana)
     assert (item["body"], item["count"]) == ("Cy and 2 others liked your post", 3)
     app.post(f"/v1/users/{ana}/notifications/{item['id']}/read")
-    # What was read is over.
+    # A read notification takes in no more.
     assert like("Di")["status"] == "completed"
     assert [each["body"] for each in inbox(app, ana)] == ["Di liked your post", item["body"]]
 
 
-def tell_together(app: Asker, event: dict[str, Any], count: int) -> list[str]:
-    """Send the same event many times at once, and return what became of each."""
+def send_together(app: Asker, event: dict[str, Any], count: int) -> list[str]:
+    """Send the same event many times at once, and return the status of each."""
     answer = app.post("/v1/events/batch", {"events": [event] * count})
     ids = [each["event_id"] for each in answer.json["results"]]
-    return [settled(app, each)["status"] for each in ids]
+    return [wait_for_event(app, each)["status"] for each in ids]
 
 
-def test_of_repeats_that_come_together_one_is_told(app: Asker) -> None:
+def test_of_simultaneous_repeats_one_is_sent(app: Asker) -> None:
     order = make_type(app, dedupe={"window_s": 3600, "mode": "drop"})
-    ana = make_person(app)
-    statuses = tell_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
+    ana = make_user(app)
+    statuses = send_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
     assert (statuses.count("completed"), statuses.count("deduplicated")) == (1, 29)
     assert len(inbox(app, ana)) == 1
 
 
 def test_repeats_that_come_together_are_all_counted(app: Asker) -> None:
-    words = "{{ count }} of {{ order }}"
-    order = make_type(app, words, dedupe={"window_s": 3600, "mode": "aggregate"})
-    ana = make_person(app)
-    statuses = tell_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
+    body = "{{ count }} of {{ order }}"
+    order = make_type(app, body, dedupe={"window_s": 3600, "mode": "aggregate"})
+    ana = make_user(app)
+    statuses = send_together(app, draft(order, user_id=ana) | {"dedupe_key": "k"}, 30)
     assert (statuses.count("completed"), statuses.count("deduplicated")) == (1, 29)
     (item,) = inbox(app, ana)
     assert (item["count"], item["body"]) == (30, "30 of A-7")
@@ -309,8 +309,8 @@ def test_repeats_that_come_together_are_all_counted(app: Asker) -> None:
 
 def test_a_limit_is_kept_by_those_that_come_together(app: Asker) -> None:
     order = make_type(app, rate_limit={"per_user_per_hour": 7})
-    ana = make_person(app)
-    statuses = tell_together(app, draft(order, user_id=ana), 30)
+    ana = make_user(app)
+    statuses = send_together(app, draft(order, user_id=ana), 30)
     # Twice as many if an hour ends just now.
     assert statuses.count("completed") in {7, 14}
     assert len(inbox(app, ana)) == statuses.count("completed")
@@ -318,8 +318,8 @@ def test_a_limit_is_kept_by_those_that_come_together(app: Asker) -> None:
 
 def test_what_is_over_the_limit_is_dropped(app: Asker) -> None:
     order = make_type(app, rate_limit={"per_user_per_hour": 2})
-    ana = make_person(app)
-    statuses = [tell(app, draft(order, user_id=ana))["status"] for _ in range(3)]
+    ana = make_user(app)
+    statuses = [send_and_wait(app, draft(order, user_id=ana))["status"] for _ in range(3)]
     # An hour may end just now.
     assert statuses in (["completed", "completed", "rate_limited"], ["completed"] * 3)
     assert len(inbox(app, ana)) == statuses.count("completed")
@@ -327,35 +327,35 @@ def test_what_is_over_the_limit_is_dropped(app: Asker) -> None:
 
 def test_what_is_over_the_limit_can_wait(app: Asker) -> None:
     order = make_type(app, rate_limit={"per_user_per_hour": 1, "overflow": "wait"})
-    ana = make_person(app)
-    events = [say(app, draft(order, user_id=ana)) for _ in range(3)]
-    assert {settled(app, each)["status"] for each in events} == {"completed"}
+    ana = make_user(app)
+    events = [send(app, draft(order, user_id=ana)) for _ in range(3)]
+    assert {wait_for_event(app, each)["status"] for each in events} == {"completed"}
     verdict = explain(app, draft(order, user_id=ana))["in_app"]
     assert (verdict["verdict"], verdict["reason"]) == ("hold", "limit_waits")
     assert datetime.fromisoformat(verdict["until"]).minute == 0
 
 
-def test_a_digest_says_once_what_was_collected(app: Asker) -> None:
-    words = "{{ count }} orders, the last is {{ order }}"
-    order = make_type(app, words, default_channels=BOTH, digest={"window_s": 2})
+def test_a_digest_sends_what_was_collected_once(app: Asker) -> None:
+    body = "{{ count }} orders, the last is {{ order }}"
+    order = make_type(app, body, default_channels=BOTH, digest={"window_s": 2})
     ana = make_reader(app, "delivered")
     events = [
-        say(app, draft(order, user_id=ana) | {"data": {"order": name}}) for name in ("A", "B", "C")
+        send(app, draft(order, user_id=ana) | {"data": {"order": name}}) for name in ("A", "B", "C")
     ]
     for each in events:
-        settled(app, each)
+        wait_for_event(app, each)
     newest, *older = [item["id"] for item in inbox(app, ana)]
     first = deliveries(app, older[-1])["stub"]
     assert (first["status"], first["reason"]) == ("collected", "joins_digest")
     assert datetime.fromisoformat(first["until"]) - datetime.now(UTC) <= timedelta(seconds=2)
-    told = delivery(app, newest, "delivered")
-    assert told["attempt_count"] == 1
+    sent = delivery(app, newest, "delivered")
+    assert sent["attempt_count"] == 1
     for each in older:
         found = deliveries(app, each)["stub"]
         assert (found["status"], found["attempt_count"]) == ("folded", 0)
 
 
-def test_a_digest_can_be_told_daily(app: Asker) -> None:
+def test_a_digest_can_be_daily(app: Asker) -> None:
     order = make_type(app, default_channels=["stub"], digest={"daily_at": "09:00"})
     ana = make_reader(app, "delivered", timezone="Asia/Kathmandu")
     verdict = explain(app, draft(order, user_id=ana) | {"at": "2026-01-10T20:00:00Z"})["stub"]
@@ -363,10 +363,10 @@ def test_a_digest_can_be_told_daily(app: Asker) -> None:
     assert verdict["until"] == "2026-01-11T03:15:00.000Z"
 
 
-def test_what_is_too_late_is_not_told(app: Asker, order: str) -> None:
-    """Held until somebody wakes up, and by then it does not matter any more."""
+def test_an_expired_notification_is_not_sent(app: Asker, order: str) -> None:
+    """It expires while it is held."""
     ana = make_reader(app, "delivered", quiet_hours=ALWAYS)
-    made = tell_one(app, order, ana, ttl_s=1)
+    made = send_one(app, order, ana, ttl_s=1)
     expiry = datetime.fromisoformat(see_event_of(app, made)["expires_at"])
     wait_until(lambda: datetime.now(UTC) > expiry or None)
     set_preferences(app, ana, quiet_hours=ANY_HOUR)
@@ -375,12 +375,12 @@ def test_what_is_too_late_is_not_told(app: Asker, order: str) -> None:
 
 
 def see_event_of(app: Asker, notification_id: str) -> dict[str, Any]:
-    return see(app, app.get(f"/v1/notifications/{notification_id}").json["event_id"])
+    return get_event(app, app.get(f"/v1/notifications/{notification_id}").json["event_id"])
 
 
-def test_what_waits_can_be_called_back(app: Asker, order: str) -> None:
+def test_a_held_notification_can_be_cancelled(app: Asker, order: str) -> None:
     ana = make_reader(app, "delivered", quiet_hours=ALWAYS)
-    event = tell(app, draft(order, user_id=ana))
+    event = send_and_wait(app, draft(order, user_id=ana))
     (item,) = inbox(app, ana)
     assert (event["status"], deliveries(app, item["id"])["stub"]["status"]) == ("completed", "held")
 
@@ -389,14 +389,14 @@ def test_what_waits_can_be_called_back(app: Asker, order: str) -> None:
     assert (answer.status, answer.json["status"]) == (200, "cancelled")
     found = delivery(app, item["id"], "cancelled")
     assert (found["reason"], found["attempt_count"]) == ("cancelled", 0)
-    # What is in the inbox was told, and stays.
+    # The inbox keeps what it shows.
     assert inbox(app, ana) == [item]
 
 
-def test_an_event_leads_to_what_it_came_to(app: Asker, order: str) -> None:
-    heard, off = make_reader(app, "delivered"), make_reader(app, "delivered")
+def test_the_notifications_of_an_event_are_listed(app: Asker, order: str) -> None:
+    on, off = make_reader(app, "delivered"), make_reader(app, "delivered")
     set_preferences(app, off, types={order: {"in_app": False, "stub": False}})
-    event = tell(app, draft(order, user_ids=[heard, off]))
+    event = send_and_wait(app, draft(order, user_ids=[on, off]))
     path = f"/v1/events/{event['event_id']}/notifications"
 
     first = app.get(f"{path}?limit=1").json
@@ -405,7 +405,7 @@ def test_an_event_leads_to_what_it_came_to(app: Asker, order: str) -> None:
     items = [*first["items"], *second["items"]]
     assert second["next"] is None
     shown = {item["user_id"]: item["is_shown"] for item in items}
-    assert shown == {heard: True, off: False}
+    assert shown == {on: True, off: False}
     dropped = next(item for item in items if item["user_id"] == off)
     assert dropped["status"] == "dropped"
     reasons = {each["reason"] for each in deliveries(app, dropped["id"]).values()}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import draft, explain, inbox, make_person, make_type
+from tests.e2e.sending import draft, explain, inbox, make_type, make_user
 
 SCHEMA = {
     "type": "object",
@@ -25,14 +25,14 @@ def moment(**more: float) -> str:
 
 @pytest.fixture(scope="module")
 def app(server: Server) -> Asker:
-    """An app of its own: what it stores by mistake is seen."""
+    """An app of its own: what it stores by mistake is visible."""
     return server.with_key(server.make_app()["api_key"])
 
 
 @pytest.fixture(scope="module")
 def good(app: Asker) -> dict[str, Any]:
     """An event without faults."""
-    return draft(make_type(app, data_schema=SCHEMA), user_id=make_person(app))
+    return draft(make_type(app, data_schema=SCHEMA), user_id=make_user(app))
 
 
 @pytest.fixture(autouse=True)
@@ -148,14 +148,14 @@ def test_somebody_unknown_can_be_asked_about(app: Asker, good: dict[str, Any]) -
 @pytest.mark.parametrize(
     "recipient", [{"all": True}, {"topic": "news"}, {"user_ids": ["ana"]}, {}, {"user_id": "a/b"}]
 )
-def test_explain_asks_for_one_person(
+def test_explain_needs_a_single_user(
     app: Asker, good: dict[str, Any], recipient: dict[str, Any]
 ) -> None:
     answer = app.post("/v1/explain", good | {"recipient": recipient})
     assert (answer.status, answer.fields) == (422, ["recipient.user_id"])
 
 
-def test_a_person_and_more_cannot_be_asked_about(app: Asker, good: dict[str, Any]) -> None:
+def test_explain_refuses_several_recipients(app: Asker, good: dict[str, Any]) -> None:
     answer = app.post("/v1/explain", good | {"recipient": {**good["recipient"], "topic": "news"}})
     assert (answer.status, answer.fields) == (422, ["recipient"])
 

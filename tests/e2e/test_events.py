@@ -1,4 +1,4 @@
-"""Events through a running server: for whom they are, when, and what is seen of them."""
+"""Events through a running server: recipients, schedules, batches, idempotency, permissions."""
 
 import json
 import uuid
@@ -11,16 +11,16 @@ import pytest
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.live_clients import InboxUser
-from tests.e2e.telling import (
+from tests.e2e.sending import (
     draft,
     explain,
+    get_event,
     inbox,
-    make_person,
     make_type,
-    say,
-    see,
-    settled,
-    tell,
+    make_user,
+    send,
+    send_and_wait,
+    wait_for_event,
     wait_until,
 )
 
@@ -34,13 +34,13 @@ def app(server: Server) -> Asker:
 
 @pytest.fixture
 def other_app(server: Server) -> Asker:
-    """An app of its own: nobody else's people and events are in it."""
+    """An app of its own: it has no other users and events."""
     return server.with_key(server.make_app()["api_key"])
 
 
 @pytest.fixture
 def ana(app: Asker) -> str:
-    return make_person(app, name="Ana")
+    return make_user(app, name="Ana")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def ahead(**more: float) -> str:
     return (datetime.now(UTC) + timedelta(**more)).isoformat()
 
 
-def test_an_event_is_in_the_inbox_with_its_words(app: Asker, ana: str) -> None:
+def test_an_event_is_rendered_in_the_inbox(app: Asker, ana: str) -> None:
     event = {
         "type": "POST_COMMENT",
         "recipient": {"user_id": ana},
@@ -64,7 +64,7 @@ def test_an_event_is_in_the_inbox_with_its_words(app: Asker, ana: str) -> None:
         "image_url": "https://example.com/bo.png",
         "priority": "high",
     }
-    seen = tell(app, event)
+    seen = send_and_wait(app, event)
     assert (seen["status"], seen["notification_count"], seen["remaining"]) == ("completed", 1, 0)
     assert (seen["retry_count"], seen["last_error"], seen["priority"]) == (0, None, "high")
     (item,) = inbox(app, ana)
@@ -74,50 +74,50 @@ def test_an_event_is_in_the_inbox_with_its_words(app: Asker, ana: str) -> None:
         assert item[name] == event[name]
 
 
-def test_the_words_are_in_the_persons_language(app: Asker, order: str) -> None:
+def test_the_text_is_in_the_users_language(app: Asker, order: str) -> None:
     path = f"/v1/types/{order}/templates/in_app?language=de"
     german = {"body": "{{ order }} ist da, {{ user.name }}", "variables": ["order"]}
     assert app.ask("PUT", path, german).status == 200
-    uwe = make_person(app, name="Uwe", language="de")
-    tell(app, draft(order, user_id=uwe))
+    uwe = make_user(app, name="Uwe", language="de")
+    send_and_wait(app, draft(order, user_id=uwe))
     assert inbox(app, uwe)[0]["body"] == "A-7 ist da, Uwe"
 
 
-def test_some_people_get_one_each_however_often_they_are_named(app: Asker, order: str) -> None:
-    people = [make_person(app) for _ in range(3)]
-    event = draft(order, user_ids=[*people, people[0]])
-    seen = tell(app, event)
+def test_named_users_get_one_each_even_if_repeated(app: Asker, order: str) -> None:
+    users = [make_user(app) for _ in range(3)]
+    event = draft(order, user_ids=[*users, users[0]])
+    seen = send_and_wait(app, event)
     assert (seen["status"], seen["notification_count"]) == ("completed", 3)
-    assert seen["recipient"] == {"user_ids": people}
-    assert [len(inbox(app, each)) for each in people] == [1, 1, 1]
+    assert seen["recipient"] == {"user_ids": users}
+    assert [len(inbox(app, each)) for each in users] == [1, 1, 1]
 
 
-def test_a_topic_is_heard_by_its_followers_alone(app: Asker, ana: str, order: str) -> None:
+def test_only_followers_get_events_of_a_topic(app: Asker, ana: str, order: str) -> None:
     topic = f"t-{uuid.uuid4().hex}"
-    others = [make_person(app) for _ in range(2)]
+    others = [make_user(app) for _ in range(2)]
     for each in (ana, others[0]):
         assert app.ask("PUT", f"/v1/users/{each}/topics/{topic}").status in {200, 201, 204}
-    seen = tell(app, draft(order, topic=topic))
+    seen = send_and_wait(app, draft(order, topic=topic))
     assert (seen["notification_count"], seen["recipient"]) == (2, {"topic": topic})
     assert [len(inbox(app, each)) for each in (ana, *others)] == [1, 1, 0]
 
 
 def test_a_topic_without_followers_is_over_at_once(app: Asker, order: str) -> None:
-    seen = tell(app, draft(order, topic=f"t-{uuid.uuid4().hex}"))
+    seen = send_and_wait(app, draft(order, topic=f"t-{uuid.uuid4().hex}"))
     assert (seen["status"], seen["notification_count"], seen["remaining"]) == ("completed", 0, 0)
 
 
-def test_everybody_gets_exactly_one(other_app: Asker) -> None:
-    people = [f"u{number:04}" for number in range(CROWD)]
-    for each in people:
+def test_all_users_get_exactly_one(other_app: Asker) -> None:
+    users = [f"u{number:04}" for number in range(CROWD)]
+    for each in users:
         assert other_app.ask("PUT", f"/v1/users/{each}", {}).status == 201
-    seen = tell(other_app, draft(make_type(other_app), all=True))
+    seen = send_and_wait(other_app, draft(make_type(other_app), all=True))
     assert (seen["status"], seen["notification_count"], seen["remaining"]) == (
         "completed",
         CROWD,
         0,
     )
-    assert [each for each in people if len(inbox(other_app, each)) != 1] == []
+    assert [each for each in users if len(inbox(other_app, each)) != 1] == []
 
 
 @pytest.mark.parametrize("is_wrapped", [True, False])
@@ -145,7 +145,7 @@ def test_a_bad_one_does_not_spoil_a_batch(
         "body",
     ]
     for each in (results[0], results[5]):
-        assert settled(app, each["event_id"])["status"] == "completed"
+        assert wait_for_event(app, each["event_id"])["status"] == "completed"
     assert {item["body"] for item in inbox(app, ana)} == {"A-7 is ready", "B-8 is ready"}
 
 
@@ -176,7 +176,7 @@ def test_a_repeat_with_the_same_key_gets_the_first_answer(
     assert "idempotent-replayed" not in first.headers
     assert second.headers["idempotent-replayed"] == "true"
     result = first.json["results"][0] if "results" in first.json else first.json
-    settled(app, result["event_id"])
+    wait_for_event(app, result["event_id"])
     assert len(inbox(app, ana)) == 1
 
 
@@ -195,7 +195,7 @@ def test_a_key_counts_for_those_who_ask_at_the_same_time(app: Asker, ana: str, o
     assert {each.status for each in answers} == {202}
     (body,) = {each.body for each in answers}
     assert sum("idempotent-replayed" in each.headers for each in answers) == 7
-    settled(app, json.loads(body)["event_id"])
+    wait_for_event(app, json.loads(body)["event_id"])
     assert len(inbox(app, ana)) == 1
 
 
@@ -204,7 +204,7 @@ def test_a_repeat_is_one_also_when_its_time_has_come(app: Asker, ana: str, order
     event = draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=0.5)}
     headers = {"Idempotency-Key": uuid.uuid4().hex}
     first = app.post("/v1/events", event, headers=headers)
-    settled(app, first.json["event_id"])
+    wait_for_event(app, first.json["event_id"])
     again = app.post("/v1/events", event, headers=headers)
     assert (again.status, again.body) == (202, first.body)
     assert again.headers["idempotent-replayed"] == "true"
@@ -219,26 +219,26 @@ def test_a_scheduled_event_waits_for_its_time(app: Asker, ana: str, order: str) 
     listed = app.get("/v1/events?status=scheduled&limit=100").json["items"]
     assert event_id in [each["event_id"] for each in listed]
     assert inbox(app, ana) == []
-    seen = settled(app, event_id)
+    seen = wait_for_event(app, event_id)
     (item,) = inbox(app, ana)
     assert seen["status"] == "completed"
     assert item["created_at"] >= seen["scheduled_at"]
 
 
-def test_what_is_cancelled_in_time_is_never_told(app: Asker, ana: str, order: str) -> None:
-    event_id = say(app, draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=1)})
+def test_a_cancelled_event_is_never_sent(app: Asker, ana: str, order: str) -> None:
+    event_id = send(app, draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=1)})
     for _ in range(2):
         answer = app.delete(f"/v1/events/{event_id}")
         assert (answer.status, answer.json["status"]) == (200, "cancelled")
-    # What was scheduled behind it is told, so its own time has passed too.
-    tell(app, draft(order, user_id=make_person(app)) | {"scheduled_at": ahead(seconds=1.5)})
-    assert (see(app, event_id)["status"], inbox(app, ana)) == ("cancelled", [])
+    # An event scheduled after it was sent, so its own time has passed, too.
+    send_and_wait(app, draft(order, user_id=make_user(app)) | {"scheduled_at": ahead(seconds=1.5)})
+    assert (get_event(app, event_id)["status"], inbox(app, ana)) == ("cancelled", [])
     listed = app.get("/v1/events?status=cancelled&limit=100").json["items"]
     assert event_id in [each["event_id"] for each in listed]
 
 
 def test_what_is_over_cannot_be_cancelled_or_replayed(app: Asker, ana: str, order: str) -> None:
-    event_id = tell(app, draft(order, user_id=ana))["event_id"]
+    event_id = send_and_wait(app, draft(order, user_id=ana))["event_id"]
     for answer in (
         app.delete(f"/v1/events/{event_id}"),
         app.post(f"/v1/events/{event_id}/replay"),
@@ -247,11 +247,11 @@ def test_what_is_over_cannot_be_cancelled_or_replayed(app: Asker, ana: str, orde
         assert "completed" in answer.problem["detail"]
 
 
-def test_who_is_inactive_by_then_is_told_nothing(app: Asker, ana: str, order: str) -> None:
-    event_id = say(app, draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=0.5)})
+def test_a_user_who_is_inactive_by_then_gets_nothing(app: Asker, ana: str, order: str) -> None:
+    event_id = send(app, draft(order, user_id=ana) | {"scheduled_at": ahead(seconds=0.5)})
     assert app.ask("PATCH", f"/v1/users/{ana}", {"status": "inactive"}).status == 200
-    # There is a person, and they get nothing: that is no failure of the event.
-    assert settled(app, event_id)["status"] == "completed"
+    # That a user gets nothing is not a failure of the event.
+    assert wait_for_event(app, event_id)["status"] == "completed"
     assert inbox(app, ana) == []
     assert explain(app, draft(order, user_id=ana))["in_app"]["reason"] == "user_inactive"
 
@@ -261,15 +261,15 @@ def test_a_life_begins_with_the_schedule(app: Asker, ana: str, order: str, life:
     start = datetime.now(UTC) + timedelta(hours=1)
     given = {"ttl_s": 60, "expires_at": (start + timedelta(seconds=60)).isoformat()}[life]
     event = draft(order, user_id=ana) | {"scheduled_at": start.isoformat(), life: given}
-    seen = see(app, say(app, event))
+    seen = get_event(app, send(app, event))
     end = datetime.fromisoformat(seen["expires_at"])
     assert end - datetime.fromisoformat(seen["scheduled_at"]) == timedelta(seconds=60)
     assert app.delete(f"/v1/events/{seen['event_id']}").status == 200
 
 
 def test_the_list_is_newest_first_and_whole(other_app: Asker) -> None:
-    ana, order = make_person(other_app), make_type(other_app)
-    made = [say(other_app, draft(order, user_id=ana)) for _ in range(5)]
+    ana, order = make_user(other_app), make_type(other_app)
+    made = [send(other_app, draft(order, user_id=ana)) for _ in range(5)]
     listed, after = [], ""
     while True:
         page = other_app.get(f"/v1/events?limit=2{after}").json
@@ -281,7 +281,7 @@ def test_the_list_is_newest_first_and_whole(other_app: Asker) -> None:
 
 
 def test_an_event_of_another_app_is_404(app: Asker, other_app: Asker, ana: str, order: str) -> None:
-    event_id = tell(app, draft(order, user_id=ana))["event_id"]
+    event_id = send_and_wait(app, draft(order, user_id=ana))["event_id"]
     (item,) = inbox(app, ana)
     for path in (
         f"/v1/events/{event_id}",
@@ -298,7 +298,7 @@ def test_an_event_of_another_app_is_404(app: Asker, other_app: Asker, ana: str, 
     assert other_app.post(f"/v1/events/{event_id}/replay").status == 404
 
 
-def test_who_may_say_what_happened(server: Server, ana: str, order: str) -> None:
+def test_only_applications_with_the_scope_send_events(server: Server, ana: str, order: str) -> None:
     event = draft(order, user_id=ana)
     user = InboxUser(server, ana).me
     for path, body in (
@@ -313,5 +313,5 @@ def test_who_may_say_what_happened(server: Server, ana: str, order: str) -> None
     assert (reader.post("/v1/events", event).status, reader.get("/v1/events").status) == (403, 200)
     assert reader.post("/v1/explain", event).status == 200
     writer = server.make_key("events:write")
-    event_id = say(writer, event)
+    event_id = send(writer, event)
     assert writer.get(f"/v1/events/{event_id}").status == 403

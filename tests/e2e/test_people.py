@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import draft, inbox, make_type, tell
+from tests.e2e.sending import draft, inbox, make_type, send_and_wait
 
 FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
@@ -231,7 +231,7 @@ def test_an_event_reaches_the_followers_of_its_topic(server: Server) -> None:
     path = new_path()
     assert server.app.ask("PUT", path, {}).status == 201
     assert server.app.ask("PUT", f"{path}/topics/team:42").status == 204
-    sent = tell(server.app, draft(make_type(server.app), topic="team:42"))
+    sent = send_and_wait(server.app, draft(make_type(server.app), topic="team:42"))
     assert sent["recipient"] == {"topic": "team:42"}
     received = inbox(server.app, path.rpartition("/")[2])
     assert [item["type"] for item in received] == [sent["type"]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
-from tests.e2e.telling import draft, inbox, make_person, make_type, say, see, settled
+from tests.e2e.sending import draft, get_event, inbox, make_type, make_user, send, wait_for_event
 
 
 def test_a_node_without_workers_leaves_the_work_to_others(
@@ -19,14 +19,14 @@ def test_a_node_without_workers_leaves_the_work_to_others(
     )
     with api:
         app = Asker(api.port, key)
-        ana, order = make_person(app), make_type(app)
-        event_id = say(app, draft(order, user_id=ana))
+        ana, order = make_user(app), make_type(app)
+        event_id = send(app, draft(order, user_id=ana))
         app.post("/v1/events/batch", {"events": [draft(order, user_id=ana)] * 20})
-        assert (see(app, event_id)["status"], inbox(app, ana)) == ("pending", [])
+        assert (get_event(app, event_id)["status"], inbox(app, ana)) == ("pending", [])
         with works:
-            assert settled(app, event_id)["status"] == "completed"
+            assert wait_for_event(app, event_id)["status"] == "completed"
             ids = [each["event_id"] for each in app.get("/v1/events?limit=100").json["items"]]
-            assert {settled(app, each)["status"] for each in ids} == {"completed"}
+            assert {wait_for_event(app, each)["status"] for each in ids} == {"completed"}
             assert len(inbox(app, ana)) == 21
         # No worker runs any more, so this one waits.
-        assert see(app, say(app, draft(order, user_id=ana)))["status"] == "pending"
+        assert get_event(app, send(app, draft(order, user_id=ana)))["status"] == "pending"

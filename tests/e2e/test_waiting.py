@@ -1,17 +1,17 @@
-"""What waits for a person, through a running server."""
+"""What waits for a user, through a running server."""
 
 import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.telling import (
+from tests.e2e.sending import (
     ANY_HOUR,
     draft,
-    make_person,
     make_type,
-    say,
+    make_user,
+    send,
     set_preferences,
-    settled,
+    wait_for_event,
     wait_until,
 )
 
@@ -30,10 +30,10 @@ def waiting(app: Asker, user_id: str, query: str = "") -> tuple[list[dict[str, o
 
 
 def test_what_is_held_is_listed_until_it_is_released(app: Asker) -> None:
-    ana = make_person(app, quiet_hours=ALWAYS, attributes={"stub": "delivered"})
-    kind = make_type(app, display_name="x", category="social", default_channels=["in_app", "stub"])
+    ana = make_user(app, quiet_hours=ALWAYS, attributes={"stub": "delivered"})
+    order = make_type(app, display_name="x", category="social", default_channels=["in_app", "stub"])
     for _ in range(3):
-        settled(app, say(app, draft(kind, user_id=ana)))
+        wait_for_event(app, send(app, draft(order, user_id=ana)))
 
     items, after = waiting(app, ana, "?limit=2")
     rest, end = waiting(app, ana, f"?limit=2&after={after}")
@@ -42,13 +42,13 @@ def test_what_is_held_is_listed_until_it_is_released(app: Asker) -> None:
     assert len({item["notification_id"] for item in (*items, *rest)}) == 3
     held = {"channel": "stub", "status": "held", "reason": "quiet_hours", "rule": "quiet_hours"}
     assert [item["channels"] for item in items] == [[{**held, "until": None}]] * 2
-    assert {item["type"] for item in items} == {kind}
+    assert {item["type"] for item in items} == {order}
 
     set_preferences(app, ana, quiet_hours=ANY_HOUR)
     assert wait_until(lambda: waiting(app, ana) if not waiting(app, ana)[0] else None) == ([], None)
 
 
-def test_nothing_waits_for_who_is_unknown(app: Asker) -> None:
+def test_nothing_waits_for_an_unknown_user(app: Asker) -> None:
     assert waiting(app, "nobody") == ([], None)
 
 

@@ -1,1 +1,1 @@
-"""A message → delivered, retry, rejected or gone. One file a channel; the inbox needs none."""
+"""The providers of channels, one file each. The inbox needs none."""

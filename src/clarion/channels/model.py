@@ -1,4 +1,4 @@
-"""What a channel is given and what it answers."""
+"""The message that a provider gets, and the outcomes it returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clarion.people.model import User
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A notification ready to leave the house. `id` is the same at every try."""
+    """A rendered notification for one user. `id` is the same for every attempt."""
 
     id: str
     notification_id: str
@@ -28,14 +28,14 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The channel took it. `response` is what the provider said, for the log of attempts."""
+    """The provider accepted the message; `response` is stored with the attempt."""
 
     response: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Not now; again after a while, if the channel knows how long."""
+    """The attempt failed and is repeated, after `after_s` if the provider gives a time."""
 
     error_code: str
     error_message: str
@@ -44,7 +44,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """Never: the same again would be refused again."""
+    """The provider refused the message; another attempt would be refused, too."""
 
     error_code: str
     error_message: str
@@ -52,7 +52,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The address is no more."""
+    """The address no longer exists."""
 
     error_code: str
     error_message: str

@@ -9,19 +9,19 @@ from clarion.people.model import User
 
 
 class ChannelProvider(Protocol):
-    """A channel that takes notifications out of the house.
+    """Sends messages over one channel.
 
-    It answers in time, whatever the provider does: the caller's limit ends it, as a `Retry`. What
-    it raises is a fault of its own and counts as a failed try. It may be asked again for the same
-    message, for an answer can be lost: the message's id is what the provider can tell a repeat by.
+    An attempt that takes more than 20 seconds is cancelled and counts as `Retry`, as does one that
+    raises an error. The same message may be delivered again, since an outcome can be lost: its id
+    lets the provider recognise the repeat.
     """
 
     name: str
 
     def can_reach(self, user: User) -> bool:
-        """Whether there is an address for a person."""
+        """Whether the user has an address for this channel."""
         ...
 
     async def deliver(self, message: OutgoingMessage) -> Outcome:
-        """Try once to deliver; say what came of it."""
+        """Make one attempt to deliver, and return its outcome."""
         ...

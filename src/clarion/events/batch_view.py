@@ -1,8 +1,8 @@
-"""What the facts will be when those before it in the same batch are written.
+"""The state that a case of a batch will find once the outcomes before it are written.
 
-A hundred likes of one post come in one batch: the second sees what the first will have made of the
-count, and so on, so that all can be written in one commit. If one of them is refused, those behind
-it saw wrong and are refused too, and asked again.
+A hundred likes of one post come in one batch: the second is decided with the count that the first
+leads to, and so on, so that all are written in one commit. If one of them is refused, those after
+it are refused too, and decided again.
 """
 
 from __future__ import annotations
@@ -12,36 +12,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clarion.events.cases import Ask, Brief
-    from clarion.events.model import Entry
+    from clarion.events.cases import DecisionRequest, PreparedCase
+    from clarion.events.model import JobOutcome
 
 
-class Foresight:
-    """Remembers what the entries of a batch will change."""
+class BatchView:
+    """Collects what the outcomes of a batch will change."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._new: set[str] = set()
+        self._claimed: set[str] = set()
         self._used: Counter[str] = Counter()
 
-    def see(self, brief: Brief) -> Brief | None:
-        """Return a brief as it will be; None if it depends on something that is yet to be made."""
-        ask = brief.ask
-        if ask.dedupe_id in self._new:
+    def project(self, prepared: PreparedCase) -> PreparedCase | None:
+        """Return a case as it will be; None if it depends on a notification not written yet."""
+        dedupe_id, case = prepared.request.dedupe_id, prepared.case
+        if dedupe_id in self._claimed:
             return None
-        count = self._counts.get(ask.dedupe_id or "")
-        if count is not None and brief.earlier is not None:
-            earlier = replace(brief.earlier, count=count)
-            brief = replace(brief, earlier=earlier, case=replace(brief.case, earlier=earlier))
-        if self._used and brief.case.limits:
-            limits = tuple(replace(x, used=x.used + self._used[x.id]) for x in brief.case.limits)
-            brief = replace(brief, case=replace(brief.case, limits=limits))
-        return brief
+        count = self._counts.get(dedupe_id or "")
+        if count is not None and case.earlier is not None:
+            case = replace(case, earlier=replace(case.earlier, count=count))
+        if self._used and case.limits:
+            limits = tuple(replace(x, used=x.used + self._used[x.id]) for x in case.limits)
+            case = replace(case, limits=limits)
+        return prepared if case is prepared.case else replace(prepared, case=case)
 
-    def note(self, ask: Ask, entry: Entry) -> None:
-        """Take in what an entry will change."""
-        if ask.dedupe_id is not None and entry.inbox_update is not None:
-            self._counts[ask.dedupe_id] = entry.inbox_update.count
-        elif ask.dedupe_id is not None and entry.dedupe is not None:
-            self._new.add(ask.dedupe_id)
-        self._used.update(use.id for use in entry.limits)
+    def add(self, request: DecisionRequest, outcome: JobOutcome) -> None:
+        """Take in what an outcome will change."""
+        if request.dedupe_id is not None and outcome.inbox_update is not None:
+            self._counts[request.dedupe_id] = outcome.inbox_update.count
+        elif request.dedupe_id is not None and outcome.dedupe_claim is not None:
+            self._claimed.add(request.dedupe_id)
+        self._used.update(claim.id for claim in outcome.limit_claims)

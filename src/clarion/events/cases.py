@@ -1,4 +1,4 @@
-"""Facts for a whole batch, each kind in one read, and the cases made of them."""
+"""Reads the cases of a whole batch: each kind of fact in one read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.catalog.model import Channel, Overflow
-from clarion.events.decide.case import Case, Limit, Person
+from clarion.events.decide.case import Case, CaseUser, Limit
 from clarion.people.model import UserStatus
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from clarion.catalog.model import Priority
     from clarion.catalog.port import CatalogEntry
     from clarion.channels.port import ChannelProvider
-    from clarion.events.model import Content, Earlier
-    from clarion.events.port import Facts
+    from clarion.events.model import Content, EarlierNotification
+    from clarion.events.port import NotificationReader
     from clarion.people.model import User
     from clarion.people.port import Users
 
@@ -24,149 +24,147 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What is to be decided: a kind of news for one person, over some channels."""
+class DecisionRequest:
+    """What is to be decided: an event or notification for one user, on some channels."""
 
     app_id: str
     user_id: str
-    kind: CatalogEntry
+    entry: CatalogEntry
     priority: Priority
     content: Content
     channels: tuple[Channel, ...]
     expires_at: int | None
     dedupe_key: str | None = None
-    counts: bool = True  # whether the limits count it
+    is_limited: bool = True  # whether hourly limits apply
     now: int
 
     @property
     def dedupe_id(self) -> str | None:
-        """What tells a repeat from news, for this person; None: nothing is a repeat."""
-        if self.dedupe_key is None or self.kind.type.dedupe is None:
+        """The user's dedupe key for this type; None if the type or the event has none."""
+        if self.dedupe_key is None or self.entry.type.dedupe is None:
             return None
-        return f"{self.user_id}\n{self.kind.type.type}\n{self.dedupe_key}"
+        return f"{self.user_id}\n{self.entry.type.type}\n{self.dedupe_key}"
 
     def digest_id(self, channel: Channel) -> str:
-        """Return the id of the job that tells what is collected."""
-        return f"digest/{self.app_id}/{self.user_id}/{channel}/{self.kind.type.type}"
+        """Return the id of the job that sends the digest."""
+        return f"digest/{self.app_id}/{self.user_id}/{channel}/{self.entry.type.type}"
 
 
-class Caps(NamedTuple):
-    """How many of a category, and in all, a person gets in an hour; 0: as many as there are."""
+class FrequencyCaps(NamedTuple):
+    """How many notifications of a category, and in all, a user gets in an hour; 0: no cap."""
 
     per_category: int = 0
     per_user: int = 0
 
-    def limits_of(self, ask: Ask) -> tuple[Limit, ...]:
-        """Return the limits that count for a person and a type at this hour, none used yet."""
-        of_type = ask.kind.type.rate_limit
-        if not ask.counts or (of_type is None and not any(self)):
+    def limits_of(self, request: DecisionRequest) -> tuple[Limit, ...]:
+        """Return the limits that apply in this hour, with no uses counted yet."""
+        definition, hour = request.entry.type, request.now // HOUR_MS
+        rate_limit = definition.rate_limit
+        if not request.is_limited or (rate_limit is None and not any(self)):
             return ()
-        kind, hour = ask.kind.type, ask.now // HOUR_MS
         limits = []
-        if of_type is not None:
-            per_hour, overflow = of_type.per_user_per_hour, of_type.overflow
-            limits.append(Limit(f"{ask.user_id}\n{kind.type}\n{hour}", per_hour, overflow, 0))
+        if rate_limit is not None:
+            key = f"{request.user_id}\n{definition.type}\n{hour}"
+            limits.append(Limit(key, rate_limit.per_user_per_hour, rate_limit.overflow, 0))
         if self.per_category:
-            key = f"{ask.user_id}\n\n{kind.category}\n{hour}"
+            key = f"{request.user_id}\n\n{definition.category}\n{hour}"
             limits.append(Limit(key, self.per_category, Overflow.WAIT, 0))
         if self.per_user:
-            limits.append(Limit(f"{ask.user_id}\n\n{hour}", self.per_user, Overflow.WAIT, 0))
+            limits.append(Limit(f"{request.user_id}\n\n{hour}", self.per_user, Overflow.WAIT, 0))
         return tuple(limits)
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """A case with what is needed to carry its verdicts out."""
+class PreparedCase:
+    """A case, with what is needed to apply its decisions."""
 
-    ask: Ask
+    request: DecisionRequest
     user: User | None
     case: Case
-    earlier: Earlier | None
 
 
-class Gathering:
-    """Reads what the rules need to know, for many at once."""
+class CaseReader:
+    """Reads what the rules need to know, for many requests at once."""
 
     def __init__(
         self,
         *,
         users: Users,
-        facts: Facts,
+        notifications: NotificationReader,
         providers: Mapping[Channel, ChannelProvider],
-        caps: Caps,
+        caps: FrequencyCaps,
     ) -> None:
-        self._caps = caps
         self._users = users
-        self._facts = facts
-        self._couriers = providers
+        self._notifications = notifications
+        self._providers = providers
+        self._caps = caps
         self._available = frozenset({Channel.IN_APP, *providers})
 
-    async def gather(self, asks: Sequence[Ask]) -> list[Brief]:
-        """Return a brief for each ask, in order. All are of one app."""
-        if not asks:
+    async def read(self, requests: Sequence[DecisionRequest]) -> list[PreparedCase]:
+        """Return a case for each request, in order. All are of one app."""
+        if not requests:
             return []
-        app_id, now = asks[0].app_id, asks[0].now
-        users = await self._users.find_many(app_id, {ask.user_id for ask in asks})
-        earlier = await self._read_earlier(app_id, asks, now)
-        used = await self._read_used(app_id, asks)
+        app_id, now = requests[0].app_id, requests[0].now
+        users = await self._users.find_many(app_id, {each.user_id for each in requests})
+        earlier = await self._find_earlier(app_id, requests, now)
+        used = await self._count_used(app_id, requests)
         return [
-            self._brief(
-                ask,
-                users.get(ask.user_id),
-                earlier.get(ask.dedupe_id or ""),
-                used,
-            )
-            for ask in asks
+            self._prepare(each, users.get(each.user_id), earlier.get(each.dedupe_id or ""), used)
+            for each in requests
         ]
 
-    async def _read_earlier(
-        self, app_id: str, asks: Iterable[Ask], now: int
-    ) -> Mapping[str, Earlier]:
-        ids = {ask.dedupe_id for ask in asks} - {None}
-        return await self._facts.earlier(app_id, ids, now) if ids else {}  # type: ignore[arg-type]
+    async def _find_earlier(
+        self, app_id: str, requests: Iterable[DecisionRequest], now: int
+    ) -> Mapping[str, EarlierNotification]:
+        ids = {each.dedupe_id for each in requests} - {None}
+        if not ids:
+            return {}
+        return await self._notifications.find_earlier(app_id, ids, now)  # type: ignore[arg-type]
 
-    async def _read_used(self, app_id: str, asks: Iterable[Ask]) -> Mapping[str, int]:
-        ids = {limit.id for ask in asks for limit in self._caps.limits_of(ask)}
-        return await self._facts.used(app_id, ids) if ids else {}
+    async def _count_used(
+        self, app_id: str, requests: Iterable[DecisionRequest]
+    ) -> Mapping[str, int]:
+        ids = {limit.id for each in requests for limit in self._caps.limits_of(each)}
+        return await self._notifications.find_limit_counts(app_id, ids) if ids else {}
 
-    def _brief(
+    def _prepare(
         self,
-        ask: Ask,
+        request: DecisionRequest,
         user: User | None,
-        earlier: Earlier | None,
+        earlier: EarlierNotification | None,
         used: Mapping[str, int],
-    ) -> Brief:
+    ) -> PreparedCase:
         case = Case(
-            now=ask.now,
-            type=ask.kind.type,
-            priority=ask.priority,
-            channels=ask.channels,
-            templates=_spoken(ask.kind),
+            now=request.now,
+            type=request.entry.type,
+            priority=request.priority,
+            channels=request.channels,
+            templates=_templates_of(request.entry),
             available=self._available,
-            expires_at=ask.expires_at,
-            person=self._person(user) if user else None,
+            expires_at=request.expires_at,
+            user=self._describe(user) if user else None,
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
-                for each in self._caps.limits_of(ask)
+                for each in self._caps.limits_of(request)
             ),
-            next_hour_at=(ask.now // HOUR_MS + 1) * HOUR_MS,
+            next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )
-        return Brief(ask, user, case, earlier)
+        return PreparedCase(request, user, case)
 
-    def _person(self, user: User) -> Person:
-        reached = (c for c, provider in self._couriers.items() if provider.can_reach(user))
-        return Person(
+    def _describe(self, user: User) -> CaseUser:
+        reachable = (c for c, provider in self._providers.items() if provider.can_reach(user))
+        return CaseUser(
             id=user.id,
             is_active=user.status is UserStatus.ACTIVE,
             timezone=user.timezone,
             preferences=user.preferences,
-            addresses=frozenset({Channel.IN_APP, *reached}),
+            addresses=frozenset({Channel.IN_APP, *reachable}),
         )
 
 
-def _spoken(kind: CatalogEntry) -> frozenset[Channel]:
-    # The stub says what the inbox says.
-    if Channel.IN_APP in kind.channels:
-        return kind.channels | {Channel.STUB}
-    return kind.channels
+def _templates_of(entry: CatalogEntry) -> frozenset[Channel]:
+    # The stub uses the template of the inbox.
+    if Channel.IN_APP in entry.channels:
+        return entry.channels | {Channel.STUB}
+    return entry.channels

@@ -1,4 +1,4 @@
-"""An event as the wire brings it, and the rules it must keep before anything is stored."""
+"""Drafts: events as requests describe them, their checks, and the events made of them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,24 @@ from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
 from clarion.fields import check_topic, check_user_id, is_user_id
+from clarion.http.bodies import Body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PEOPLE_LIMIT = 10_000
+RECIPIENTS_LIMIT = 10_000
 DATA_LIMIT_BYTES = 65_536
-LONGEST_LIFE_S = 30 * 24 * 3600
-LATEST_SCHEDULE_MS = 366 * 24 * 3600 * 1000
-# As JSON has it; behind another backslash it would be the six characters themselves.
+MAX_TTL_S = 30 * 24 * 3600
+MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
+# A zero character in JSON; after another backslash it is the six characters themselves.
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 PriorityName = Literal["low", "medium", "high", "critical"]
 
 
-class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Part of a request: an unknown field is an error, not ignored."""
-
-
 class Recipient(Body):
-    """For whom; exactly one of these."""
+    """The recipients of an event: exactly one of these fields."""
 
     user_id: str | None = None
     user_ids: list[str] | None = None
@@ -43,76 +40,78 @@ class Recipient(Body):
 
 
 class ActorDraft(Body):
-    """Who did it."""
+    """Who caused the event."""
 
     id: Short | None = None
     name: Short | None = None
 
 
 class TargetDraft(Body):
-    """What it was done to."""
+    """The object that the event is about."""
 
     id: Short | None = None
     type: Short | None = None
 
 
 class EventDraft(Body):
-    """Something that happened. Give `ttl_s` or `expires_at`, or neither."""
+    """An event to send. Give `ttl_s` or `expires_at`, or neither."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     recipient: Recipient
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
     actor: ActorDraft | None = None
     target: TargetDraft | None = None
     priority: PriorityName | Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
     channels: Annotated[list[Channel], msgspec.Meta(min_length=1, max_length=6)] | None = None
     dedupe_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     scheduled_at: datetime | None = None
-    ttl_s: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_LIFE_S)] | None = None
+    ttl_s: Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_S)] | None = None
     expires_at: datetime | None = None
     deeplink: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
     image_url: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
 
 
 def find_faults(draft: EventDraft, now: int) -> Iterator[FieldFault]:
-    """Yield what is wrong with a draft by itself, whatever its type and whomever it names."""
+    """Yield the faults of a draft that do not depend on its type or its recipients."""
     yield from find_timeless_faults(draft)
-    for name, moment in _moments(draft):
+    for name, moment in _times(draft):
         if moment.tzinfo is None:
             continue
         if to_milliseconds(moment) <= now:
             yield FieldFault(name, "must be in the future")
-        elif to_milliseconds(moment) > now + LATEST_SCHEDULE_MS:
+        elif to_milliseconds(moment) > now + MAX_SCHEDULE_MS:
             yield FieldFault(name, "must be within a year")
 
 
 def find_timeless_faults(draft: EventDraft) -> Iterator[FieldFault]:
-    """Yield what is wrong with a draft whatever the time."""
+    """Yield those of them that do not depend on the time either."""
     yield from _recipient_faults(draft.recipient)
-    yield from _order_faults(draft)
+    yield from _time_faults(draft)
     if draft.data and len(msgspec.json.encode(draft.data)) > DATA_LIMIT_BYTES:
         yield FieldFault("data", f"must have at most {DATA_LIMIT_BYTES:,} bytes as JSON")
     elif _has_zero(draft):
         for name in draft.__struct_fields__:
             if _has_zero(getattr(draft, name)):
-                yield FieldFault(name, "must not hold zero characters")
+                yield FieldFault(name, "must not contain zero characters")
 
 
 def _has_zero(value: object) -> bool:
-    """PostgreSQL cannot keep them."""
+    # PostgreSQL cannot store them.
     return _ZERO.search(msgspec.json.encode(value)) is not None
 
 
 def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:
     given = [name for name in recipient.__struct_fields__ if getattr(recipient, name) is not None]
     if len(given) != 1:
-        yield FieldFault("recipient", "give one of user_id, user_ids, topic, segment and all")
+        yield FieldFault(
+            "recipient", "must have exactly one of user_id, user_ids, topic, segment and all"
+        )
         return
     match given[0]:
         case "user_id":
             yield from _check("recipient.user_id", check_user_id, recipient.user_id or "")
-        case "user_ids" if not 0 < len(recipient.user_ids or ()) <= PEOPLE_LIMIT:
-            yield FieldFault("recipient.user_ids", f"must name 1 to {PEOPLE_LIMIT:,} people")
+        case "user_ids" if not 0 < len(recipient.user_ids or ()) <= RECIPIENTS_LIMIT:
+            yield FieldFault("recipient.user_ids", f"must name 1 to {RECIPIENTS_LIMIT:,} users")
         case "user_ids":
             yield from _user_id_faults(recipient.user_ids or [])
         case "topic":
@@ -138,24 +137,24 @@ def _check(field: str, check: Callable[[str], str], value: str) -> Iterator[Fiel
         yield FieldFault(field, str(error))
 
 
-def _moments(draft: EventDraft) -> Iterator[tuple[str, datetime]]:
+def _times(draft: EventDraft) -> Iterator[tuple[str, datetime]]:
     if draft.scheduled_at is not None:
         yield "scheduled_at", draft.scheduled_at
     if draft.expires_at is not None:
         yield "expires_at", draft.expires_at
 
 
-def _order_faults(draft: EventDraft) -> Iterator[FieldFault]:
-    for name, moment in _moments(draft):
+def _time_faults(draft: EventDraft) -> Iterator[FieldFault]:
+    for name, moment in _times(draft):
         if moment.tzinfo is None:
-            yield FieldFault(name, "must say its offset, like 2026-01-31T12:00:00Z")
+            yield FieldFault(name, "must have an offset, like 2026-01-31T12:00:00Z")
     if draft.ttl_s is not None and draft.expires_at is not None:
-        yield FieldFault("expires_at", "give this or ttl_s, not both")
-    if _are_swapped(draft):
+        yield FieldFault("expires_at", "must not be given together with ttl_s")
+    if _expires_too_early(draft):
         yield FieldFault("expires_at", "must be after scheduled_at")
 
 
-def _are_swapped(draft: EventDraft) -> bool:
+def _expires_too_early(draft: EventDraft) -> bool:
     start, end = draft.scheduled_at, draft.expires_at
     if start is None or end is None or start.tzinfo is None or end.tzinfo is None:
         return False
@@ -165,7 +164,7 @@ def _are_swapped(draft: EventDraft) -> bool:
 def make_event(
     draft: EventDraft, app_id: str, event_id: str, now: int, *, priority: Priority
 ) -> Event:
-    """Return the event of a draft without faults; `priority` counts if the draft has none."""
+    """Return the event of a draft without faults; `priority` is used if the draft has none."""
     scheduled_at = to_milliseconds(draft.scheduled_at) if draft.scheduled_at else None
     audience = make_audience(draft.recipient)
     return Event(
@@ -177,7 +176,7 @@ def make_event(
         priority=_priority(draft, priority),
         dedupe_key=draft.dedupe_key,
         status=EventStatus.SCHEDULED if scheduled_at else EventStatus.PENDING,
-        # A large audience counts as one until all its people are found.
+        # A large audience counts as one recipient until all its users are found.
         remaining=1,
         scheduled_at=scheduled_at,
         expires_at=_expiry(draft, scheduled_at or now),
@@ -187,12 +186,12 @@ def make_event(
 
 
 def make_audience(recipient: Recipient) -> Audience:
-    """Return for whom an event is; who is named twice is meant once."""
+    """Return the audience of a recipient; repeated users count once."""
     if recipient.user_id is not None:
         return Audience(AudienceKind.USER, (recipient.user_id,))
     if recipient.user_ids is not None:
-        people = tuple(dict.fromkeys(recipient.user_ids))
-        return Audience(AudienceKind.USERS if len(people) > 1 else AudienceKind.USER, people)
+        ids = tuple(dict.fromkeys(recipient.user_ids))
+        return Audience(AudienceKind.USERS if len(ids) > 1 else AudienceKind.USER, ids)
     if recipient.topic is not None:
         return Audience(AudienceKind.TOPIC, topic=recipient.topic)
     return Audience(AudienceKind.ALL)

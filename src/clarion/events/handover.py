@@ -1,7 +1,7 @@
-"""Events of this moment on their way to a worker of the same process, claimed as they are accepted.
+"""Passes new events to a worker of the same process, claimed in the commit that accepts them.
 
-They need neither be claimed again nor read again. If the process dies their leases run out, and
-they are claimed like any other work.
+So they are neither claimed nor read again. If the process dies, their leases expire and they are
+claimed like any other job.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
     from clarion.events.model import Event, Job
 
-# How long a claim holds: longer than any stage takes. A killed worker's jobs are back after it.
+# How long a claim holds: longer than any handler takes. The jobs of a killed worker are due then.
 LEASE_MS = 45_000
-# What comes while so many wait is claimed from the store, in its turn.
+# Events that come while so many wait are claimed from the store.
 LIMIT = 4_000
-_FIRST_TOKEN = 1
+# The fencing token of a job that is claimed when it is added.
+FIRST_TOKEN = 1
 
 
 class Handover:
-    """Holds what was accepted and is not decided, by lane."""
+    """Holds accepted events that are not decided yet, by lane."""
 
     def __init__(self) -> None:
         self._lanes: dict[Priority, deque[tuple[Job, Event]]] = {
@@ -32,37 +33,21 @@ class Handover:
         }
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return sum(map(len, self._lanes.values()))
 
-    def has_room(self, count: int) -> bool:
-        """Whether so many more can be handed over."""
-        return len(self) + count <= LIMIT
+    def has_room(self) -> bool:
+        """Whether one more event can be handed over."""
+        return len(self) < LIMIT
 
     def put(self, pairs: Iterable[tuple[Job, Event]]) -> None:
-        """Hand work over, after it is stored."""
+        """Hand over events with their claimed jobs, after they are stored."""
         for pair in pairs:
             self._lanes[pair[0].lane].append(pair)
 
     def take(self, count: int) -> list[tuple[Job, Event]]:
-        """Take the most urgent, at most so many."""
+        """Take the most urgent ones, at most so many."""
         taken: list[tuple[Job, Event]] = []
         for lane in self._lanes.values():
             while lane and len(taken) < count:
                 taken.append(lane.popleft())
         return taken
-
-
-def claim(job: Job, now: int) -> Job:
-    """Return a new job as the claim of this process."""
-    return type(job)(
-        job.id,
-        job.lane,
-        now + LEASE_MS,
-        job.kind,
-        job.app_id,
-        job.event_id,
-        job.user_id,
-        job.subject,
-        _FIRST_TOKEN,
-    )

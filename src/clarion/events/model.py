@@ -1,4 +1,4 @@
-"""What happened, for whom, the work that waits for it, and what people were told."""
+"""Events, their audiences, the jobs they lead to, and the notifications that come of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReasonCode(StrEnum):
 
 
 class EventStatus(StrEnum):
-    """Where an event is in its life."""
+    """The state of an event."""
 
     SCHEDULED = "scheduled"
     PENDING = "pending"
@@ -52,16 +52,18 @@ class EventStatus(StrEnum):
     EXPIRED = "expired"
 
 
-# Before these are over, an event can be called back.
-CANCELLABLE = frozenset({EventStatus.SCHEDULED, EventStatus.PENDING, EventStatus.PROCESSING})
-# The states by which events can be listed: those that somebody looks for.
-LISTED = frozenset(set(EventStatus) - CANCELLABLE - {EventStatus.COMPLETED}) | {
-    EventStatus.SCHEDULED
+# The statuses by which events can be listed; the table has an index for these.
+FILTERABLE = frozenset(EventStatus) - {
+    EventStatus.PENDING,
+    EventStatus.PROCESSING,
+    EventStatus.COMPLETED,
 }
+# The due time of what is held until a preference changes: later than any clock shows.
+NEVER = 1 << 62
 
 
 class AudienceKind(StrEnum):
-    """How an event says for whom it is."""
+    """How the recipients of an event are given."""
 
     USER = "user"
     USERS = "users"
@@ -71,7 +73,7 @@ class AudienceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """For whom an event is: named people, the followers of a topic, or everybody."""
+    """The recipients of an event: named users, the followers of a topic, or all users."""
 
     kind: AudienceKind
     ids: tuple[str, ...] = ()
@@ -80,7 +82,7 @@ class Audience:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who did it."""
+    """Who caused an event."""
 
     id: str | None = None
     name: str | None = None
@@ -88,7 +90,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What it was done to."""
+    """The object that an event is about."""
 
     id: str | None = None
     type: str | None = None
@@ -96,7 +98,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What an event says, as it is handed on to the notification."""
+    """The payload of an event, which its notifications share."""
 
     data: dict[str, object] = field(default_factory=dict)
     actor: Actor | None = None
@@ -108,7 +110,10 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened."""
+    """Something that happened in an application.
+
+    `remaining` counts the recipients without a decision, `notification_count` those with one.
+    """
 
     app_id: str
     id: str
@@ -129,18 +134,18 @@ class Event:
 
 
 class JobKind(StrEnum):
-    """What is to be done."""
+    """What a job does."""
 
-    EXPAND = "expand"  # find the people of a large audience, a chunk at a time
-    DECIDE = "decide"  # one event for one person
-    HELD = "held"  # a notification with channels that wait for their time
-    DELIVER = "deliver"  # a notification over one channel
-    DIGEST = "digest"  # what was collected for a person
+    EXPAND = "expand"  # list the users of a large audience, a chunk at a time
+    DECIDE = "decide"  # decide one event for one user
+    HELD = "held"  # decide again for the channels of a notification that are held
+    DELIVER = "deliver"  # deliver a notification over one channel
+    DIGEST = "digest"  # send what was collected for a user
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that waits, or that is claimed: then `token` is the claim's own."""
+    """Queued work. `token` is the fencing token of its latest claim."""
 
     id: str
     lane: Priority
@@ -155,22 +160,22 @@ class Job:
 
 
 class DeliveryStatus(StrEnum):
-    """Where a notification is on one channel."""
+    """The state of a notification on one channel."""
 
-    HELD = "held"  # waits for its time
+    HELD = "held"  # waits until a time
     COLLECTED = "collected"  # waits for its digest
-    QUEUED = "queued"  # is to be sent now
+    QUEUED = "queued"  # to be sent now
     DELIVERED = "delivered"
     FAILED = "failed"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
-    DROPPED = "dropped"  # a rule was against it
-    FOLDED = "folded"  # said as part of another notification
+    DROPPED = "dropped"  # refused by a rule
+    FOLDED = "folded"  # part of another notification
 
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
-    """What was decided for a channel at one moment."""
+    """An earlier decision for a channel."""
 
     at: int
     status: DeliveryStatus
@@ -181,7 +186,7 @@ class PastDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What became of a notification on one channel. `story` is what was decided before."""
+    """The latest decision for a notification on one channel, and the result of sending it."""
 
     notification_id: str
     channel: Channel
@@ -206,7 +211,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try to deliver; `device_id` is empty where there is no device."""
+    """One attempt to deliver; `device_id` is empty for channels without devices."""
 
     notification_id: str
     channel: Channel
@@ -221,7 +226,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What a person was told, or would have been."""
+    """The result of an event for one user; stored even if no channel sends it."""
 
     app_id: str
     user_id: str
@@ -244,7 +249,7 @@ class Notification:
 
 
 class NotificationStatus(StrEnum):
-    """The sum of a notification's deliveries; it is never stored, so it cannot contradict them."""
+    """The summary of a notification's deliveries; derived, never stored."""
 
     CREATED = "created"
     QUEUED = "queued"
@@ -260,17 +265,17 @@ class NotificationStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupeClaim:
-    """Holds only if no other notification has the key: none but the one that was `seen`."""
+    """Takes a dedupe key; fails if any notification but the `expected_holder` has it."""
 
     id: str
     notification_id: str
-    seen: str | None
+    expected_holder: str | None
     expires_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitClaim:
-    """Holds only while fewer than `limit` were counted."""
+    """Counts one use of a limit; fails if `limit` uses are counted already."""
 
     id: str
     limit: int
@@ -279,9 +284,9 @@ class LimitClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxUpdate:
-    """New words of a notification. Holds only if its count is still the one that was `seen`.
+    """New text and count of a notification; `is_new` if the inbox does not show it yet.
 
-    It makes what was not shown appear, and what is shown change; what was read stays as it is.
+    Fails if the stored count is not the `expected_count`, or it was read or dismissed.
     """
 
     id: str
@@ -289,52 +294,54 @@ class InboxUpdate:
     body: str
     content: Content
     count: int
-    seen: int
-    is_first: bool
+    expected_count: int
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Later:
-    """The job is not over: it is due again then. `error` says that this was a try that failed."""
+class Reschedule:
+    """The job is due again at a time; with an `error` this counts as a failed try."""
 
     due_at: int
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dead:
-    """The job has failed for good and rests as a dead letter."""
+class DeadLetter:
+    """The job has failed for good; it is kept, and can be replayed."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """The outcome of one job. It holds only while the job's lease does, and then as a whole."""
+class JobOutcome:
+    """Everything that the work on one job changes, committed together under the job's lease."""
 
     job: Job
-    next: Later | Dead | None = None
-    # The event has one person less to go; this is what it becomes if that was the last one.
-    settles: EventStatus | None = None
-    dedupe: DedupeClaim | None = None
-    limits: tuple[LimitClaim, ...] = ()
-    added: Notification | None = None
+    next: Reschedule | DeadLetter | None = None  # None: the job is done
+    # One recipient of the event is decided; the status that the event takes after the last one.
+    final_status: EventStatus | None = None
+    dedupe_claim: DedupeClaim | None = None
+    limit_claims: tuple[LimitClaim, ...] = ()
+    notification: Notification | None = None
     inbox_update: InboxUpdate | None = None
     deliveries: tuple[Delivery, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
-    # Work that may be there already, for other channels or notifications: the earlier time counts.
+    # Jobs that may exist already, for other channels or notifications: the earlier time counts.
     shared_jobs: tuple[Job, ...] = ()
 
     @property
     def changes_inbox(self) -> bool:
-        """Whether the person sees something new."""
-        return self.inbox_update is not None or (self.added is not None and self.added.is_shown)
+        """Whether the user's inbox shows something new."""
+        return self.inbox_update is not None or (
+            self.notification is not None and self.notification.is_shown
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """A notification that holds a dedupe key, within its window."""
+class EarlierNotification:
+    """The notification that holds a dedupe key."""
 
     notification_id: str
     count: int

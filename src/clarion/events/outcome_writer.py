@@ -1,4 +1,4 @@
-"""Entries into the ledger; what a job could not do is written down, and tried again or buried."""
+"""Writes the outcomes of jobs; turns errors into retries and, after five tries, dead letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from clarion.errors import ClarionError
-from clarion.events.model import Dead, Entry, Later
+from clarion.events.model import DeadLetter, JobOutcome, Reschedule
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from clarion.clock import Clock
     from clarion.events.model import Job
-    from clarion.events.port import Ledger
+    from clarion.events.port import Outcomes
     from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 TRIES = 5
@@ -22,68 +22,67 @@ FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 600.0
 
 
-class Recording:
-    """Writes entries, tells the open streams, and turns failures into later tries."""
+class OutcomeWriter:
+    """Writes outcomes, counts them, and reports the inboxes that have changed."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        outcomes: Outcomes,
         clock: Clock,
         metrics: PipelineMetrics,
         on_inbox_changed: Callable[[str, str], None],
     ) -> None:
-        self._ledger = ledger
+        self._outcomes = outcomes
         self._clock = clock
         self._metrics = metrics
         self._on_inbox_changed = on_inbox_changed
 
-    def attempt(self, job: Job, work: Callable[..., Entry], *of: Any) -> Entry:
-        """Return what the work makes of a job, or the entry that says that it failed."""
+    def run_safely(self, job: Job, work: Callable[..., JobOutcome], *arguments: Any) -> JobOutcome:
+        """Return what the work returns, or the outcome of its failure."""
         try:
-            return work(*of)
-        except Exception as error:  # noqa: BLE001 - a job that fails must not spoil the batch
+            return work(*arguments)
+        except Exception as error:  # noqa: BLE001 - a job that fails must not fail its batch
             return self.fail(job, error)
 
-    def fail(self, job: Job, error: Exception) -> Entry:
-        """Return the entry of a try that failed: the job comes back, or is a dead letter."""
+    def fail(self, job: Job, error: Exception) -> JobOutcome:
+        """Return the outcome of a failed try: a retry, or a dead letter."""
         message = error.detail if isinstance(error, ClarionError) else type(error).__name__
         if not isinstance(error, ClarionError):
             get_logger().error("job_failed", kind=job.kind, job=job.id, exc_info=error)
-        return Entry(job=job, next=self.next_try(job, message))
+        return JobOutcome(job=job, next=self.retry(job, message))
 
-    def next_try(self, job: Job, error: str, after_s: float | None = None) -> Later | Dead:
-        """Return when a job that failed is tried again, if it is."""
+    def retry(self, job: Job, error: str, after_s: float | None = None) -> Reschedule | DeadLetter:
+        """Return when a job that failed is tried again; after the last try, a dead letter."""
         if job.tries + 1 >= TRIES:
-            return Dead(error=error)
+            return DeadLetter(error=error)
         wait_s = after_s if after_s is not None else back_off(job.tries)
-        return Later(due_at=self._clock.now() + int(wait_s * 1000), error=error)
+        return Reschedule(due_at=self._clock.now() + int(wait_s * 1000), error=error)
 
-    async def write(self, entries: Sequence[Entry]) -> list[Job]:
-        """Commit entries; return the jobs of those that were refused."""
-        if not entries:
+    async def write(self, outcomes: Sequence[JobOutcome]) -> list[Job]:
+        """Commit outcomes; return the jobs of those that were refused."""
+        if not outcomes:
             return []
-        held = await self._ledger.write(entries, self._clock.now())
-        for entry, holds in zip(entries, held, strict=True):
-            if holds:
-                self._tell(entry)
-        return [e.job for e, holds in zip(entries, held, strict=True) if not holds]
+        stored = await self._outcomes.write(outcomes, self._clock.now())
+        for outcome, is_stored in zip(outcomes, stored, strict=True):
+            if is_stored:
+                self._report(outcome)
+        return [each.job for each, is_stored in zip(outcomes, stored, strict=True) if not is_stored]
 
-    def _tell(self, entry: Entry) -> None:
-        """Count what was written, and tell the open streams."""
-        if entry.changes_inbox:
-            self._on_inbox_changed(entry.job.app_id, entry.job.user_id)
-        is_dead = isinstance(entry.next, Dead)
-        is_tried_again = isinstance(entry.next, Later) and entry.next.error is not None
-        if is_dead or is_tried_again:
-            self._metrics.failures[entry.job.kind, is_dead] += 1
-        if is_tried_again:
-            # Its deliveries are what they were.
+    def _report(self, outcome: JobOutcome) -> None:
+        if outcome.changes_inbox:
+            self._on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
+        is_dead = isinstance(outcome.next, DeadLetter)
+        is_retry = isinstance(outcome.next, Reschedule) and outcome.next.error is not None
+        if is_dead or is_retry:
+            self._metrics.failures[outcome.job.kind, is_dead] += 1
+        if is_retry:
+            # Its deliveries keep their status.
             return
-        for each in entry.deliveries:
+        for each in outcome.deliveries:
             self._metrics.deliveries[each.channel, each.status, each.reason] += 1
 
 
 def back_off(tries: int) -> float:
-    """Return how long to wait after so many tries: doubled each time, capped, with jitter."""
+    """Return the wait after so many tries: 1-2 s, 2-4 s, 4-8 s, … up to 600 s, at random."""
     longest = min(FIRST_WAIT_S * 2**tries, LONGEST_WAIT_S)
     return random.uniform(longest / 2, longest)  # noqa: S311 - jitter

@@ -1,4 +1,4 @@
-"""Verdicts → what is written: the notification, its deliveries, and the work that follows."""
+"""Decisions → what is written: the notification, its deliveries, and the jobs that follow."""
 
 from __future__ import annotations
 
@@ -8,59 +8,62 @@ from typing import TYPE_CHECKING
 from clarion.catalog.model import Channel
 from clarion.events.cases import HOUR_MS
 from clarion.events.decide.rules import passes_quiet_hours
-from clarion.events.decide.verdicts import Drop, Fold, Hold, Send
+from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send
 from clarion.events.model import (
+    NEVER,
     AudienceKind,
     DedupeClaim,
     Delivery,
     DeliveryStatus,
-    Entry,
     EventStatus,
     InboxUpdate,
     Job,
     JobKind,
+    JobOutcome,
     LimitClaim,
     Notification,
     PastDecision,
     ReasonCode,
 )
-from clarion.events.wording import word
+from clarion.events.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from clarion.catalog.model import Priority
-    from clarion.events.cases import Ask, Brief
-    from clarion.events.decide.verdicts import Decision, Verdict
-    from clarion.events.model import Earlier, Event
+    from clarion.events.cases import DecisionRequest, PreparedCase
+    from clarion.events.decide.verdicts import Verdict
+    from clarion.events.model import Event
 
-# Later than any clock shows: held until a preference changes.
-NEVER = 1 << 62
-_STORY_LENGTH = 20
-_OVER = {
+_PAST_DECISIONS = 20
+# The status of an event for one user for whom nothing is sent, by the reason.
+_UNSENT = {
     ReasonCode.DUPLICATE: EventStatus.DEDUPLICATED,
     ReasonCode.FOLDED_INTO_UNREAD: EventStatus.DEDUPLICATED,
     ReasonCode.LIMIT_REACHED: EventStatus.RATE_LIMITED,
     ReasonCode.EXPIRED: EventStatus.EXPIRED,
 }
-_LIMITED = frozenset({ReasonCode.LIMIT_WAITS, ReasonCode.LIMIT_JOINS_DIGEST})
+_OVER_LIMIT = frozenset({ReasonCode.LIMIT_WAITS, ReasonCode.LIMIT_JOINS_DIGEST})
 
 
-def rule(
-    job: Job, event: Event, brief: Brief, decisions: Sequence[Decision], notification_id: str
-) -> Entry:
-    """Return what a new notification comes to."""
-    ask = brief.ask
-    folded = _find_fold(decisions)
-    deliveries = tuple(_deliver(ask, notification_id, each) for each in decisions)
-    jobs, shared = follow_up(ask, job.event_id, notification_id, deliveries)
-    return Entry(
+def apply_decisions(
+    job: Job,
+    event: Event,
+    prepared: PreparedCase,
+    decisions: Sequence[Decision],
+    notification_id: str,
+) -> JobOutcome:
+    """Return the outcome of deciding an event for one user: a new notification."""
+    request = prepared.request
+    folded_into = _find_fold(decisions)
+    deliveries = tuple(_make_delivery(request, notification_id, each) for each in decisions)
+    jobs, shared = make_jobs(request, job.event_id, notification_id, deliveries)
+    return JobOutcome(
         job=job,
-        settles=_final_status(event, decisions),
-        dedupe=None if folded else _claim_key(brief, decisions, notification_id),
-        limits=claim_uses(brief, decisions),
-        added=_notification(event, brief, decisions, notification_id),
-        inbox_update=_tell_more(brief, brief.earlier) if folded and brief.earlier else None,
+        final_status=_final_status(event, decisions),
+        dedupe_claim=None if folded_into else _claim_key(prepared, decisions, notification_id),
+        limit_claims=claim_limits(prepared, decisions),
+        notification=_make_notification(event, prepared, decisions, notification_id),
+        inbox_update=_count_repeat(prepared) if folded_into else None,
         deliveries=deliveries,
         jobs=jobs,
         shared_jobs=shared,
@@ -74,85 +77,91 @@ def _find_fold(decisions: Iterable[Decision]) -> str | None:
     return None
 
 
-def _notification(
-    event: Event, brief: Brief, decisions: Sequence[Decision], notification_id: str
+def _make_notification(
+    event: Event, prepared: PreparedCase, decisions: Sequence[Decision], notification_id: str
 ) -> Notification:
-    ask = brief.ask
-    title, body = _inbox_words(brief, decisions)
+    request = prepared.request
+    title, body = _inbox_text(prepared, decisions)
     return Notification(
-        app_id=ask.app_id,
-        user_id=ask.user_id,
+        app_id=request.app_id,
+        user_id=request.user_id,
         id=notification_id,
         event_id=event.id,
         type=event.type,
-        category=ask.kind.type.category,
-        priority=ask.priority,
+        category=request.entry.type.category,
+        priority=request.priority,
         title=title,
         body=body,
-        content=ask.content,
-        is_shown=any(
-            d.channel is Channel.IN_APP and isinstance(d.verdict, Send) for d in decisions
-        ),
+        content=request.content,
+        is_shown=shows(decisions),
         folded_into=_find_fold(decisions),
-        expires_at=ask.expires_at,
-        created_at=ask.now,
+        expires_at=request.expires_at,
+        created_at=request.now,
     )
 
 
 def shows(decisions: Iterable[Decision]) -> bool:
-    """Whether it is in the inbox now."""
+    """Whether the inbox shows the notification now."""
     return any(d.channel is Channel.IN_APP and isinstance(d.verdict, Send) for d in decisions)
 
 
-def _inbox_words(brief: Brief, decisions: Sequence[Decision]) -> tuple[str | None, str]:
-    """Return what the inbox says, or will; nothing if it never does."""
-    ask = brief.ask
+def _inbox_text(prepared: PreparedCase, decisions: Sequence[Decision]) -> tuple[str | None, str]:
+    """Return title and body for the inbox; empty if it never shows the notification."""
+    request = prepared.request
     verdict = next((d.verdict for d in decisions if d.channel is Channel.IN_APP), None)
-    if brief.user is None or verdict is None or isinstance(verdict, Drop):
+    if prepared.user is None or verdict is None or isinstance(verdict, Drop):
         return None, ""
-    words = word(ask.kind, Channel.IN_APP, brief.user, ask.content, 1)
-    return words.subject, words.body
+    text = render(request.entry, Channel.IN_APP, prepared.user, request.content, 1)
+    return text.subject, text.body
 
 
-def _tell_more(brief: Brief, earlier: Earlier) -> InboxUpdate | None:
-    """Return the unread notification's new words, with one more counted."""
-    return tell(brief, earlier.notification_id, earlier.count + 1, earlier.count, is_first=False)
-
-
-def tell(
-    brief: Brief, notification_id: str, count: int, seen: int, *, is_first: bool
-) -> InboxUpdate | None:
-    """Return new words for what is, or comes, in the inbox."""
-    if brief.user is None:
+def _count_repeat(prepared: PreparedCase) -> InboxUpdate | None:
+    """Return the update of the unread notification that a repeat is folded into."""
+    earlier = prepared.case.earlier
+    if earlier is None:
         return None
-    ask = brief.ask
-    words = word(ask.kind, Channel.IN_APP, brief.user, ask.content, count)
+    return update_inbox(prepared, earlier.notification_id, earlier.count + 1, earlier.count)
+
+
+def update_inbox(
+    prepared: PreparedCase,
+    notification_id: str,
+    count: int,
+    expected_count: int,
+    *,
+    is_new: bool = False,
+) -> InboxUpdate | None:
+    """Return the update of a notification to a count; `is_new` if the inbox does not show it."""
+    if prepared.user is None:
+        return None
+    request = prepared.request
+    text = render(request.entry, Channel.IN_APP, prepared.user, request.content, count)
     return InboxUpdate(
         id=notification_id,
-        title=words.subject,
-        body=words.body,
-        content=ask.content,
+        title=text.subject,
+        body=text.body,
+        content=request.content,
         count=count,
-        seen=seen,
-        is_first=is_first,
+        expected_count=expected_count,
+        is_new=is_new,
     )
 
 
-def _deliver(ask: Ask, notification_id: str, decision: Decision) -> Delivery:
-    channel, verdict, now = decision.channel, decision.verdict, ask.now
+def _make_delivery(request: DecisionRequest, notification_id: str, decision: Decision) -> Delivery:
+    channel, verdict, now = decision.channel, decision.verdict, request.now
     status, until = _status_of(channel, verdict)
-    # What comes into the inbox with this commit is sent and delivered by it.
+    # The commit that adds it to the inbox also sends and delivers it.
     sent_at = now if status is DeliveryStatus.DELIVERED else None
     return Delivery(
         notification_id=notification_id,
         channel=channel,
-        app_id=ask.app_id,
-        user_id=ask.user_id,
+        app_id=request.app_id,
+        user_id=request.user_id,
         status=status,
         reason=verdict.reason,
         rule=decision.rule,
         until=until,
-        digest=ask.digest_id(channel) if status is DeliveryStatus.COLLECTED else None,
+        digest=request.digest_id(channel) if status is DeliveryStatus.COLLECTED else None,
         attempt_count=0 if sent_at is None else 1,
         sent_at=sent_at,
         delivered_at=sent_at,
@@ -161,32 +170,36 @@ def _deliver(ask: Ask, notification_id: str, decision: Decision) -> Delivery:
     )
 
 
-def apply(delivery: Delivery, ask: Ask, decision: Decision) -> Delivery:
-    """Return the delivery with a verdict carried out on it."""
-    fresh = _deliver(ask, delivery.notification_id, decision)
-    if fresh.status is DeliveryStatus.DELIVERED:
-        return replace(fresh, past_decisions=delivery.past_decisions, count=delivery.count)
+def redecide(delivery: Delivery, request: DecisionRequest, decision: Decision) -> Delivery:
+    """Return a delivery with a new decision; the one before becomes a past decision."""
+    new = _make_delivery(request, delivery.notification_id, decision)
+    delivery = archive_decision(delivery)
+    if new.status is DeliveryStatus.DELIVERED:
+        return replace(new, past_decisions=delivery.past_decisions, count=delivery.count)
     return replace(
         delivery,
-        status=fresh.status,
-        reason=fresh.reason,
-        rule=fresh.rule,
-        until=fresh.until,
-        digest=fresh.digest,
-        decided_at=fresh.decided_at,
+        status=new.status,
+        reason=new.reason,
+        rule=new.rule,
+        until=new.until,
+        digest=new.digest,
+        decided_at=new.decided_at,
     )
 
 
-def turn(delivery: Delivery, ask: Ask, decision: Decision) -> Delivery:
-    """Return a delivery that waited with a new verdict; what was decided before is its story."""
-    return apply(remember(delivery), ask, decision)
-
-
-def remember(delivery: Delivery) -> Delivery:
-    """Return a delivery whose present state is part of its story."""
+def archive_decision(delivery: Delivery) -> Delivery:
+    """Return a delivery whose present decision is among its past ones, too."""
     d = delivery
     past = PastDecision(d.decided_at, d.status, d.reason, d.rule, d.until)
-    return replace(d, past_decisions=(*d.past_decisions, past)[-_STORY_LENGTH:])
+    return replace(d, past_decisions=(*d.past_decisions, past)[-_PAST_DECISIONS:])
+
+
+def cancel(prepared: PreparedCase) -> tuple[Decision, ...]:
+    """Return the decisions for a cancelled event."""
+    return tuple(
+        Decision(channel, Drop(ReasonCode.CANCELLED), "cancelled")
+        for channel in prepared.case.channels
+    )
 
 
 def _status_of(channel: Channel, verdict: Verdict) -> tuple[DeliveryStatus, int | None]:
@@ -208,86 +221,98 @@ def _status_of(channel: Channel, verdict: Verdict) -> tuple[DeliveryStatus, int 
             return DeliveryStatus.DROPPED, None
 
 
-def follow_up(
-    ask: Ask, event_id: str, notification_id: str, deliveries: Sequence[Delivery]
+def make_jobs(
+    request: DecisionRequest, event_id: str, notification_id: str, deliveries: Sequence[Delivery]
 ) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
-    """Return the work that deliveries ask for: of their own, and shared with others."""
+    """Return the jobs that deliveries need: their own ones, and those shared with others."""
     own = [
-        deliver_job(ask, event_id, d.notification_id, d.channel)
+        make_deliver_job(request, event_id, d.notification_id, d.channel)
         for d in deliveries
         if d.status is DeliveryStatus.QUEUED
     ]
-    shared = [_digest_job(ask, event_id, d) for d in deliveries if d.digest is not None]
-    held = [d.until or NEVER for d in deliveries if d.status is DeliveryStatus.HELD]
-    if held:
-        shared.append(held_job(ask, event_id, notification_id, min(held)))
+    shared = [_make_digest_job(request, event_id, d) for d in deliveries if d.digest is not None]
+    held_until = find_held_until(deliveries)
+    if held_until is not None:
+        job_id = f"{notification_id}/held"
+        shared.append(
+            _make_job(request, event_id, job_id, JobKind.HELD, held_until, notification_id)
+        )
     return tuple(own), tuple(shared)
 
 
-def deliver_job(ask: Ask, event_id: str, notification_id: str, channel: Channel) -> Job:
-    """Return the job that sends a notification over a channel, now."""
-    subject = f"{channel}/{notification_id}"
-    return _job(ask, event_id, f"{notification_id}/{channel}", JobKind.DELIVER, ask.now, subject)
+def find_held_until(deliveries: Iterable[Delivery]) -> int | None:
+    """Return the earliest time until which one of the deliveries is held; None if none is."""
+    held = (d.until or NEVER for d in deliveries if d.status is DeliveryStatus.HELD)
+    return min(held, default=None)
 
 
-def held_job(ask: Ask, event_id: str, notification_id: str, due_at: int) -> Job:
-    """Return the job that decides anew for what is held."""
-    return _job(ask, event_id, f"{notification_id}/held", JobKind.HELD, due_at, notification_id)
+def make_deliver_job(
+    request: DecisionRequest, event_id: str, notification_id: str, channel: Channel
+) -> Job:
+    """Return the job that sends a notification over a channel now."""
+    job_id, subject = f"{notification_id}/{channel}", f"{channel}/{notification_id}"
+    return _make_job(request, event_id, job_id, JobKind.DELIVER, request.now, subject)
 
 
-def _digest_job(ask: Ask, event_id: str, delivery: Delivery) -> Job:
+def _make_digest_job(request: DecisionRequest, event_id: str, delivery: Delivery) -> Job:
     due_at = delivery.until if delivery.until is not None else NEVER
-    subject = f"{delivery.channel}/{ask.kind.type.type}"
-    return _job(ask, event_id, delivery.digest or "", JobKind.DIGEST, due_at, subject)
+    subject = f"{delivery.channel}/{request.entry.type.type}"
+    return _make_job(request, event_id, delivery.digest or "", JobKind.DIGEST, due_at, subject)
 
 
-def _job(ask: Ask, event_id: str, job_id: str, kind: JobKind, due_at: int, subject: str) -> Job:
-    lane: Priority = ask.priority
-    return Job(job_id, lane, due_at, kind, ask.app_id, event_id, ask.user_id, subject)
+def _make_job(
+    request: DecisionRequest, event_id: str, job_id: str, kind: JobKind, due_at: int, subject: str
+) -> Job:
+    return Job(
+        job_id, request.priority, due_at, kind, request.app_id, event_id, request.user_id, subject
+    )
 
 
 def _claim_key(
-    brief: Brief, decisions: Iterable[Decision], notification_id: str
+    prepared: PreparedCase, decisions: Iterable[Decision], notification_id: str
 ) -> DedupeClaim | None:
-    ask, dedupe = brief.ask, brief.ask.kind.type.dedupe
-    key = ask.dedupe_id
+    request, earlier = prepared.request, prepared.case.earlier
+    dedupe, key = request.entry.type.dedupe, request.dedupe_id
     if dedupe is None or key is None or all(isinstance(d.verdict, Drop) for d in decisions):
         return None
     return DedupeClaim(
         id=key,
         notification_id=notification_id,
-        seen=brief.earlier.notification_id if brief.earlier else None,
-        expires_at=ask.now + dedupe.window_s * 1000,
+        expected_holder=earlier.notification_id if earlier else None,
+        expires_at=request.now + dedupe.window_s * 1000,
     )
 
 
-def claim_uses(brief: Brief, decisions: Iterable[Decision]) -> tuple[LimitClaim, ...]:
-    """Return the use of limits that a notification takes; none if it is heard whatever it is."""
-    case = brief.case
+def claim_limits(prepared: PreparedCase, decisions: Iterable[Decision]) -> tuple[LimitClaim, ...]:
+    """Return a use of each limit that applies; none if the notification is not sent now."""
+    case = prepared.case
     if not case.limits or passes_quiet_hours(case):
         return ()
-    if not any(_takes_use(each.verdict) for each in decisions):
+    if not any(_uses_limit(each.verdict) for each in decisions):
         return ()
-    end = (brief.ask.now // HOUR_MS + 1) * HOUR_MS
+    end = (case.now // HOUR_MS + 1) * HOUR_MS
     return tuple(
         LimitClaim(id=each.id, limit=each.per_hour, expires_at=end) for each in case.limits
     )
 
 
-def _takes_use(verdict: Verdict) -> bool:
-    if isinstance(verdict, Drop) or verdict.reason in _LIMITED:
-        return False
-    return not (isinstance(verdict, Fold) and verdict.into is not None)
+def _uses_limit(verdict: Verdict) -> bool:
+    return verdict.reason not in _OVER_LIMIT and not _is_unsent(verdict)
 
 
 def _final_status(event: Event, decisions: Sequence[Decision]) -> EventStatus:
-    """Return what an event becomes; one for a single person says why nothing was sent."""
-    if event.audience.kind is not AudienceKind.USER or any(map(_says_something, decisions)):
+    """Return the status of an event after its last decision.
+
+    An event for a single user shows why nothing was sent.
+    """
+    verdicts = [each.verdict for each in decisions]
+    if event.audience.kind is not AudienceKind.USER or not all(map(_is_unsent, verdicts)):
         return EventStatus.COMPLETED
-    reasons = {each.verdict.reason for each in decisions}
-    return next((status for why, status in _OVER.items() if why in reasons), EventStatus.COMPLETED)
+    reasons = {each.reason for each in verdicts}
+    found = (status for reason, status in _UNSENT.items() if reason in reasons)
+    return next(found, EventStatus.COMPLETED)
 
 
-def _says_something(decision: Decision) -> bool:
-    verdict = decision.verdict
-    return not (isinstance(verdict, Drop) or (isinstance(verdict, Fold) and verdict.into))
+def _is_unsent(verdict: Verdict) -> bool:
+    """Whether nothing of its own is ever sent: dropped, or part of another notification."""
+    return isinstance(verdict, Drop) or (isinstance(verdict, Fold) and verdict.into is not None)

@@ -1,50 +1,51 @@
-"""The pipeline, put together from its ports."""
+"""The event pipeline: built from its ports, and the life of its workers."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.events.backlog import Backlog
-from clarion.events.cases import Caps, Gathering
-from clarion.events.decider import Deciding
-from clarion.events.deliverer import Delivering
-from clarion.events.digester import Digesting
-from clarion.events.expander import Expanding
-from clarion.events.explainer import Explaining
+from clarion.events.cases import CaseReader, FrequencyCaps
+from clarion.events.decider import Decider
+from clarion.events.deliverer import Deliverer
+from clarion.events.digester import Digester
+from clarion.events.expander import Expander
+from clarion.events.explainer import Explainer
 from clarion.events.handover import LEASE_MS, Handover
-from clarion.events.intake import Accepting
+from clarion.events.intake import Intake
 from clarion.events.model import JobKind
-from clarion.events.outcome_writer import Recording
-from clarion.events.releaser import Releasing
-from clarion.events.waiting import WaitingRoom
-from clarion.events.worker import Stage, Worker
+from clarion.events.outcome_writer import OutcomeWriter
+from clarion.events.releaser import Releaser
+from clarion.events.waiting import WaitingReader
+from clarion.events.worker import Worker
 from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from clarion.catalog.model import Channel
     from clarion.catalog.port import Catalog
     from clarion.channels.port import ChannelProvider
     from clarion.clock import Clock
-    from clarion.events.port import Deliveries, Events, Facts, Ledger, Queue
+    from clarion.events.port import Deliveries, Events, NotificationReader, Outcomes, Queue
+    from clarion.events.worker import JobHandler
     from clarion.people.port import Users
 
-NO_CAPS = Caps()
-# While one batch is committed, the next is decided.
+NO_CAPS = FrequencyCaps()
+# While one commits its batch, the other decides the next.
 WORKERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelinePorts:
-    """What the pipeline stands on."""
+    """What the pipeline reads and writes."""
 
     events: Events
     queue: Queue
-    facts: Facts
-    ledger: Ledger
+    notifications: NotificationReader
+    outcomes: Outcomes
     deliveries: Deliveries
     users: Users
     catalog: Catalog
@@ -52,8 +53,25 @@ class PipelinePorts:
     providers: Mapping[Channel, ChannelProvider]
 
 
+class _Handlers(NamedTuple):
+    decider: Decider
+    deliverer: Deliverer
+    digester: Digester
+    expander: Expander
+    releaser: Releaser
+
+    def by_kind(self) -> dict[JobKind, JobHandler]:
+        return {
+            JobKind.EXPAND: self.expander,
+            JobKind.DECIDE: self.decider,
+            JobKind.HELD: self.releaser,
+            JobKind.DELIVER: self.deliverer,
+            JobKind.DIGEST: self.digester,
+        }
+
+
 class Pipeline:
-    """The way of an event: its doors for the API, and the workers behind them."""
+    """Owns the workers. The API uses `intake` and `explainer`."""
 
     def __init__(
         self,
@@ -62,118 +80,130 @@ class Pipeline:
         on_inbox_changed: Callable[[str, str], None],
         queue_age_limit_s: int,
         has_workers: bool = True,
-        caps: Caps = NO_CAPS,
+        caps: FrequencyCaps = NO_CAPS,
     ) -> None:
-        self.metrics = PipelineMetrics()
-        recording = Recording(ports.ledger, ports.clock, self.metrics, on_inbox_changed)
-        gathering = Gathering(
-            users=ports.users, facts=ports.facts, providers=ports.providers, caps=caps
-        )
-        room = WaitingRoom(
-            facts=ports.facts,
-            deliveries=ports.deliveries,
-            events=ports.events,
-            catalog=ports.catalog,
-            clock=ports.clock,
-        )
-        self._delivering = _build_delivering(ports, room, gathering, recording)
-        deciding = _build_deciding(ports, gathering, recording)
-        stages = _build_stages(ports, room, gathering, recording)
-        stages[JobKind.DECIDE] = deciding
-        stages[JobKind.DELIVER] = self._delivering
-        handover = Handover()
         self._queue = ports.queue
         self._clock = ports.clock
+        self.metrics = PipelineMetrics()
+        self._backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
+        self.metrics.watch_ages(self._backlog.ages_s)
+        cases = _build_cases(ports, caps)
+        writer = OutcomeWriter(ports.outcomes, ports.clock, self.metrics, on_inbox_changed)
+        handlers = _build_handlers(ports, cases, writer)
+        handover = Handover()
+        self._deliverer = handlers.deliverer
         self.workers = [
-            Worker(
-                queue=ports.queue,
-                handover=handover,
-                deciding=deciding,
-                stages=stages,
-                recording=recording,
-                clock=ports.clock,
-            )
+            _build_worker(ports, handlers, writer, handover)
             for _ in range(WORKERS if has_workers else 0)
         ]
-        self.backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
-        self.metrics.watch_ages(self.backlog.read_ages)
-        self.accepting = Accepting(
+        self.intake = self._build_intake(ports, handover if has_workers else None)
+        self.explainer = Explainer(ports.catalog, cases)
+
+    def _build_intake(self, ports: PipelinePorts, handover: Handover | None) -> Intake:
+        return Intake(
             events=ports.events,
             users=ports.users,
             catalog=ports.catalog,
             clock=ports.clock,
-            handover=handover if has_workers else None,
+            handover=handover,
             on_accepted=self._note_accepted,
-            is_overloaded=lambda: self.backlog.is_too_old,
+            is_overloaded=lambda: self._backlog.is_too_old,
         )
-        self.explaining = Explaining(ports.catalog, gathering)
 
     def _note_accepted(self, count: int) -> None:
         self.metrics.accepted += count
         self.wake()
 
     def wake(self) -> None:
-        """Look for work at once: there is some."""
+        """Let the workers look for due jobs at once."""
         for worker in self.workers:
             worker.wake()
 
     async def replan(self, app_id: str, user_id: str) -> None:
-        """Decide anew for what waits for a person: they or their preferences have changed."""
-        self.accepting.forget(app_id, user_id)
-        await self._queue.wake_person(app_id, user_id, self._clock.now())
+        """Decide again what waits for a user: the user or their preferences have changed."""
+        self.intake.forget_user(app_id, user_id)
+        await self._queue.wake_user(app_id, user_id, self._clock.now())
         self.wake()
 
     async def take_over(self) -> None:
-        """Release what a server that was killed had claimed; only for who works alone."""
+        """Release the jobs that a killed process had claimed; only if this one works alone."""
         now = self._clock.now()
-        await self._queue.release_all(now=now, until=now + LEASE_MS)
+        await self._queue.release_claims(now=now, until=now + LEASE_MS)
+
+    def loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return the background loops by name. Each is independent, and can be started again.
+
+        Those of the workers end after `stop`; `backlog` runs until it is cancelled.
+        """
+        loops: dict[str, Callable[[], Awaitable[None]]] = {"backlog": self._backlog.watch}
+        for number, worker in enumerate(self.workers, 1):
+            loops[f"worker-{number}"] = self._loop_of(worker)
+        return loops
+
+    def _loop_of(self, worker: Worker) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            await worker.run()
+            await self._deliverer.finish()
+
+        return run
 
     async def run(self) -> None:
-        """Work until `stop`, and watch how old the queue gets."""
-        watching = asyncio.get_running_loop().create_task(self.backlog.watch())
+        """Run all loops until `stop`; return when the workers have finished."""
+        loops = self.loops()
+        watch = asyncio.ensure_future(loops.pop("backlog")())
         try:
-            await asyncio.gather(*(worker.run() for worker in self.workers))
-            await self._delivering.finish()
+            await asyncio.gather(*(loop() for loop in loops.values()))
         finally:
-            watching.cancel()
+            watch.cancel()
 
     def stop(self) -> None:
-        """End after what is in hand."""
+        """Let the workers end after their current batch and the attempts under way."""
         for worker in self.workers:
             worker.stop()
 
 
-def _build_stages(
-    ports: PipelinePorts, room: WaitingRoom, gathering: Gathering, recording: Recording
-) -> dict[JobKind, Stage]:
-    """Return what does each kind of job within the house."""
-    events, clock = ports.events, ports.clock
-    return {
-        JobKind.EXPAND: Expanding(
-            events=events, users=ports.users, queue=ports.queue, recording=recording, clock=clock
-        ),
-        JobKind.HELD: Releasing(room, gathering, recording),
-        JobKind.DIGEST: Digesting(ports.deliveries, room, gathering, recording),
-    }
+def _build_cases(ports: PipelinePorts, caps: FrequencyCaps) -> CaseReader:
+    return CaseReader(
+        users=ports.users, notifications=ports.notifications, providers=ports.providers, caps=caps
+    )
 
 
-def _build_deciding(ports: PipelinePorts, gathering: Gathering, recording: Recording) -> Deciding:
-    return Deciding(
+def _build_waiting(ports: PipelinePorts) -> WaitingReader:
+    return WaitingReader(
+        notifications=ports.notifications,
+        deliveries=ports.deliveries,
         events=ports.events,
         catalog=ports.catalog,
-        gathering=gathering,
-        recording=recording,
         clock=ports.clock,
     )
 
 
-def _build_delivering(
-    ports: PipelinePorts, room: WaitingRoom, gathering: Gathering, recording: Recording
-) -> Delivering:
-    return Delivering(
-        room=room,
-        gathering=gathering,
-        recording=recording,
-        providers=ports.providers,
+def _build_handlers(ports: PipelinePorts, cases: CaseReader, writer: OutcomeWriter) -> _Handlers:
+    events, users, clock = ports.events, ports.users, ports.clock
+    waiting = _build_waiting(ports)
+    return _Handlers(
+        decider=Decider(
+            events=events, catalog=ports.catalog, cases=cases, writer=writer, clock=clock
+        ),
+        deliverer=Deliverer(
+            waiting=waiting, cases=cases, writer=writer, providers=ports.providers, clock=clock
+        ),
+        digester=Digester(ports.deliveries, waiting, cases, writer),
+        expander=Expander(
+            events=events, users=users, queue=ports.queue, writer=writer, clock=clock
+        ),
+        releaser=Releaser(waiting, cases, writer),
+    )
+
+
+def _build_worker(
+    ports: PipelinePorts, handlers: _Handlers, writer: OutcomeWriter, handover: Handover
+) -> Worker:
+    return Worker(
+        queue=ports.queue,
+        handover=handover,
+        decider=handlers.decider,
+        handlers=handlers.by_kind(),
+        writer=writer,
         clock=ports.clock,
     )

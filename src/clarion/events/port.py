@@ -1,4 +1,4 @@
-"""The ports of the pipeline: events, the queue, the facts, the ledger, and the channels."""
+"""The ports of the pipeline: events, the queue, notifications, deliveries and job outcomes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from clarion.catalog.model import Priority
 from clarion.events.model import (
     Attempt,
     Delivery,
-    Earlier,
-    Entry,
+    EarlierNotification,
     Event,
     EventStatus,
     Job,
+    JobOutcome,
     Notification,
 )
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -21,19 +21,20 @@ from clarion.pages import Page
 
 
 class Events(Protocol):
-    """What happened."""
+    """Accepted events."""
 
     async def accept(
         self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Store events together with the work that waits for them: all, or none.
+        """Store events together with their first jobs: all, or none.
 
-        `once` as in `Keys.create`.
+        If `once` was claimed by an earlier request, store nothing and return its response;
+        `IdempotencyKeyReused` if that was another request.
         """
         ...
 
-    async def recall(self, once: IdempotencyClaim) -> StoredResponse | None:
-        """Return what the first request with this key was answered, or None if there was none."""
+    async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
+        """Return the response to the first request with this key, or None if there was none."""
         ...
 
     async def get(self, app_id: str, event_id: str) -> Event | None:
@@ -41,61 +42,60 @@ class Events(Protocol):
         ...
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
-        """Return those of the events that there are, in one read."""
+        """Return the events that exist, by id, in one read."""
         ...
 
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:
-        """Return the events, newest first; by status only for those of `LISTED`."""
+        """Return the events, newest first; a status must be one of `FILTERABLE`."""
         ...
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
-        """Call an event back: what is not decided never will be, what waits is due at once.
+        """Cancel an event: no further decisions, and its held jobs are due at once.
 
-        False if all of it is over.
+        False if nothing of it is pending or held.
         """
         ...
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
-        """Try the dead letters of an event once more; False if it has not failed."""
+        """Make the dead letters of an event due again; False if the event has not failed."""
         ...
 
 
 class Queue(Protocol):
-    """Work that waits. A job is one worker's from its claim until the lease runs out.
+    """The jobs. A job belongs to one worker from its claim until the lease expires.
 
-    Each claim gives the job a higher token; what a worker writes with an older one is refused.
-    `token % 1000` is how often it was claimed since something came of it.
+    Each claim gives the job a higher token; writes with an older token are refused.
+    `token % 1000` counts the claims since the job last made progress.
     """
 
     async def claim(
         self, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
-        """Claim jobs that are due, as many of each lane as its quota, until a time."""
+        """Claim due jobs until a time, at most the quota of each lane."""
         ...
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:
-        """Add the work for some people of an audience, and remember how far it got.
+        """Add the jobs of some users of an audience, and store the cursor; None ends the job.
 
-        `cursor` None: that was the end of it. False if the lease is over or the event cancelled;
-        then nothing was added.
+        False, with nothing added, if the lease has expired or the event was cancelled.
         """
         ...
 
-    async def wake_person(self, app_id: str, user_id: str, now: int) -> None:
-        """Make due at once what waits for a person's time, so that it is decided anew."""
+    async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
+        """Make a user's held and digest jobs due at once, so that they are decided again."""
         ...
 
-    async def release_all(self, *, now: int, until: int) -> None:
-        """Make due at once what is claimed until then or less: whoever claimed it is no more.
+    async def release_claims(self, *, now: int, until: int) -> None:
+        """Make due at once every job that is claimed until that time or less.
 
-        Only who is alone may say so. What waits for its own time goes on waiting.
+        Only for a node that works alone. Jobs that wait for a time of their own keep it.
         """
         ...
 
-    async def oldest(self, lane: Priority) -> int | None:
-        """Return when the first job of a lane is or was due; None if it is empty."""
+    async def oldest_due_at(self, lane: Priority) -> int | None:
+        """Return the earliest due time of a lane; None if the lane is empty."""
         ...
 
     async def count_due(self, lane: Priority, now: int, limit: int) -> int:
@@ -103,91 +103,100 @@ class Queue(Protocol):
         ...
 
 
-class Facts(Protocol):
-    """What has to be known to decide; each method is one read for a whole batch."""
+class NotificationReader(Protocol):
+    """Reads notifications, and the dedupe keys and limits that decisions depend on."""
 
-    async def earlier(self, app_id: str, ids: Iterable[str], now: int) -> dict[str, Earlier]:
-        """Return the notifications that hold dedupe keys within their windows."""
+    async def find_earlier(
+        self, app_id: str, ids: Iterable[str], now: int
+    ) -> dict[str, EarlierNotification]:
+        """Return the notifications that hold dedupe keys now, by key, in one read."""
         ...
 
-    async def used(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:
-        """Return how much of limits is used, of those that are."""
+    async def find_limit_counts(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:
+        """Return the uses of limits, by id, in one read; unused ones are left out."""
         ...
 
-    async def notifications(
+    async def find_many(
         self, app_id: str, user_ids: Iterable[str], ids: Iterable[str]
     ) -> dict[str, Notification]:
-        """Return notifications of some people by their ids."""
+        """Return the notifications of some users, by id, in one read."""
         ...
 
-    async def find(self, app_id: str, notification_id: str) -> Notification | None:
-        """Return one notification, whosever it is, or None."""
+    async def get(self, app_id: str, notification_id: str) -> Notification | None:
+        """Return the notification of any user, or None."""
         ...
 
-    async def of_event(
+    async def list_of_event(
         self, app_id: str, event_id: str, *, after: str | None, limit: int
     ) -> Page[Notification]:
-        """Return what an event came to, person by person, in the order of the ids."""
+        """Return the notifications of an event, in the order of their ids."""
         ...
 
 
-class Ledger(Protocol):
-    """What became of the work."""
+class Outcomes(Protocol):
+    """Writes the outcomes of jobs."""
 
-    async def write(self, entries: Sequence[Entry], now: int) -> list[bool]:
-        """Commit entries, each whole and by itself; say which of them hold.
+    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
+        """Commit outcomes, each whole and by itself; return for each whether it was stored.
 
-        One does not if its job's lease is over, its event was cancelled, or one of its claims was
-        lost to another. Then nothing of it is stored.
+        One is refused, with nothing stored, if its job's lease has expired, its event was
+        cancelled, or one of its claims or its inbox update fails.
         """
         ...
 
 
 class Deliveries(Protocol):
-    """What became of notifications, channel by channel."""
+    """The deliveries of notifications, one for each channel."""
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[Delivery, ...]]:
-        """Return the deliveries of notifications, by their ids, in one read."""
+        """Return the deliveries of notifications, by notification id, in one read."""
         ...
 
-    async def attempts(self, notification_id: str) -> tuple[Attempt, ...]:
+    async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
         """Return the attempts to deliver a notification, at most 1,000."""
         ...
 
-    async def collected(
+    async def list_collected(
         self, app_id: str, user_id: str, digest: str, limit: int
     ) -> tuple[Delivery, ...]:
-        """Return what waits for a digest, newest first."""
+        """Return the deliveries that wait for a digest, newest first."""
         ...
 
-    async def waiting(
+    async def list_waiting(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> tuple[Delivery, ...]:
-        """Return what is held or collected for a person, behind a notification's id."""
+        """Return a user's held and collected deliveries, in the order of notification ids."""
         ...
 
 
 class Retention(Protocol):
-    """What has been kept long enough. Each step is small; what it returns says if more is left."""
+    """Deletes old data in small steps; a step that reaches its `limit` may have left more."""
 
     async def find_old_notifications(
         self, before: int, limit: int
     ) -> dict[tuple[str, str], list[str]]:
-        """Return notifications made before a time, at most `limit`: their ids by app and person."""
+        """Return the ids of notifications made before a time, at most `limit`, by app and user."""
         ...
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
-        """Delete events made before a time that are over, at most `limit`; return how many."""
+        """Delete finished events made before a time, at most `limit`; return how many."""
+        ...
+
+    async def prune_orphaned_jobs(self, limit: int) -> int:
+        """Delete jobs without a due time whose notification or collected deliveries are gone.
+
+        At most `limit`; return how many. Other jobs of deleted notifications end when due.
+        """
         ...
 
     async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        """Return devices that ended before a time, at most `limit`, as app and device."""
+        """Return devices invalidated before a time, at most `limit`, as app and device."""
         ...
 
     async def prune_claims(self, now: int, limit: int) -> int:
-        """Delete dedupe keys and limit counts whose time has passed, at most `limit` of each."""
+        """Delete expired dedupe keys and limit counts, at most `limit` of each."""
         ...
 
     async def prune_answers(self, now: int, limit: int) -> int:
-        """Delete idempotency keys whose time has passed, at most `limit`; return how many."""
+        """Delete expired idempotency keys, at most `limit`; return how many."""
         ...

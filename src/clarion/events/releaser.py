@@ -1,87 +1,89 @@
-"""What was held → decided anew when its time has come, with the preferences of this moment."""
+"""Decides held notifications again when they are due, with the preferences of that time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clarion.events.batch_view import Foresight
+from clarion.events.batch_view import BatchView
 from clarion.events.decide.rules import decide
-from clarion.events.decide.verdicts import Decision, Drop
-from clarion.events.model import DeliveryStatus, Entry, Later, ReasonCode
-from clarion.events.outcomes import NEVER, claim_uses, follow_up, shows, tell, turn
+from clarion.events.model import DeliveryStatus, JobOutcome, Reschedule
+from clarion.events.outcomes import (
+    cancel,
+    claim_limits,
+    find_held_until,
+    make_jobs,
+    redecide,
+    shows,
+    update_inbox,
+)
 from clarion.events.waiting import by_channel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clarion.events.cases import Brief, Gathering
+    from clarion.events.cases import CaseReader, PreparedCase
     from clarion.events.model import Delivery, InboxUpdate, Job
-    from clarion.events.outcome_writer import Recording
-    from clarion.events.waiting import Waiting, WaitingRoom
+    from clarion.events.outcome_writer import OutcomeWriter
+    from clarion.events.waiting import WaitingNotification, WaitingReader
 
 
-class Releasing:
-    """Decides anew for notifications with channels that were held."""
+class Releaser:
+    """Handles the jobs of notifications that are held on some channels."""
 
-    def __init__(self, room: WaitingRoom, gathering: Gathering, recording: Recording) -> None:
-        self._room = room
-        self._gathering = gathering
-        self._recording = recording
+    def __init__(self, waiting: WaitingReader, cases: CaseReader, writer: OutcomeWriter) -> None:
+        self._waiting = waiting
+        self._cases = cases
+        self._writer = writer
 
     async def handle(self, jobs: Sequence[Job]) -> None:
-        """Decide anew for jobs of one app. Those that are refused come back by their lease."""
-        found, entries = await self._room.call([(job, job.subject) for job in jobs])
-        entries += [Entry(job=w.job) for w in found if not _held(w)]
-        open_ = [w for w in found if _held(w)]
-        briefs = await self._gathering.gather(
-            [self._room.ask(w, _held(w), was_collected=_was_collected(w)) for w in open_]
+        """Decide again for jobs of one app. Refused ones are due again when their lease expires."""
+        found, outcomes = await self._waiting.read([(job, job.subject) for job in jobs])
+        outcomes += [JobOutcome(job=each.job) for each in found if not _held(each)]
+        held = [each for each in found if _held(each)]
+        cases = await self._cases.read(
+            [
+                self._waiting.make_request(each, _held(each), was_collected=_was_collected(each))
+                for each in held
+            ]
         )
-        foresight = Foresight()
-        for waiting, brief in zip(open_, briefs, strict=True):
-            foreseen = foresight.see(brief) or brief
-            entry = self._recording.attempt(waiting.job, release, waiting, foreseen)
-            foresight.note(brief.ask, entry)
-            entries.append(entry)
-        await self._recording.write(entries)
+        batch = BatchView()
+        for waiting, prepared in zip(held, cases, strict=True):
+            projected = batch.project(prepared) or prepared
+            outcome = self._writer.run_safely(waiting.job, release, waiting, projected)
+            batch.add(prepared.request, outcome)
+            outcomes.append(outcome)
+        await self._writer.write(outcomes)
 
 
-def _held(waiting: Waiting) -> tuple[Delivery, ...]:
+def _held(waiting: WaitingNotification) -> tuple[Delivery, ...]:
     return tuple(d for d in waiting.deliveries if d.status is DeliveryStatus.HELD)
 
 
-def _was_collected(waiting: Waiting) -> bool:
-    """Whether it tells of several already: collected again, it would tell of one."""
+def _was_collected(waiting: WaitingNotification) -> bool:
+    """Whether it is a digest: collected again, it would count as one notification."""
     past_decisions = (past for each in _held(waiting) for past in each.past_decisions)
     return any(past.status is DeliveryStatus.COLLECTED for past in past_decisions)
 
 
-def release(waiting: Waiting, brief: Brief) -> Entry:
-    """Return what a notification that waited comes to."""
-    held = by_channel(_held(waiting))
-    decisions = cancel(brief) if waiting.is_cancelled else decide(brief.case)
-    notification = waiting.notification
-    deliveries = tuple(turn(held[d.channel], brief.ask, d) for d in decisions)
-    jobs, shared = follow_up(brief.ask, waiting.job.event_id, notification.id, deliveries)
-    again = [d.until or NEVER for d in deliveries if d.status is DeliveryStatus.HELD]
-    return Entry(
-        job=waiting.job,
-        next=Later(due_at=min(again)) if again else None,
-        limits=claim_uses(brief, decisions),
-        inbox_update=_appear(brief, waiting) if shows(decisions) else None,
+def release(waiting: WaitingNotification, prepared: PreparedCase) -> JobOutcome:
+    """Return the outcome of deciding a held notification again."""
+    held, job = by_channel(_held(waiting)), waiting.job
+    decisions = cancel(prepared) if waiting.is_cancelled else decide(prepared.case)
+    deliveries = tuple(redecide(held[d.channel], prepared.request, d) for d in decisions)
+    notification_id = waiting.notification.id
+    jobs, shared = make_jobs(prepared.request, job.event_id, notification_id, deliveries)
+    held_until = find_held_until(deliveries)
+    return JobOutcome(
+        job=job,
+        next=None if held_until is None else Reschedule(due_at=held_until),
+        limit_claims=claim_limits(prepared, decisions),
+        inbox_update=_show(waiting, prepared) if shows(decisions) else None,
         deliveries=deliveries,
         jobs=jobs,
-        shared_jobs=tuple(each for each in shared if each.id != waiting.job.id),
+        shared_jobs=tuple(each for each in shared if each.id != job.id),
     )
 
 
-def _appear(brief: Brief, waiting: Waiting) -> InboxUpdate | None:
+def _show(waiting: WaitingNotification, prepared: PreparedCase) -> InboxUpdate | None:
     count = waiting.notification.count
-    return tell(brief, waiting.notification.id, count, count, is_first=True)
-
-
-def cancel(brief: Brief) -> tuple[Decision, ...]:
-    """Return the verdicts for an event that was called back."""
-    return tuple(
-        Decision(channel, Drop(ReasonCode.CANCELLED), "cancelled")
-        for channel in brief.case.channels
-    )
+    return update_inbox(prepared, waiting.notification.id, count, count, is_new=True)

@@ -1,4 +1,4 @@
-"""The state of a notification: the sum of its deliveries."""
+"""The status of a notification, derived from its deliveries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from clarion.events.model import Delivery
 
-# A delivery in one of these has nothing to add to what the others say.
-_SILENT = frozenset({DeliveryStatus.DROPPED, DeliveryStatus.FOLDED})
-_WAITS = frozenset({DeliveryStatus.HELD, DeliveryStatus.COLLECTED})
-_ONE_WORD = {
+# These count only if no delivery has another status.
+_UNSENT = frozenset({DeliveryStatus.DROPPED, DeliveryStatus.FOLDED})
+_WAITING = frozenset({DeliveryStatus.HELD, DeliveryStatus.COLLECTED})
+_SAME = {
     DeliveryStatus.FAILED: NotificationStatus.FAILED,
     DeliveryStatus.EXPIRED: NotificationStatus.EXPIRED,
     DeliveryStatus.CANCELLED: NotificationStatus.CANCELLED,
@@ -22,25 +22,25 @@ _ONE_WORD = {
 }
 
 
-def sum_up(deliveries: Iterable[Delivery]) -> NotificationStatus:
-    """Return the one word for a notification."""
-    everything = list(deliveries)
-    said = {each.status for each in everything} - _SILENT
-    if not said:
-        return _of_silent({each.status for each in everything})
-    if DeliveryStatus.QUEUED in said:
-        is_tried = any(each.attempt_count for each in everything)
+def summarize(deliveries: Iterable[Delivery]) -> NotificationStatus:
+    """Return the status of a notification."""
+    known = list(deliveries)
+    statuses = {each.status for each in known} - _UNSENT
+    if not statuses:
+        return _of_unsent({each.status for each in known})
+    if DeliveryStatus.QUEUED in statuses:
+        is_tried = any(each.attempt_count for each in known)
         return NotificationStatus.PROCESSING if is_tried else NotificationStatus.QUEUED
-    if said & _WAITS:
+    if statuses & _WAITING:
         return NotificationStatus.QUEUED
-    if len(said) == 1:
-        return _ONE_WORD[said.pop()]
-    if DeliveryStatus.DELIVERED in said:
+    if len(statuses) == 1:
+        return _SAME[statuses.pop()]
+    if DeliveryStatus.DELIVERED in statuses:
         return NotificationStatus.PARTIALLY_DELIVERED
     return NotificationStatus.FAILED
 
 
-def _of_silent(statuses: set[DeliveryStatus]) -> NotificationStatus:
+def _of_unsent(statuses: set[DeliveryStatus]) -> NotificationStatus:
     if DeliveryStatus.FOLDED in statuses:
         return NotificationStatus.FOLDED
     return NotificationStatus.DROPPED if statuses else NotificationStatus.CREATED

@@ -1,4 +1,4 @@
-"""The story of a notification: everything that is written about it, in the order of time."""
+"""The timeline of a notification: everything that is stored about it, oldest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from clarion.events.model import Attempt, Delivery, Event, Notification, ReasonCode
 
-# What a delivery's state is called when it was decided.
+# What a decision is called by the status that it gave the delivery.
 _VERDICTS = {
     DeliveryStatus.QUEUED: "send",
     DeliveryStatus.DELIVERED: "send",
@@ -25,14 +25,13 @@ _VERDICTS = {
     DeliveryStatus.CANCELLED: "drop",
     DeliveryStatus.DROPPED: "drop",
 }
-
 # What an attempt leads to.
-_ENDS = frozenset({"delivered", "failed"})
+_RESULTS = frozenset({"delivered", "failed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
-    """One line of the story."""
+class TimelineEntry:
+    """One entry of a timeline."""
 
     at: int
     what: str
@@ -43,35 +42,35 @@ class Happening:
     detail: str | None = None
 
 
-def tell_story(
+def build_timeline(
     event: Event | None,
     notification: Notification,
     deliveries: Iterable[Delivery],
     attempts: Iterable[Attempt],
-) -> list[Happening]:
-    """Return what happened, oldest first; of one moment, what led to the rest comes first."""
-    told = [each for delivery in deliveries for each in _of_delivery(delivery)]
-    story = [
+) -> list[TimelineEntry]:
+    """Return the entries, oldest first; at the same time, causes come before results."""
+    decided = [each for delivery in deliveries for each in _of_delivery(delivery)]
+    entries = [
         *_of_event(event),
-        Happening(at=notification.created_at, what="created"),
-        *(each for each in told if each.what not in _ENDS),
+        TimelineEntry(at=notification.created_at, what="created"),
+        *(each for each in decided if each.what not in _RESULTS),
         *map(_of_attempt, attempts),
-        *(each for each in told if each.what in _ENDS),
-        *_of_person(notification),
+        *(each for each in decided if each.what in _RESULTS),
+        *_of_user(notification),
     ]
-    return sorted(story, key=lambda each: each.at)
+    return sorted(entries, key=lambda each: each.at)
 
 
-def _of_event(event: Event | None) -> Iterator[Happening]:
+def _of_event(event: Event | None) -> Iterator[TimelineEntry]:
     if event is None:
         return
-    yield Happening(at=event.created_at, what="accepted")
+    yield TimelineEntry(at=event.created_at, what="accepted")
     if event.scheduled_at is not None:
-        yield Happening(at=event.created_at, what="scheduled", until=event.scheduled_at)
+        yield TimelineEntry(at=event.created_at, what="scheduled", until=event.scheduled_at)
 
 
-def _of_attempt(attempt: Attempt) -> Happening:
-    return Happening(
+def _of_attempt(attempt: Attempt) -> TimelineEntry:
+    return TimelineEntry(
         at=attempt.attempted_at,
         what=f"attempt {attempt.number}: {attempt.status}",
         channel=attempt.channel,
@@ -79,12 +78,12 @@ def _of_attempt(attempt: Attempt) -> Happening:
     )
 
 
-def _of_delivery(delivery: Delivery) -> Iterator[Happening]:
+def _of_delivery(delivery: Delivery) -> Iterator[TimelineEntry]:
     now = PastDecision(
         delivery.decided_at, delivery.status, delivery.reason, delivery.rule, delivery.until
     )
     for past in (*delivery.past_decisions, now):
-        yield Happening(
+        yield TimelineEntry(
             at=past.at,
             what=_VERDICTS[past.status],
             channel=delivery.channel,
@@ -93,11 +92,11 @@ def _of_delivery(delivery: Delivery) -> Iterator[Happening]:
             until=past.until,
         )
     if delivery.delivered_at is not None:
-        yield Happening(at=delivery.delivered_at, what="delivered", channel=delivery.channel)
+        yield TimelineEntry(at=delivery.delivered_at, what="delivered", channel=delivery.channel)
 
 
-def _of_person(notification: Notification) -> Iterator[Happening]:
+def _of_user(notification: Notification) -> Iterator[TimelineEntry]:
     if notification.read_at is not None:
-        yield Happening(at=notification.read_at, what="read", channel=Channel.IN_APP)
+        yield TimelineEntry(at=notification.read_at, what="read", channel=Channel.IN_APP)
     if notification.dismissed_at is not None:
-        yield Happening(at=notification.dismissed_at, what="dismissed", channel=Channel.IN_APP)
+        yield TimelineEntry(at=notification.dismissed_at, what="dismissed", channel=Channel.IN_APP)

@@ -30,8 +30,9 @@ _encode = msgspec.json.Encoder().encode
 class Record(Generic[T]):
     """How objects of one type are rows of one table.
 
-    `columns` and `parameters` are the two halves of an INSERT. `read` takes a row whose first
-    values are the columns in that order; what a statement selects beyond them is ignored.
+    `columns` and `parameters` are the two halves of an INSERT; `bind` returns the row for one that
+    has no other parameters, `values` the same by name. `read` takes a row whose first values are
+    the columns in that order; what a statement selects beyond them is ignored.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Record(Generic[T]):
         self.parameters = ", ".join(f":{name}" for name in self.names)
         self.width = len(self.names)
         self.values: Callable[[T], dict[str, Value]] = _compile_writer(self._fields)
+        self.bind: Callable[[T], Row] = _compile_binder(self._fields)
         self.read: Callable[[Row], T] = _compile_reader(row_type, self._fields)
 
     def assign(self, *names: str, source: str = "excluded.{}") -> str:
@@ -120,7 +122,7 @@ def _write_enum(member: Enum) -> Value:
 
 
 def _write_json(value: object) -> str:
-    return _encode(value).decode()
+    return "[]" if value == () else _encode(value).decode()
 
 
 def _compile_json_reader(hint: Any) -> Callable[[str], Any]:
@@ -145,18 +147,30 @@ def _fits(decode: Callable[[str], Any], text: str) -> bool:
 
 def _compile_writer(columns: tuple[_Field, ...]) -> Callable[[Any], dict[str, Value]]:
     scope: dict[str, Any] = {}
-    parts = []
-    for number, each in enumerate(columns):
-        value = "row." + ".".join(each.path)
-        if each.write is not None:
-            scope[f"write_{number}"] = each.write
-            converted = f"write_{number}({value})"
-            value = f"None if {value} is None else {converted}" if each.is_optional else converted
-        parts.append(f"{each.name!r}: {value}")
+    parts = [f"{each.name!r}: {_written(each, scope)}" for each in columns]
     writer: Callable[[Any], dict[str, Value]] = _compile(
         f"lambda row: {{{', '.join(parts)}}}", scope
     )
     return writer
+
+
+def _compile_binder(columns: tuple[_Field, ...]) -> Callable[[Any], Row]:
+    scope: dict[str, Any] = {}
+    parts = [f"{_written(each, scope)}," for each in columns]
+    binder: Callable[[Any], Row] = _compile(f"lambda row: ({' '.join(parts)})", scope)
+    return binder
+
+
+def _written(each: _Field, scope: dict[str, Any]) -> str:
+    """Return the expression for a column's value; what it calls is added to the scope."""
+    value = "row." + ".".join(each.path)
+    if each.write is None:
+        return value
+    scope[f"write_{each.name}"] = each.write
+    # An attribute costs a third of a call, and most rows have several enums.
+    is_enum = each.write is _write_enum
+    converted = f"{value}._value_" if is_enum else f"write_{each.name}({value})"
+    return f"None if {value} is None else {converted}" if each.is_optional else converted
 
 
 def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[[Row], T]:

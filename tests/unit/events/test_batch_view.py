@@ -1,33 +1,35 @@
-"""What those before it in a batch will have changed."""
+"""A case of a batch is seen as the outcomes before it will leave it."""
 
 from clarion.catalog import built_in
 from clarion.catalog.entry import build_entry
 from clarion.catalog.model import Overflow, Priority
-from clarion.events.batch_view import Foresight
-from clarion.events.cases import Ask, Brief
+from clarion.events.batch_view import BatchView
+from clarion.events.cases import DecisionRequest, PreparedCase
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import (
     Content,
     DedupeClaim,
-    Earlier,
-    Entry,
+    EarlierNotification,
     InboxUpdate,
     Job,
     JobKind,
+    JobOutcome,
     LimitClaim,
 )
 from tests.factories import NOW
 
-KIND = build_entry(built_in.TYPES["POST_LIKE"], ())
+ENTRY = build_entry(built_in.TYPES["POST_LIKE"], ())
 JOB = Job("j", Priority.LOW, NOW, JobKind.DECIDE, "a", "e", "ana")
-EARLIER = Earlier(notification_id="n", count=3, is_unread=True)
+EARLIER = EarlierNotification(notification_id="n", count=3, is_unread=True)
 
 
-def brief(earlier: Earlier | None = None, key: str | None = "p1", used: int = 0) -> Brief:
-    ask = Ask(
+def prepare(
+    earlier: EarlierNotification | None = None, key: str | None = "p1", used: int = 0
+) -> PreparedCase:
+    request = DecisionRequest(
         app_id="a",
         user_id="ana",
-        kind=KIND,
+        entry=ENTRY,
         priority=Priority.LOW,
         content=Content(),
         channels=(),
@@ -37,64 +39,64 @@ def brief(earlier: Earlier | None = None, key: str | None = "p1", used: int = 0)
     )
     case = Case(
         now=NOW,
-        type=KIND.type,
+        type=ENTRY.type,
         priority=Priority.LOW,
         channels=(),
         templates=frozenset(),
         available=frozenset(),
         expires_at=None,
-        person=None,
+        user=None,
         earlier=earlier,
         limits=(Limit("l", 5, Overflow.DROP, used),),
     )
-    return Brief(ask, None, case, earlier)
+    return PreparedCase(request, None, case)
 
 
-def inbox_update(count: int) -> Entry:
+def inbox_update(count: int) -> JobOutcome:
     content = Content()
-    told = InboxUpdate(
-        id="n", title=None, body="x", content=content, count=count, seen=0, is_first=False
+    update = InboxUpdate(
+        id="n", title=None, body="x", content=content, count=count, expected_count=0, is_new=False
     )
-    return Entry(job=JOB, inbox_update=told)
+    return JobOutcome(job=JOB, inbox_update=update)
 
 
-def test_the_first_is_seen_as_it_is() -> None:
-    first = brief(EARLIER)
-    assert Foresight().see(first) is first
+def test_the_first_case_is_unchanged() -> None:
+    first = prepare(EARLIER)
+    assert BatchView().project(first) is first
 
 
-def test_the_next_sees_the_count_that_the_one_before_will_have_made() -> None:
-    foresight = Foresight()
-    foresight.note(brief(EARLIER).ask, inbox_update(4))
-    seen = foresight.see(brief(EARLIER))
+def test_the_next_case_has_the_count_that_the_one_before_leads_to() -> None:
+    batch = BatchView()
+    batch.add(prepare(EARLIER).request, inbox_update(4))
+    seen = batch.project(prepare(EARLIER))
     assert seen is not None
-    assert seen.earlier is not None
-    assert (seen.earlier.count, seen.case.earlier) == (4, seen.earlier)
+    assert seen.case.earlier is not None
+    assert seen.case.earlier.count == 4
 
 
-def test_what_depends_on_something_that_is_yet_to_be_made_waits() -> None:
-    foresight = Foresight()
-    key = brief().ask.dedupe_id or ""
-    claim = DedupeClaim(id=key, notification_id="n", seen=None, expires_at=NOW)
-    foresight.note(brief().ask, Entry(job=JOB, dedupe=claim))
-    assert foresight.see(brief()) is None
-    other = brief(key="p2")
-    assert foresight.see(other) is other
+def test_a_case_that_depends_on_a_new_notification_waits() -> None:
+    batch = BatchView()
+    key = prepare().request.dedupe_id or ""
+    claim = DedupeClaim(id=key, notification_id="n", expected_holder=None, expires_at=NOW)
+    batch.add(prepare().request, JobOutcome(job=JOB, dedupe_claim=claim))
+    assert batch.project(prepare()) is None
+    other = prepare(key="p2")
+    assert batch.project(other) is other
 
 
 def test_uses_of_a_limit_add_up() -> None:
-    foresight = Foresight()
-    ask = brief(key=None).ask
+    batch = BatchView()
+    request = prepare(key=None).request
     use = LimitClaim(id="l", limit=5, expires_at=NOW)
     for _ in range(2):
-        foresight.note(ask, Entry(job=JOB, limits=(use,)))
-    seen = foresight.see(brief(key=None, used=1))
+        batch.add(request, JobOutcome(job=JOB, limit_claims=(use,)))
+    seen = batch.project(prepare(key=None, used=1))
     assert seen is not None
     assert [limit.used for limit in seen.case.limits] == [3]
 
 
-def test_what_was_dropped_changes_nothing() -> None:
-    foresight = Foresight()
-    foresight.note(brief(EARLIER).ask, Entry(job=JOB))
-    again = brief(EARLIER)
-    assert foresight.see(again) is again
+def test_a_dropped_event_changes_nothing() -> None:
+    batch = BatchView()
+    batch.add(prepare(EARLIER).request, JobOutcome(job=JOB))
+    again = prepare(EARLIER)
+    assert batch.project(again) is again

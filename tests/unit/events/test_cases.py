@@ -1,4 +1,4 @@
-"""Which limits count for a person at an hour."""
+"""Which limits apply to a user in an hour."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from clarion.catalog import built_in
 from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Overflow, Priority, RateLimit
-from clarion.events.cases import HOUR_MS, Ask, Caps
+from clarion.events.cases import HOUR_MS, DecisionRequest, FrequencyCaps
 from clarion.events.model import Content
 from tests.factories import NOW
 
@@ -15,10 +15,10 @@ PLAIN = build_entry(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), ())
 LIMITED = build_entry(
     replace(PLAIN.type, rate_limit=RateLimit(per_user_per_hour=5, overflow=Overflow.DIGEST)), ()
 )
-ASK = Ask(
+REQUEST = DecisionRequest(
     app_id="a",
     user_id="ana",
-    kind=PLAIN,
+    entry=PLAIN,
     priority=Priority.LOW,
     content=Content(),
     channels=(),
@@ -30,34 +30,42 @@ ASK = Ask(
 @pytest.mark.parametrize(
     ("caps", "of", "expected"),
     [
-        (Caps(), PLAIN, []),
-        (Caps(), LIMITED, [(5, Overflow.DIGEST)]),
-        (Caps(per_category=7), PLAIN, [(7, Overflow.WAIT)]),
-        (Caps(per_user=9), PLAIN, [(9, Overflow.WAIT)]),
-        (Caps(7, 9), LIMITED, [(5, Overflow.DIGEST), (7, Overflow.WAIT), (9, Overflow.WAIT)]),
+        (FrequencyCaps(), PLAIN, []),
+        (FrequencyCaps(), LIMITED, [(5, Overflow.DIGEST)]),
+        (FrequencyCaps(per_category=7), PLAIN, [(7, Overflow.WAIT)]),
+        (FrequencyCaps(per_user=9), PLAIN, [(9, Overflow.WAIT)]),
+        (
+            FrequencyCaps(7, 9),
+            LIMITED,
+            [(5, Overflow.DIGEST), (7, Overflow.WAIT), (9, Overflow.WAIT)],
+        ),
     ],
 )
-def test_a_type_s_own_limit_is_asked_first(
-    caps: Caps, of: Entry, expected: list[tuple[int, Overflow]]
+def test_the_limit_of_the_type_comes_first(
+    caps: FrequencyCaps, of: Entry, expected: list[tuple[int, Overflow]]
 ) -> None:
-    limits = caps.limits_of(replace(ASK, kind=of))
+    limits = caps.limits_of(replace(REQUEST, entry=of))
     assert [(limit.per_hour, limit.overflow) for limit in limits] == expected
 
 
-def test_what_does_not_count_has_no_limits() -> None:
-    assert Caps(7, 9).limits_of(replace(ASK, kind=LIMITED, counts=False)) == ()
+def test_an_unlimited_request_has_no_limits() -> None:
+    assert FrequencyCaps(7, 9).limits_of(replace(REQUEST, entry=LIMITED, is_limited=False)) == ()
 
 
 def test_each_limit_counts_for_itself() -> None:
-    other_kind = build_entry(replace(LIMITED.type, type="OTHER"), ())
-    asks = [
-        ASK,
-        replace(ASK, user_id="bo"),
-        replace(ASK, now=NOW + HOUR_MS),
+    other_type = build_entry(replace(LIMITED.type, type="OTHER"), ())
+    requests = [
+        REQUEST,
+        replace(REQUEST, user_id="bo"),
+        replace(REQUEST, now=NOW + HOUR_MS),
     ]
-    every = [limit.id for ask in asks for limit in Caps(7, 9).limits_of(replace(ask, kind=LIMITED))]
+    every = [
+        limit.id
+        for request in requests
+        for limit in FrequencyCaps(7, 9).limits_of(replace(request, entry=LIMITED))
+    ]
     assert len(set(every)) == len(every) == 9
-    same = {x.id for x in Caps(7, 9).limits_of(replace(ASK, kind=LIMITED))}
-    shared = {x.id for x in Caps(7, 9).limits_of(replace(ASK, kind=other_kind))}
-    # Of one category and one person, whatever the type.
+    same = {x.id for x in FrequencyCaps(7, 9).limits_of(replace(REQUEST, entry=LIMITED))}
+    shared = {x.id for x in FrequencyCaps(7, 9).limits_of(replace(REQUEST, entry=other_type))}
+    # Those of the category and of the user are shared by the types.
     assert len(same & shared) == 2

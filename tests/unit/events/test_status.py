@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from clarion.events.model import Delivery, DeliveryStatus, NotificationStatus
-from clarion.events.status import sum_up
+from clarion.events.status import summarize
 from tests.pipeline import make_delivery, make_event, make_notification
 
 NOTIFICATION = make_notification(make_event())
@@ -42,17 +42,17 @@ def deliveries(*statuses: str, tried: int = 0) -> list[Delivery]:
     ],
 )
 def test_the_word_for_it(statuses: tuple[str, ...], expected: str) -> None:
-    assert sum_up(deliveries(*statuses)) == expected
+    assert summarize(deliveries(*statuses)) == expected
 
 
 def test_what_was_tried_and_is_to_be_tried_again_is_being_processed() -> None:
-    assert sum_up(deliveries("queued", tried=1)) is NotificationStatus.PROCESSING
+    assert summarize(deliveries("queued", tried=1)) is NotificationStatus.PROCESSING
 
 
 @pytest.mark.parametrize("statuses", list(combinations_with_replacement(DeliveryStatus, 3)))
 def test_it_says_delivered_only_if_something_was(statuses: tuple[str, ...]) -> None:
-    said = sum_up(deliveries(*statuses))
-    assert sum_up(deliveries(*reversed(statuses))) is said
+    said = summarize(deliveries(*statuses))
+    assert summarize(deliveries(*reversed(statuses))) is said
     if said in {NotificationStatus.DELIVERED, NotificationStatus.PARTIALLY_DELIVERED}:
         assert "delivered" in statuses
         assert not {"queued", "held", "collected"} & set(statuses)

@@ -11,7 +11,7 @@ from clarion.catalog.model import (
     NotificationType,
     Priority,
 )
-from clarion.events.decide.case import Case, Person
+from clarion.events.decide.case import Case, CaseUser
 from clarion.events.decide.rules import check_preferences
 from clarion.people import preferences as rules
 from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
@@ -36,7 +36,7 @@ TYPES = st.builds(
 
 def decide(preferences: Preferences, definition: NotificationType, channel: Channel) -> bool:
     """Return whether the rules allow a channel."""
-    person = Person(
+    person = CaseUser(
         id="ana",
         is_active=True,
         timezone="UTC",
@@ -51,7 +51,7 @@ def decide(preferences: Preferences, definition: NotificationType, channel: Chan
         templates=frozenset(Channel),
         available=frozenset(Channel),
         expires_at=None,
-        person=person,
+        user=person,
     )
     return check_preferences(case, channel) is None
 

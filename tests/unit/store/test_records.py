@@ -66,7 +66,8 @@ def test_values_are_what_a_database_stores() -> None:
 
 
 def test_a_row_that_was_written_is_read_back_as_the_same_object() -> None:
-    row = tuple(THINGS.values(THING).values())
+    row = THINGS.bind(THING)
+    assert row == tuple(THINGS.values(THING).values())
     assert THINGS.read(row) == THING
     assert THINGS.read((*row, "selected beside the columns")) == THING
 

@@ -1,21 +1,28 @@
-"""Events over HTTP: their state, cancelling, dead letters, and what would become of one."""
+"""Events over HTTP: get, list, cancel and replay them, and explain decisions."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Controller, Request, delete, get, post
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
-from clarion.clock import Clock
+from clarion.catalog.model import Channel
+from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.events.decide.verdicts import Drop, Fold, Hold
+from clarion.events.decide.verdicts import Decision, Fold, Hold
 from clarion.events.drafts import EventDraft
-from clarion.events.explainer import RULES, Explaining, Explanation
-from clarion.events.model import LISTED, Event, EventStatus
+from clarion.events.explainer import RULES, Explainer
+from clarion.events.model import (
+    FILTERABLE,
+    Audience,
+    AudienceKind,
+    Event,
+    EventStatus,
+    ReasonCode,
+)
 from clarion.events.port import Events
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected, Wake
@@ -26,60 +33,60 @@ from clarion.http.shapes import (
     Limit,
     check_limit,
     to_milliseconds,
-    to_wire,
 )
+from clarion.http.views import Timestamp, View
 
 _TAGS = ("Events",)
 ByStatus = Annotated[
-    str | None, Parameter(description=f"One of {', '.join(sorted(LISTED))}; without it, all.")
+    str | None, Parameter(description=f"One of {', '.join(sorted(FILTERABLE))}; without it, all.")
 ]
 
 
-class EventView(msgspec.Struct):
-    """An event and what became of it."""
+class EventView(View):
+    """An event and its progress."""
 
     event_id: str
     type: str
-    status: str
+    status: EventStatus
     priority: str
     recipient: dict[str, Any]
     retry_count: int
     last_error: str | None
     notification_count: int
     remaining: int
-    scheduled_at: str | None
-    expires_at: str | None
-    created_at: str | None
-    updated_at: str | None
+    scheduled_at: Timestamp | None
+    expires_at: Timestamp | None
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
 class ExplainDraft(EventDraft, kw_only=True):
-    """An event for one person, and the moment to decide for; now, unless said otherwise."""
+    """An event for one user, and the time to decide for: `at`, else `scheduled_at`, else now."""
 
     at: datetime | None = None
 
 
-class Verdict(msgspec.Struct):
-    """What would become of it on a channel, why, which rule said so, and from when."""
+class VerdictView(View):
+    """The verdict for a channel, its reason and rule, and the time until which it waits."""
 
-    channel: str
+    channel: Channel
     verdict: str
-    reason: str
+    reason: ReasonCode
     rule: str
-    until: str | None
+    until: Timestamp | None
 
 
-class ExplanationView(msgspec.Struct):
-    """The verdicts, and the rules in the order in which they are asked: the first answer counts."""
+class ExplanationView(View):
+    """The verdicts, and all rules in order: the first that returns a verdict decides."""
 
     user_id: str
-    at: str | None
-    verdicts: list[Verdict]
-    rules: list[str]
+    at: Timestamp
+    verdicts: list[VerdictView]
+    rules: tuple[str, ...]
 
 
 class EventsController(Controller):
-    """What happened."""
+    """Events."""
 
     path = "/v1/events"
     tags = _TAGS
@@ -93,18 +100,18 @@ class EventsController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[EventView]:
-        """Return events, newest first; `?status=failed` are the dead letters."""
+        """Return events, newest first; `?status=failed` lists the dead letters."""
         caller = app_of(request, Scope.EVENTS_READ)
         page = await events.list(
             caller.app_id, status=_check_status(status), after=after, limit=check_limit(limit)
         )
         return Items([_view(each) for each in page.items], page.next)
 
-    @get("/{event_id:str}", summary="See an event")
-    async def see(
+    @get("/{event_id:str}", summary="Get an event")
+    async def get_event(
         self, request: Request[Any, Any, Any], event_id: str, events: Injected[Events]
     ) -> EventView:
-        """Return an event's state."""
+        """Return an event and its progress."""
         caller = app_of(request, Scope.EVENTS_READ)
         return _view(await _find(events, caller.app_id, event_id))
 
@@ -116,7 +123,7 @@ class EventsController(Controller):
         events: Injected[Events],
         clock: Injected[Clock],
     ) -> EventView:
-        """Call back what is not sent yet. Again changes nothing."""
+        """Cancel what is not sent yet. Cancelling it again changes nothing."""
         caller = app_of(request, Scope.EVENTS_WRITE)
         is_done = await events.cancel(caller.app_id, event_id, clock.now())
         event = await _find(events, caller.app_id, event_id)
@@ -125,7 +132,7 @@ class EventsController(Controller):
             raise Conflict(msg)
         return _view(event)
 
-    @post("/{event_id:str}/replay", summary="Try a dead letter again", status_code=202)
+    @post("/{event_id:str}/replay", summary="Replay a failed event", status_code=202)
     async def replay(
         self,
         request: Request[Any, Any, Any],
@@ -134,29 +141,34 @@ class EventsController(Controller):
         clock: Injected[Clock],
         wake: Injected[Wake],
     ) -> EventView:
-        """Try what failed once more, from the first of its five tries."""
+        """Retry the failed jobs of an event, up to five times again."""
         caller = app_of(request, Scope.EVENTS_WRITE)
         event = await _find(events, caller.app_id, event_id)
         if not await events.replay(caller.app_id, event_id, event.priority, clock.now()):
-            msg = f"This event is {event.status.value}: only what has failed can be replayed."
+            msg = f"This event is {event.status.value}: only a failed event can be replayed."
             raise Conflict(msg)
         wake()
         return _view(await _find(events, caller.app_id, event_id))
 
 
-@post("/v1/explain", summary="Ask what would become of an event", status_code=200, tags=_TAGS)
+@post("/v1/explain", summary="Explain a decision", status_code=200, tags=_TAGS)
 async def explain(
     request: Request[Any, Any, Any],
     data: ExplainDraft,
-    explaining: Injected[Explaining],
+    explainer: Injected[Explainer],
     clock: Injected[Clock],
 ) -> ExplanationView:
-    """Decide without sending: the verdict for each channel, its reason and rule."""
+    """Decide an event without sending it: the verdict for each channel, its reason and rule."""
     caller = app_of(request, Scope.EVENTS_READ)
     at = to_milliseconds(data.at, "at")
-    planned = to_milliseconds(data.scheduled_at, "scheduled_at")
-    at = next((each for each in (at, planned) if each is not None), clock.now())
-    return _explain(await explaining.explain(caller.app_id, data, at))
+    scheduled_at = to_milliseconds(data.scheduled_at, "scheduled_at")
+    at = next((each for each in (at, scheduled_at) if each is not None), clock.now())
+    explanation = await explainer.explain(caller.app_id, data, at)
+    verdicts = [_view_decision(each) for each in explanation.decisions]
+    return ExplanationView.of(explanation, verdicts=verdicts, rules=RULES)
+
+
+ROUTES = (EventsController, explain)
 
 
 async def _find(events: Events, app_id: str, event_id: str) -> Event:
@@ -169,49 +181,39 @@ async def _find(events: Events, app_id: str, event_id: str) -> Event:
 def _check_status(status: str | None) -> EventStatus | None:
     if status is None:
         return None
-    if status not in LISTED:
-        raise InvalidFields(FieldFault("status", f"must be one of {', '.join(sorted(LISTED))}"))
+    if status not in FILTERABLE:
+        reason = f"must be one of {', '.join(sorted(FILTERABLE))}"
+        raise InvalidFields(FieldFault("status", reason))
     return EventStatus(status)
 
 
 def _view(event: Event) -> EventView:
-    return EventView(
+    return EventView.of(
+        event,
         event_id=event.id,
-        type=event.type,
-        status=event.status.value,
         priority=event.priority.name.lower(),
-        recipient=_recipient(event),
-        retry_count=event.retry_count,
-        last_error=event.last_error,
-        notification_count=event.notification_count,
-        remaining=event.remaining,
-        scheduled_at=to_wire(event.scheduled_at),
-        expires_at=to_wire(event.expires_at),
-        created_at=to_wire(event.created_at),
-        updated_at=to_wire(event.updated_at),
+        recipient=_recipient(event.audience),
     )
 
 
-def _recipient(event: Event) -> dict[str, Any]:
-    audience = event.audience
-    match audience.kind.value:
-        case "user":
+def _recipient(audience: Audience) -> dict[str, Any]:
+    match audience.kind:
+        case AudienceKind.USER:
             return {"user_id": audience.ids[0]}
-        case "users":
+        case AudienceKind.USERS:
             return {"user_ids": list(audience.ids)}
-        case "topic":
+        case AudienceKind.TOPIC:
             return {"topic": audience.topic}
-        case _:
+        case AudienceKind.ALL:
             return {"all": True}
 
 
-def _explain(explanation: Explanation) -> ExplanationView:
-    verdicts = []
-    for each in explanation.decisions:
-        verdict = each.verdict
-        until = verdict.until if isinstance(verdict, (Hold, Fold)) else None
-        kind = "drop" if isinstance(verdict, Drop) else type(verdict).__name__.lower()
-        verdicts.append(
-            Verdict(each.channel.value, kind, verdict.reason.value, each.rule, to_wire(until))
-        )
-    return ExplanationView(explanation.user_id, to_wire(explanation.at), verdicts, list(RULES))
+def _view_decision(decision: Decision) -> VerdictView:
+    verdict = decision.verdict
+    until = verdict.until if isinstance(verdict, (Hold, Fold)) else None
+    return VerdictView.of(
+        decision,
+        verdict=type(verdict).__name__.lower(),
+        reason=verdict.reason,
+        until=None if until is None else to_rfc3339(until),
+    )

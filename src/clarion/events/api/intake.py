@@ -1,4 +1,4 @@
-"""The event door: `POST /v1/events` and `/batch`, plain functions in front of the framework."""
+"""`POST /v1/events` and `/batch`: plain ASGI functions in front of the framework."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clarion.access.model import Scope, require_app
+from clarion.clock import to_rfc3339
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.http.asgi import Request, Response, header
@@ -14,12 +15,12 @@ from clarion.http.decoding import decode
 from clarion.http.fast_routes import FastRoute, Operation
 from clarion.http.idempotency import fingerprint
 from clarion.http.problems import FieldProblem
-from clarion.http.shapes import IDEMPOTENCY_KEY, to_wire
+from clarion.http.shapes import IDEMPOTENCY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clarion.events.intake import Accepting
+    from clarion.events.intake import Intake
     from clarion.events.model import Event
     from clarion.http.idempotency import Idempotency
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -33,15 +34,15 @@ _REPLAYED = (b"idempotent-replayed", b"true")
 
 
 class AcceptedEvent(msgspec.Struct):
-    """An event that is stored and will be worked on."""
+    """An event that was accepted: it is stored, and will be processed."""
 
     event_id: str
     status: str
-    created_at: str | None
+    created_at: str
 
 
 class EventResult(msgspec.Struct, omit_defaults=True):
-    """What became of one event of a batch: its id, or with the status `refused` its faults."""
+    """The result for one event of a batch: its id, or with the status `refused` its faults."""
 
     status: str
     event_id: str | None = None
@@ -95,11 +96,11 @@ _ACCEPT_BATCH = Operation(
 )
 
 
-class EventDoor:
-    """Answers applications that say what happened."""
+class EventEndpoint:
+    """Accepts events from applications."""
 
-    def __init__(self, accepting: Accepting, idempotency: Idempotency) -> None:
-        self._accepting = accepting
+    def __init__(self, intake: Intake, idempotency: Idempotency) -> None:
+        self._intake = intake
         self._idempotency = idempotency
         self.routes = (
             FastRoute("POST", PATH, self.accept, _ACCEPT),
@@ -111,14 +112,14 @@ class EventDoor:
         app_id = _app_of(request)
         body = await request.body()
         try:
-            event = await self._accepting.check(app_id, decode(_DRAFT, body))
+            event = await self._intake.prepare(app_id, decode(_DRAFT, body))
         except RequestError:
-            # Who asks again may do so when the schedule has passed, or the person is gone.
+            # A request may be repeated after its schedule has passed or its user was deleted.
             once = self._once(request, PATH, app_id, body, b"")
-            if (replay := await self._accepting.recall(once)) is None:
+            if (replay := await self._intake.find_response(once)) is None:
                 raise
             return self._answer_again(replay, once)
-        answer = _encode(describe(event))
+        answer = _encode(_describe(event))
         return await self._store(request, PATH, app_id, [event], body, answer)
 
     async def accept_batch(self, request: Request) -> Response:
@@ -129,12 +130,12 @@ class EventDoor:
         events: list[Event] = []
         for draft in _read_batch(body):
             try:
-                event = await self._accepting.check(app_id, decode(_DRAFT, draft))
+                event = await self._intake.prepare(app_id, decode(_DRAFT, draft))
             except RequestError as error:
-                results.append(_refuse(error))
+                results.append(_refused(error))
             else:
                 events.append(event)
-                results.append(_accept(event))
+                results.append(_accepted(event))
         answer = _encode(BatchResult(results))
         return await self._store(request, BATCH_PATH, app_id, events, body, answer)
 
@@ -148,8 +149,8 @@ class EventDoor:
         answer: bytes,
     ) -> Response:
         once = self._once(request, path, app_id, body, answer)
-        accepting = self._accepting
-        replay = await (accepting.accept(events, once) if events else accepting.recall(once))
+        intake = self._intake
+        replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
             return self._answer_again(replay, once)
         return Response(ACCEPTED, answer, (_JSON,))
@@ -174,7 +175,7 @@ def _app_of(request: Request) -> str:
 
 
 def _read_batch(body: bytes) -> list[msgspec.Raw]:
-    """Return the events of a batch, unread: a bad one does not spoil the rest."""
+    """Return the events of a batch, not yet decoded: a faulty one does not affect the others."""
     is_list = body.lstrip()[:1] == b"["
     drafts = decode(_LIST, body) if is_list else decode(_WRAPPED, body).events
     if not 0 < len(drafts) <= BATCH_LIMIT:
@@ -182,16 +183,15 @@ def _read_batch(body: bytes) -> list[msgspec.Raw]:
     return drafts
 
 
-def describe(event: Event) -> AcceptedEvent:
-    """Return what an application is told of an event that was accepted."""
-    return AcceptedEvent(event.id, event.status.value, to_wire(event.created_at))
+def _describe(event: Event) -> AcceptedEvent:
+    return AcceptedEvent(event.id, event.status.value, to_rfc3339(event.created_at))
 
 
-def _accept(event: Event) -> EventResult:
-    return EventResult(event.status.value, event.id, to_wire(event.created_at))
+def _accepted(event: Event) -> EventResult:
+    return EventResult(event.status.value, event.id, to_rfc3339(event.created_at))
 
 
-def _refuse(error: ClarionError) -> EventResult:
+def _refused(error: ClarionError) -> EventResult:
     faults = error.faults if isinstance(error, InvalidFields) else ()
     fields = [FieldProblem(fault.field, fault.reason) for fault in faults]
     return EventResult("refused", code=error.code, detail=error.detail, errors=fields)

@@ -1,37 +1,61 @@
-"""One notification over HTTP: what it is, how it went on each channel, and its story."""
+"""Notifications over HTTP: their status, their deliveries and attempts, and their timeline."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from litestar import Controller, Request, get
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Channel
+from clarion.catalog.model import Category, Channel
 from clarion.errors import NotFound
-from clarion.events.model import Attempt, Delivery, DeliveryStatus, Notification
-from clarion.events.port import Deliveries, Events, Facts
-from clarion.events.status import sum_up
-from clarion.events.timeline import Happening, tell_story
+from clarion.events.model import (
+    Actor,
+    Attempt,
+    Delivery,
+    DeliveryStatus,
+    Notification,
+    NotificationStatus,
+    ReasonCode,
+    Target,
+)
+from clarion.events.port import Deliveries, Events, NotificationReader
+from clarion.events.status import summarize
+from clarion.events.timeline import build_timeline
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
-from clarion.inbox.model import Item, to_item
+from clarion.http.views import Timestamp, View
 
 
-class NotificationView(Item, kw_only=True):
-    """A notification, whose it is, and its state: the sum of its deliveries."""
+class NotificationView(View):
+    """A notification; `status` is the summary of its deliveries."""
 
+    id: str
+    type: str
+    category: Category
+    priority: str
+    title: str | None
+    body: str
+    deeplink: str | None
+    image_url: str | None
+    actor: Actor | None
+    target: Target | None
+    data: dict[str, Any]
+    count: int
+    read_at: Timestamp | None
+    dismissed_at: Timestamp | None
+    created_at: Timestamp
+    sequence: int
     user_id: str
     event_id: str
-    status: str
+    status: NotificationStatus
     is_shown: bool
     folded_into: str | None
 
 
-class AttemptView(msgspec.Struct):
-    """One try to deliver."""
+class AttemptView(View):
+    """An attempt to deliver."""
 
     number: int
     device_id: str | None
@@ -39,199 +63,188 @@ class AttemptView(msgspec.Struct):
     provider_response: str | None
     error_code: str | None
     error_message: str | None
-    attempted_at: str | None
+    attempted_at: Timestamp
 
 
-class DeliveryView(msgspec.Struct):
-    """What became of a notification on one channel."""
+class DeliveryView(View):
+    """The delivery of a notification on one channel."""
 
-    channel: str
-    status: str
-    reason: str
+    channel: Channel
+    status: DeliveryStatus
+    reason: ReasonCode
     rule: str
-    until: str | None
+    until: Timestamp | None
     attempt_count: int
     provider: str | None
-    sent_at: str | None
-    delivered_at: str | None
-    read_at: str | None
-    last_attempt_at: str | None
+    sent_at: Timestamp | None
+    delivered_at: Timestamp | None
+    read_at: Timestamp | None
+    last_attempt_at: Timestamp | None
     error_code: str | None
     error_message: str | None
     attempts: list[AttemptView]
 
 
-class DeliveriesView(msgspec.Struct):
-    """All channels of a notification."""
+class DeliveriesView(View):
+    """The deliveries of a notification, one for each channel."""
 
     items: list[DeliveryView]
 
 
-class HappeningView(msgspec.Struct):
-    """One line of the story."""
+class TimelineEntryView(View):
+    """One entry of a timeline."""
 
-    at: str | None
+    at: Timestamp
     what: str
-    channel: str | None
-    reason: str | None
+    channel: Channel | None
+    reason: ReasonCode | None
     rule: str | None
-    until: str | None
+    until: Timestamp | None
     detail: str | None
 
 
-class TimelineView(msgspec.Struct):
-    """The story of a notification, oldest first."""
+class TimelineView(View):
+    """The timeline of a notification, oldest entry first."""
 
-    items: list[HappeningView]
+    items: list[TimelineEntryView]
 
 
 class NotificationsController(Controller):
-    """Notifications, by their own ids."""
+    """Notifications, by their ids."""
 
     path = "/v1/notifications/{notification_id:str}"
     tags = ("Notifications",)
 
-    @get(summary="See a notification")
-    async def see(
+    @get(summary="Get a notification")
+    async def get_notification(
         self,
         request: Request[Any, Any, Any],
         notification_id: str,
-        facts: Injected[Facts],
+        notifications: Injected[NotificationReader],
         deliveries: Injected[Deliveries],
     ) -> NotificationView:
-        """Return a notification and its state."""
-        found = await _find(request, notification_id, facts)
-        return _view_whole(found, await _deliveries(found, deliveries))
+        """Return a notification and its status."""
+        found = await _find(request, notification_id, notifications)
+        return _view(found, await _deliveries_of(found, deliveries))
 
-    @get("/deliveries", summary="See how it went on each channel")
+    @get("/deliveries", summary="List the deliveries of a notification")
     async def list_deliveries(
         self,
         request: Request[Any, Any, Any],
         notification_id: str,
-        facts: Injected[Facts],
+        notifications: Injected[NotificationReader],
         deliveries: Injected[Deliveries],
     ) -> DeliveriesView:
-        """Return the deliveries with their attempts."""
-        found = await _find(request, notification_id, facts)
-        attempts = await deliveries.attempts(found.id)
-        mine = await _deliveries(found, deliveries)
-        return DeliveriesView([_view(each, found, attempts) for each in mine])
+        """Return the delivery on each channel, with its attempts."""
+        found = await _find(request, notification_id, notifications)
+        attempts = await deliveries.list_attempts(found.id)
+        own = await _deliveries_of(found, deliveries)
+        return DeliveriesView(items=[_view_delivery(each, found, attempts) for each in own])
 
-    @get("/timeline", summary="Tell its story")
-    async def tell(
+    @get("/timeline", summary="Get the timeline of a notification")
+    async def get_timeline(
         self,
         request: Request[Any, Any, Any],
         notification_id: str,
-        facts: Injected[Facts],
+        notifications: Injected[NotificationReader],
         deliveries: Injected[Deliveries],
         events: Injected[Events],
     ) -> TimelineView:
-        """Return everything that happened to it, oldest first."""
-        found = await _find(request, notification_id, facts)
-        story = tell_story(
+        """Return all decisions, attempts and results, oldest first."""
+        found = await _find(request, notification_id, notifications)
+        timeline = build_timeline(
             await events.get(found.app_id, found.event_id),
             found,
-            await _deliveries(found, deliveries),
-            await deliveries.attempts(found.id),
+            await _deliveries_of(found, deliveries),
+            await deliveries.list_attempts(found.id),
         )
-        return TimelineView([_happening(each) for each in story])
+        return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
 
 
 @get(
     "/v1/events/{event_id:str}/notifications",
-    summary="See what an event came to",
+    summary="List the notifications of an event",
     tags=["Events"],
 )
 async def list_of_event(
     request: Request[Any, Any, Any],
     event_id: str,
-    facts: Injected[Facts],
+    notifications: Injected[NotificationReader],
     deliveries: Injected[Deliveries],
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[NotificationView]:
-    """Return a notification for each person the event was for, also if nothing was sent."""
-    caller = app_of(request, Scope.NOTIFICATIONS_READ)
-    page = await facts.of_event(caller.app_id, event_id, after=after, limit=check_limit(limit))
-    known = await deliveries.find_many(caller.app_id, [each.id for each in page.items])
-    views = [_view_whole(each, known.get(each.id, ())) for each in page.items]
-    return Items(views, page.next)
+    """Return a notification for each recipient of the event, even if nothing was sent."""
+    app_id = app_of(request, Scope.NOTIFICATIONS_READ).app_id
+    page = await notifications.list_of_event(
+        app_id, event_id, after=after, limit=check_limit(limit)
+    )
+    known = await deliveries.find_many(app_id, [each.id for each in page.items])
+    return Items([_view(each, known.get(each.id, ())) for each in page.items], page.next)
+
+
+ROUTES = (NotificationsController, list_of_event)
 
 
 async def _find(
-    request: Request[Any, Any, Any], notification_id: str, facts: Facts
+    request: Request[Any, Any, Any], notification_id: str, notifications: NotificationReader
 ) -> Notification:
     caller = app_of(request, Scope.NOTIFICATIONS_READ)
-    found = await facts.find(caller.app_id, notification_id)
+    found = await notifications.get(caller.app_id, notification_id)
     if found is None:
         raise NotFound
     return found
 
 
-async def _deliveries(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
+async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
     return (await deliveries.find_many(found.app_id, [found.id])).get(found.id, ())
 
 
-def _view_whole(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
-    return NotificationView(
-        **msgspec.structs.asdict(to_item(notification)),
-        user_id=notification.user_id,
-        event_id=notification.event_id,
-        status=sum_up(deliveries).value,
-        is_shown=notification.is_shown,
-        folded_into=notification.folded_into,
+def _view(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
+    content = notification.content
+    return NotificationView.of(
+        notification,
+        priority=notification.priority.name.lower(),
+        deeplink=content.deeplink,
+        image_url=content.image_url,
+        actor=content.actor,
+        target=content.target,
+        data=content.data,
+        status=summarize(deliveries),
     )
 
 
-def _view(
+def _view_delivery(
     delivery: Delivery, notification: Notification, attempts: tuple[Attempt, ...]
 ) -> DeliveryView:
     is_inbox = delivery.channel is Channel.IN_APP
-    return DeliveryView(
-        channel=delivery.channel.value,
-        status=delivery.status.value,
-        reason=delivery.reason.value,
-        rule=delivery.rule,
-        until=to_wire(delivery.until),
-        attempt_count=delivery.attempt_count,
-        provider=delivery.provider,
-        sent_at=to_wire(delivery.sent_at),
-        delivered_at=to_wire(delivery.delivered_at),
+    return DeliveryView.of(
+        delivery,
         read_at=to_wire(notification.read_at) if is_inbox else None,
-        last_attempt_at=to_wire(delivery.last_attempt_at),
-        error_code=delivery.error_code,
-        error_message=delivery.error_message,
-        attempts=_attempts(delivery, attempts),
+        attempts=_view_attempts(delivery, attempts),
     )
 
 
-def _attempts(delivery: Delivery, attempts: tuple[Attempt, ...]) -> list[AttemptView]:
-    if delivery.channel is Channel.IN_APP and delivery.status is DeliveryStatus.DELIVERED:
-        # The one attempt was the commit that brought it into the inbox; it is not stored twice.
-        at = to_wire(delivery.delivered_at)
-        return [AttemptView(1, None, "delivered", None, None, None, at)]
-    return [_attempt(each) for each in attempts if each.channel is delivery.channel]
+def _view_attempts(delivery: Delivery, attempts: tuple[Attempt, ...]) -> list[AttemptView]:
+    if delivery.channel is Channel.IN_APP and delivery.delivered_at is not None:
+        # Its one attempt was the commit that added it to the inbox; that is not stored twice.
+        attempts = (_make_inbox_attempt(delivery, delivery.delivered_at),)
+    return [
+        AttemptView.of(each, device_id=each.device_id or None)
+        for each in attempts
+        if each.channel is delivery.channel
+    ]
 
 
-def _attempt(attempt: Attempt) -> AttemptView:
-    return AttemptView(
-        number=attempt.number,
-        device_id=attempt.device_id or None,
-        status=attempt.status,
-        provider_response=attempt.provider_response,
-        error_code=attempt.error_code,
-        error_message=attempt.error_message,
-        attempted_at=to_wire(attempt.attempted_at),
-    )
-
-
-def _happening(happening: Happening) -> HappeningView:
-    return HappeningView(
-        at=to_wire(happening.at),
-        what=happening.what,
-        channel=happening.channel.value if happening.channel else None,
-        reason=happening.reason.value if happening.reason else None,
-        rule=happening.rule,
-        until=to_wire(happening.until),
-        detail=happening.detail,
+def _make_inbox_attempt(delivery: Delivery, attempted_at: int) -> Attempt:
+    return Attempt(
+        notification_id=delivery.notification_id,
+        channel=delivery.channel,
+        number=1,
+        device_id="",
+        status=delivery.status.value,
+        provider_response=None,
+        error_code=None,
+        error_message=None,
+        attempted_at=attempted_at,
     )

@@ -1,4 +1,4 @@
-"""Everything a rule may look at, read once before the rules are asked."""
+"""Everything that the rules look at, read before they run."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clarion.catalog.model import Channel, NotificationType, Overflow, Priority
-    from clarion.events.model import Earlier
+    from clarion.events.model import EarlierNotification
     from clarion.people.model import Preferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    """Who would hear of it."""
+class CaseUser:
+    """What the rules know of the recipient."""
 
     id: str
     is_active: bool
     timezone: str
     preferences: Preferences
-    addresses: frozenset[Channel]  # the channels for which there is an address
+    addresses: frozenset[Channel]  # the channels for which the user has an address
     devices: int = 0
     devices_on: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many a person gets in an hour, of a type, a category or in all, and has had."""
+    """How many notifications a user gets in an hour, and how many of them are used."""
 
     id: str
     per_hour: int
@@ -36,7 +36,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One event for one person at one moment."""
+    """One event for one user at one time; `user` is None if there is no such user."""
 
     now: int
     type: NotificationType
@@ -45,7 +45,7 @@ class Case:
     templates: frozenset[Channel]  # the channels for which the type has a template
     available: frozenset[Channel]  # the channels that this installation has
     expires_at: int | None
-    person: Person | None
-    earlier: Earlier | None = None
+    user: CaseUser | None
+    earlier: EarlierNotification | None = None
     limits: tuple[Limit, ...] = ()
     next_hour_at: int = 0

@@ -1,4 +1,4 @@
-"""When a digest is due: so long after its first part, or at an hour of the person's own clock."""
+"""When a digest is due: some time after its first part, or daily at a time in the user's zone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DAY = dt.timedelta(days=1)
 
 
 def find_due(digest: Digest, now: int, timezone: str) -> int:
-    """Return when a digest that begins now is due."""
+    """Return when a digest is due whose first part is collected now."""
     if digest.daily_at is None:
         return now + (digest.window_s or 0) * 1000
     zone = ZoneInfo(timezone)
@@ -23,10 +23,10 @@ def find_due(digest: Digest, now: int, timezone: str) -> int:
 
 
 def _moment(day: dt.date, clock: str, zone: ZoneInfo) -> int:
-    """Return a time of a day by a clock.
+    """Return the time of day in a zone.
 
-    A time that the clock skips counts as if it had not been set; of one that it shows twice, the
-    first.
+    A time that a change of clocks skips is taken in the offset before the change; of one that
+    occurs twice, the first is taken.
     """
     at = dt.datetime.combine(day, dt.time.fromisoformat(clock), zone)
     return int(at.timestamp() * 1000)

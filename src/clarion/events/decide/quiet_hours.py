@@ -1,4 +1,4 @@
-"""When quiet hours end, by the person's own clock, over every change of that clock."""
+"""When quiet hours end in the user's time zone, across changes of clocks."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from zoneinfo import ZoneInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Every zone's offset is a multiple of a quarter of an hour today, and so are the moments at which
-# clocks change: a local hour can begin only at a quarter of UTC.
+# Today's zone offsets and changes of clocks are multiples of 15 minutes, so a local hour can begin
+# only at a quarter of an hour in UTC.
 _QUARTER_MS = 15 * 60 * 1000
-# Longer than a day, for a clock set back makes some days longer.
+# More than a day: a clock that is set back makes some days longer.
 _QUARTERS = 26 * 4
 HOURS = 24
 
 
 def is_quiet(now: int, flags: Sequence[bool], timezone: str) -> bool:
-    """Whether the hour that the person's clock shows is a quiet one."""
+    """Whether the user's local hour is a quiet one."""
     return flags[_local_hour(now, ZoneInfo(timezone))]
 
 
 def find_end(now: int, flags: Sequence[bool], timezone: str) -> int | None:
     """Return the first moment from `now` on that is not quiet; None if every hour is.
 
-    A moment that clocks skip does not exist, so quiet hours that would end in it end with the
-    change; an hour that clocks repeat is quiet both times.
+    Quiet hours that would end in a skipped hour end at the change of clocks; an hour that occurs
+    twice is quiet both times.
     """
     if not is_quiet(now, flags, timezone):
         return now

@@ -1,6 +1,6 @@
-"""The rules, in the order in which they are asked. The first that has an answer wins.
+"""The rules, in the order in which they run. The first that returns a verdict decides.
 
-Each is a plain function of the case and a channel; None means: nothing to say.
+Each is a plain function of the case and a channel; None leaves the decision to the next rule.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from clarion.people.model import DEFAULT_QUIET_HOURS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clarion.events.decide.case import Case, Person
+    from clarion.events.decide.case import Case, CaseUser
     from clarion.events.decide.verdicts import Verdict
 
     Rule = Callable[[Case, Channel], Verdict | None]
 
 
-def check_person(case: Case, _channel: Channel) -> Verdict | None:
-    """Is there such a person, and are they active?"""
-    if case.person is None:
+def check_user(case: Case, _channel: Channel) -> Verdict | None:
+    """Does the user exist, and are they active?"""
+    if case.user is None:
         return Drop(ReasonCode.USER_UNKNOWN)
-    return None if case.person.is_active else Drop(ReasonCode.USER_INACTIVE)
+    return None if case.user.is_active else Drop(ReasonCode.USER_INACTIVE)
 
 
 def check_expiry(case: Case, _channel: Channel) -> Verdict | None:
-    """Does it still matter?"""
-    is_over = case.expires_at is not None and case.expires_at <= case.now
-    return Drop(ReasonCode.EXPIRED) if is_over else None
+    """Has the event expired?"""
+    is_expired = case.expires_at is not None and case.expires_at <= case.now
+    return Drop(ReasonCode.EXPIRED) if is_expired else None
 
 
 def check_type(case: Case, channel: Channel) -> Verdict | None:
-    """Is the type in use, with words for this channel and an address to send them to?"""
+    """Is the type active, with a template for this channel and an address to send to?"""
     if not case.type.is_active:
         return Drop(ReasonCode.TYPE_INACTIVE)
     if channel not in case.available:
         return Drop(ReasonCode.CHANNEL_UNAVAILABLE)
     if channel not in case.templates:
         return Drop(ReasonCode.NO_TEMPLATE)
-    return None if channel in _person(case).addresses else Drop(ReasonCode.NO_ADDRESS)
+    return None if channel in _user(case).addresses else Drop(ReasonCode.NO_ADDRESS)
 
 
 def check_preferences(case: Case, channel: Channel) -> Verdict | None:
-    """Does the person want it there? Some things are heard whatever the toggles say."""
+    """Does the user want it on this channel? Mandatory types ignore the toggles."""
     if is_mandatory(case):
         return None
-    preferences = _person(case).preferences
+    preferences = _user(case).preferences
     if not preferences.categories.get(case.type.category, True):
         return Drop(ReasonCode.CATEGORY_OFF)
     chosen = preferences.types.get(case.type.type, {}).get(channel)
@@ -68,29 +68,29 @@ def check_preferences(case: Case, channel: Channel) -> Verdict | None:
 
 
 def check_devices(case: Case, channel: Channel) -> Verdict | None:
-    """Is there a device that takes it?"""
+    """Does the user have a device with notifications enabled?"""
     if channel is not Channel.PUSH:
         return None
-    person = _person(case)
-    if not person.devices:
+    user = _user(case)
+    if not user.devices:
         return Drop(ReasonCode.NO_DEVICE)
-    return None if person.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
+    return None if user.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
 
 
 def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
-    """Was the same said a short while ago?"""
+    """Does an earlier notification hold the same dedupe key?"""
     if case.type.dedupe is None or case.earlier is None:
         return None
     if case.type.dedupe.mode is DedupeMode.DROP:
         return Drop(ReasonCode.DUPLICATE)
-    # What was read is over; what is unread takes the newcomer in.
+    # Only an unread one can take in another; after a read one, a new notification begins.
     if not case.earlier.is_unread:
         return None
     return Fold(ReasonCode.FOLDED_INTO_UNREAD, into=case.earlier.notification_id)
 
 
 def check_limit(case: Case, _channel: Channel) -> Verdict | None:
-    """Has the person had enough for the hour: of this type, of its category, or in all?"""
+    """Is an hourly limit reached: of the type, of its category, or of the user?"""
     reached = next((limit for limit in case.limits if limit.used >= limit.per_hour), None)
     if reached is None or passes_quiet_hours(case):
         return None
@@ -104,26 +104,26 @@ def check_limit(case: Case, _channel: Channel) -> Verdict | None:
 
 
 def check_quiet_hours(case: Case, channel: Channel) -> Verdict | None:
-    """Does the person sleep? Then what interrupts waits until morning; it is never dropped."""
+    """Is it a quiet hour? Then channels that interrupt wait until its end."""
     if channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
-    person = _person(case)
-    flags = person.preferences.quiet_hours or DEFAULT_QUIET_HOURS
-    end = find_end(case.now, flags, person.timezone)
+    user = _user(case)
+    flags = user.preferences.quiet_hours or DEFAULT_QUIET_HOURS
+    end = find_end(case.now, flags, user.timezone)
     return None if end == case.now else Hold(ReasonCode.QUIET_HOURS, end)
 
 
 def check_digest(case: Case, channel: Channel) -> Verdict | None:
-    """Is it collected, to be said once with others?"""
+    """Does the type collect notifications in a digest?"""
     if case.type.digest is None or channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
-    # At the latest: the digest that it joins is due when its first part is.
-    due_at = find_due(case.type.digest, case.now, _person(case).timezone)
+    # The latest time: if the digest has begun already, it is due earlier.
+    due_at = find_due(case.type.digest, case.now, _user(case).timezone)
     return Fold(ReasonCode.JOINS_DIGEST, until=due_at)
 
 
 ORDER: tuple[tuple[str, Rule], ...] = (
-    ("person", check_person),
+    ("person", check_user),
     ("expiry", check_expiry),
     ("type", check_type),
     ("preferences", check_preferences),
@@ -137,7 +137,7 @@ DEFAULT_RULE = "default"
 
 
 def decide(case: Case) -> tuple[Decision, ...]:
-    """Return a decision for each channel that was asked for, in that order."""
+    """Return a decision for each channel of the case, in order."""
     return tuple(_decide_channel(case, channel) for channel in case.channels)
 
 
@@ -151,16 +151,16 @@ def _decide_channel(case: Case, channel: Channel) -> Decision:
 
 
 def is_mandatory(case: Case) -> bool:
-    """Whether toggles do not count: safety, security, and what a user cannot disable."""
+    """Whether toggles are ignored: safety, security, and types that users cannot disable."""
     return case.type.category in MANDATORY_CATEGORIES or not case.type.user_can_disable
 
 
 def passes_quiet_hours(case: Case) -> bool:
-    """Whether it is heard at any hour: safety, security, and what is critical."""
+    """Whether quiet hours and limits are ignored: safety, security, and critical events."""
     return case.type.category in MANDATORY_CATEGORIES or case.priority is Priority.CRITICAL
 
 
-def _person(case: Case) -> Person:
-    # `check_person` is asked first, so there is one.
-    assert case.person is not None  # noqa: S101
-    return case.person
+def _user(case: Case) -> CaseUser:
+    # `check_user` runs first, so there is one.
+    assert case.user is not None  # noqa: S101
+    return case.user

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Now."""
+    """Deliver now."""
 
     reason: ReasonCode
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not before `until`; None: until a preference changes. Held is never dropped."""
+    """Deliver not before `until`; None: not before the user changes a preference."""
 
     reason: ReasonCode
     until: int | None
@@ -27,7 +27,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """As part of another notification, or of a digest that is due at `until`."""
+    """Make it part of the notification `into`, or of a digest that is due at `until`."""
 
     reason: ReasonCode
     into: str | None = None
@@ -36,7 +36,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Not at all."""
+    """Do not deliver."""
 
     reason: ReasonCode
 
@@ -46,7 +46,7 @@ Verdict = Send | Hold | Fold | Drop
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict for a channel and the rule that gave it."""
+    """The verdict for a channel, and the rule that returned it."""
 
     channel: Channel
     verdict: Verdict

@@ -1,91 +1,90 @@
-"""The queue in SQL. A claim is a lease with a fencing token; one that runs out is due again."""
+"""The queue in SQL. A claim is a lease with a fencing token; an expired lease makes the job due."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Priority
-from clarion.events.model import Dead, Job, JobKind
-from clarion.store.statement import Row, Unit, statement
+from clarion.events.model import DeadLetter, Job
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from clarion.events.model import Later
+    from clarion.events.model import Reschedule
     from clarion.store.engine import Engine
     from clarion.store.statement import Step
 
+JOBS = Record(Job)
 DEAD_LANE = -1
 ERROR_LENGTH = 500
-_COLUMNS = "id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries"
-_INSERT = f"""INSERT INTO jobs ({_COLUMNS})
-    VALUES (:id, :lane, :due_at, :kind, :app_id, :event_id, :user_id, :subject, :token, 0)"""
+_INSERT = f"INSERT INTO jobs ({JOBS.columns}) VALUES ({JOBS.parameters})"
 
 ADD_JOB = statement("add_job", _INSERT)
-# What is held for a person, or collected, has one job, due when the first of it is. Taking its row
-# waits for a worker that ends it at this moment.
+# Everything held for a notification, or collected for a digest, shares one job, due when the first
+# part is. The upsert locks its row, so it waits for a worker that ends the job at this moment.
 ADD_OR_HASTEN_JOB = statement(
     "add_or_hasten_job",
     f"""{_INSERT} ON CONFLICT (id) DO UPDATE SET due_at =
     CASE WHEN excluded.due_at < jobs.due_at THEN excluded.due_at ELSE jobs.due_at END""",
 )
-# `due_at` is asked for twice: on PostgreSQL another node may have claimed it since the inner query.
+# `due_at` is checked twice: on PostgreSQL another node may have claimed it since the inner query.
 CLAIM = statement(
     "claim_jobs",
     f"""UPDATE jobs SET due_at = :until, token = token + 1
     WHERE lane = :lane AND due_at <= :now AND id IN (
       SELECT id FROM jobs WHERE lane = :lane AND due_at <= :now ORDER BY due_at LIMIT :limit)
-    RETURNING {_COLUMNS}""",
+    RETURNING {JOBS.columns}""",
 )
-# A token grows with each claim, and to the next thousand when the job gets on: so it is never the
-# same twice, and what is above the thousand says how often the job was claimed in vain.
+# A token grows by one with each claim, and to the next thousand when the job makes progress: so it
+# is never used twice, and its last three digits count the claims without progress.
 TOKEN_STEP = 1_000
-_GOES_ON = f"token = (token / {TOKEN_STEP} + 1) * {TOKEN_STEP}"
+_PROGRESS = f"token = (token / {TOKEN_STEP} + 1) * {TOKEN_STEP}"
 END = statement("end_job", "DELETE FROM jobs WHERE id = :id AND token = :token RETURNING id")
-MOVE = statement(
-    "move_job",
-    f"""UPDATE jobs SET due_at = :due_at, subject = :subject, {_GOES_ON}
+RESCHEDULE = statement(
+    "reschedule_job",
+    f"""UPDATE jobs SET due_at = :due_at, subject = :subject, {_PROGRESS}
     WHERE id = :id AND token = :token RETURNING id""",
 )
 RETRY = statement(
     "retry_job",
-    f"""UPDATE jobs SET due_at = :due_at, tries = tries + 1, {_GOES_ON}
+    f"""UPDATE jobs SET due_at = :due_at, tries = tries + 1, {_PROGRESS}
     WHERE id = :id AND token = :token RETURNING id""",
 )
-BURY = statement(
-    "bury_job",
-    f"""UPDATE jobs SET lane = {DEAD_LANE}, tries = tries + 1, {_GOES_ON}
+MAKE_DEAD = statement(
+    "make_dead_letter",
+    f"""UPDATE jobs SET lane = {DEAD_LANE}, tries = tries + 1, {_PROGRESS}
     WHERE id = :id AND token = :token RETURNING id""",
 )
-NOTE_ERROR = statement(
-    "note_event_error",
+SET_ERROR = statement(
+    "set_event_error",
     """UPDATE events SET retry_count = :tries, last_error = :error, updated_at = :now,
     status = CASE CAST(:is_dead AS INTEGER) WHEN 1 THEN 'failed' ELSE status END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled'""",
 )
-WAKE_PERSON = statement(
-    "wake_jobs_of_person",
+WAKE_USER = statement(
+    "wake_jobs_of_user",
     """UPDATE jobs SET due_at = :now WHERE app_id = :app_id AND user_id = :user_id
     AND kind IN ('held', 'digest') AND due_at > :now AND lane >= 0""",
 )
-RELEASE_CLAIMED = statement(
+RELEASE_CLAIMS = statement(
     "release_claimed_jobs",
     f"""UPDATE jobs SET due_at = :now WHERE lane IN (0, 1, 2, 3) AND due_at > :now
     AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
 )
-OLDEST = statement(
-    "select_oldest_job",
-    """SELECT due_at FROM jobs WHERE lane = :lane ORDER BY due_at LIMIT 1""",
+SELECT_OLDEST = statement(
+    "select_oldest_job", "SELECT due_at FROM jobs WHERE lane = :lane ORDER BY due_at LIMIT 1"
 )
-COUNT = statement(
-    "count_waiting_jobs",
+COUNT_DUE = statement(
+    "count_due_jobs",
     """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE lane = :lane AND due_at <= :now
     ORDER BY due_at LIMIT :limit) AS due""",
 )
-
-
-COUNT_FOUND = statement(
-    "count_found_people",
+# The audience itself counts as one recipient until all its users are found, so that the event is
+# not completed before.
+COUNT_RECIPIENTS = statement(
+    "count_recipients",
     """UPDATE events SET remaining = remaining + :found - :end, updated_at = :now,
     status = CASE WHEN status = 'failed' THEN status
     WHEN remaining + :found - :end = 0 THEN 'completed' ELSE 'processing' END
@@ -102,93 +101,66 @@ class SqlQueue:
     async def claim(
         self, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
-        """Claim what is due, lane by lane."""
         steps = tuple(
             CLAIM.step(lane=lane.value, now=now, until=until, limit=quota)
             for lane, quota in quotas.items()
         )
         done = await self._engine.write(Unit("", steps)) or ()
-        return tuple(read_job(row) for rows in done for row in rows)
+        return tuple(JOBS.read(row) for rows in done for row in rows)
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:
-        """Add the next people of a large audience, and move on or end."""
-        step = (
-            END.guard(id=job.id, token=job.token)
-            if cursor is None
-            else MOVE.guard(id=job.id, token=job.token, due_at=now, subject=cursor)
+        is_end = cursor is None
+        step = end(job) if cursor is None else reschedule(job, now, cursor)
+        count = COUNT_RECIPIENTS.guard(
+            app_id=job.app_id, event_id=job.event_id, found=len(found), end=int(is_end), now=now
         )
-        count = COUNT_FOUND.guard(
-            app_id=job.app_id,
-            event_id=job.event_id,
-            found=len(found),
-            # The audience itself counts as one until its end is reached, so that the event is not
-            # over before.
-            end=int(cursor is None),
-            now=now,
-        )
-        work = ADD_JOB.many([bind_job(each) for each in found])
-        steps = (step, count, work) if found else (step, count)
+        steps = (step, count, add(found)) if found else (step, count)
         return await self._engine.write(Unit(job.event_id, steps)) is not None
 
-    async def wake_person(self, app_id: str, user_id: str, now: int) -> None:
-        """Have everything that is held for a person decided anew."""
-        step = WAKE_PERSON.step(app_id=app_id, user_id=user_id, now=now)
+    async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
+        step = WAKE_USER.step(app_id=app_id, user_id=user_id, now=now)
         await self._engine.write(Unit(user_id, (step,)))
 
-    async def release_all(self, *, now: int, until: int) -> None:
-        """Give back every claim that ends by a time: whoever held them is no more."""
-        await self._engine.write(Unit("", (RELEASE_CLAIMED.step(now=now, until=until),)))
+    async def release_claims(self, *, now: int, until: int) -> None:
+        await self._engine.write(Unit("", (RELEASE_CLAIMS.step(now=now, until=until),)))
 
-    async def oldest(self, lane: Priority) -> int | None:
-        """Return when the first job of a lane is or was due."""
-        rows = await self._engine.fetch(OLDEST, lane=lane.value)
+    async def oldest_due_at(self, lane: Priority) -> int | None:
+        rows = await self._engine.fetch(SELECT_OLDEST, lane=lane.value)
         return rows[0][0] if rows else None
 
     async def count_due(self, lane: Priority, now: int, limit: int) -> int:
-        """Return how many jobs of a lane are due, counted up to a limit."""
-        rows = await self._engine.fetch(COUNT, lane=lane.value, now=now, limit=limit)
+        rows = await self._engine.fetch(COUNT_DUE, lane=lane.value, now=now, limit=limit)
         count: int = rows[0][0]
         return count
 
 
-def bind_job(job: Job) -> Row:
-    """Return the row of a new job."""
-    return ADD_JOB.bind(
-        id=job.id,
-        lane=job.lane.value,
-        due_at=job.due_at,
-        kind=job.kind.value,
-        app_id=job.app_id,
-        event_id=job.event_id,
-        user_id=job.user_id,
-        subject=job.subject,
-        token=job.token,
-    )
+def add(jobs: Sequence[Job]) -> Step:
+    """Return the step that adds new jobs."""
+    return ADD_JOB.many([JOBS.bind(job) for job in jobs])
 
 
-def read_job(row: Row) -> Job:
-    """Return the job that a row holds."""
-    return Job(
-        id=row[0],
-        lane=Priority(row[1]),
-        due_at=row[2],
-        kind=JobKind(row[3]),
-        app_id=row[4],
-        event_id=row[5],
-        user_id=row[6],
-        subject=row[7],
-        token=row[8],
-        tries=row[9],
-    )
+def add_or_hasten(jobs: Sequence[Job]) -> Step:
+    """Return the step that adds jobs; one that exists is due at the earlier of the two times."""
+    return ADD_OR_HASTEN_JOB.many([JOBS.bind(job) for job in jobs])
 
 
-def note_error(job: Job, outcome: Later | Dead, now: int) -> Step:
-    """Return the step that lets an event remember what went wrong."""
-    return NOTE_ERROR.step(
+def end(job: Job) -> Step:
+    """Return the guard that deletes a job if its claim still holds."""
+    return END.guard(id=job.id, token=job.token)
+
+
+def reschedule(job: Job, due_at: int, subject: str) -> Step:
+    """Return the guard that gives a job another time if its claim still holds."""
+    return RESCHEDULE.guard(id=job.id, token=job.token, due_at=due_at, subject=subject)
+
+
+def set_error(job: Job, failure: Reschedule | DeadLetter, now: int) -> Step:
+    """Return the step that shows the error of a failed try in the event."""
+    return SET_ERROR.step(
         app_id=job.app_id,
         event_id=job.event_id,
         tries=job.tries + 1,
-        error=(outcome.error or "")[:ERROR_LENGTH],
-        is_dead=int(isinstance(outcome, Dead)),
+        error=(failure.error or "")[:ERROR_LENGTH],
+        is_dead=int(isinstance(failure, DeadLetter)),
         now=now,
     )

@@ -1,4 +1,4 @@
-"""The ledger in SQL: the outcome of a job is one unit, whose first step is its fencing token."""
+"""Job outcomes in SQL: each is one unit, whose first step checks the job's fencing token."""
 
 from __future__ import annotations
 
@@ -7,189 +7,184 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.events.model import Dead, JobKind, Later
+from clarion.events.model import DeadLetter, JobKind, Reschedule
+from clarion.events.sql import deliveries
 from clarion.events.sql import jobs as queue
-from clarion.events.sql.deliveries import ADD_ATTEMPT, PUT_DELIVERY, bind_attempt, bind_delivery
+from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
 from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from clarion.events.model import Entry, InboxUpdate, Notification
+    from clarion.events.model import InboxUpdate, Job, JobOutcome, Notification
     from clarion.store.engine import Engine
-    from clarion.store.statement import Row, Step
+    from clarion.store.statement import Statement, Step
 
-_COLUMNS = """app_id, user_id, id, event_id, type, category, priority, title, body, content, count,
-is_shown, folded_into, sequence, expires_at, created_at"""
-_VALUES = """:app_id, :user_id, :id, :event_id, :type, :category, :priority, :title, :body,
-:content, :count, {is_shown}, :folded_into, {sequence}, :expires_at, :created_at"""
-_OF_PERSON = "app_id = :app_id AND user_id = :user_id"
-
-SETTLE = statement(
-    "settle_event",
+COUNT_DECIDED = statement(
+    "count_decided_recipient",
     """UPDATE events SET remaining = remaining - 1, notification_count = notification_count + 1,
     updated_at = :now, status = CASE WHEN status = 'failed' THEN status
     WHEN remaining = 1 THEN :status ELSE 'processing' END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled' RETURNING id""",
 )
-CLAIM_KEY = statement(
+CLAIM_DEDUPE_KEY = statement(
     "claim_dedupe_key",
     """INSERT INTO dedupes (app_id, id, user_id, notification_id, expires_at)
     VALUES (:app_id, :id, :user_id, :notification_id, :expires_at)
     ON CONFLICT (app_id, id) DO UPDATE SET
     notification_id = excluded.notification_id, expires_at = excluded.expires_at
-    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :seen RETURNING id""",
+    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder RETURNING id""",
 )
-CLAIM_USE = statement(
-    "claim_limit_use",
+CLAIM_LIMIT = statement(
+    "claim_limit",
     """INSERT INTO limit_counts (app_id, id, used, expires_at)
     VALUES (:app_id, :id, 1, :expires_at)
     ON CONFLICT (app_id, id) DO UPDATE SET used = limit_counts.used + 1
     WHERE limit_counts.used < :limit RETURNING used""",
 )
-ADD_SHOWN = statement(
-    "add_shown_notification",
-    f"""INSERT INTO notifications ({_COLUMNS})
-    VALUES ({_VALUES.format(is_shown=1, sequence=NEXT)})""",
-)
-ADD_HIDDEN = statement(
-    "add_hidden_notification",
-    f"""INSERT INTO notifications ({_COLUMNS}) VALUES ({_VALUES.format(is_shown=0, sequence=0)})""",
-)
-TELL = statement(
-    "tell_notification",
+
+
+def _insert(name: str, parameters: str) -> Statement:
+    return statement(
+        name, f"INSERT INTO notifications ({NOTIFICATIONS.columns}) VALUES ({parameters})"
+    )
+
+
+ADD_SHOWN = _insert("add_shown_notification", NOTIFICATIONS.parameters.replace(":sequence", NEXT))
+ADD_HIDDEN = _insert("add_hidden_notification", NOTIFICATIONS.parameters)
+_SEQUENCE = NOTIFICATIONS.names.index("sequence")
+UPDATE_SHOWN = statement(
+    "update_notification",
     f"""UPDATE notifications SET title = :title, body = :body, content = :content,
     count = :count, is_shown = 1, sequence = {NEXT}
-    WHERE {_OF_PERSON} AND id = :id AND count = :seen AND is_shown = :was_shown
-    AND read_at IS NULL AND dismissed_at IS NULL RETURNING id""",
+    WHERE app_id = :app_id AND user_id = :user_id AND id = :id AND count = :expected_count
+    AND is_shown = :was_shown AND read_at IS NULL AND dismissed_at IS NULL RETURNING id""",
 )
-# A digest ends at the moment at which something more is collected for it: then it begins anew.
-REOPEN = statement(
-    "reopen_digest",
-    """INSERT INTO jobs (id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries)
-    SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), 'digest', :app_id, :event_id,
-    :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries WHERE app_id = :app_id
-    AND user_id = :user_id AND status = 'collected' AND status IN ('held', 'collected')
-    AND digest = :id)
-    ON CONFLICT (id) DO NOTHING""",
+
+
+def _reopen(kind: JobKind, condition: str) -> Statement:
+    return statement(
+        f"reopen_{kind}",
+        f"""INSERT INTO jobs ({queue.JOBS.columns})
+        SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), '{kind}', :app_id, :event_id,
+        :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
+        ON CONFLICT (id) DO NOTHING""",
+    )
+
+
+# While the job of a digest or of a held notification ends, another worker may collect or hold one
+# more delivery for it: then the job is added again.
+REOPEN_DIGEST = _reopen(
+    JobKind.DIGEST,
+    """app_id = :app_id AND user_id = :user_id AND status = 'collected'
+    AND status IN ('held', 'collected') AND digest = :id""",
 )
-# Likewise what is held: a channel may come to wait while another is let go.
-REOPEN_HELD = statement(
-    "reopen_held",
-    """INSERT INTO jobs (id, lane, due_at, kind, app_id, event_id, user_id, subject, token, tries)
-    SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), 'held', :app_id, :event_id,
-    :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries
-    WHERE notification_id = :subject AND status = 'held') ON CONFLICT (id) DO NOTHING""",
-)
-_REOPEN = {JobKind.DIGEST: REOPEN, JobKind.HELD: REOPEN_HELD}
+REOPEN_HELD = _reopen(JobKind.HELD, "notification_id = :subject AND status = 'held'")
+_REOPEN = {JobKind.DIGEST: REOPEN_DIGEST, JobKind.HELD: REOPEN_HELD}
 _encode = msgspec.json.Encoder().encode
 
 
-class SqlLedger:
-    """The `Ledger` port."""
+class SqlOutcomes:
+    """The `Outcomes` port."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def write(self, entries: Sequence[Entry], now: int) -> list[bool]:
-        """Commit entries, each by itself, and say which of them hold."""
-        units = (Unit(e.job.user_id, tuple(_steps(e, now))) for e in entries)
+    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
+        units = (Unit(each.job.user_id, tuple(_steps(each, now))) for each in outcomes)
         done = await asyncio.gather(*(self._engine.write(unit) for unit in units))
         return [rows is not None for rows in done]
 
 
-def _steps(entry: Entry, now: int) -> Iterator[Step]:
-    """Yield the steps of an entry: first what may refuse it, then what it changes."""
-    job = entry.job
-    yield _end(entry)
-    if entry.settles is not None:
-        yield SETTLE.guard(
-            app_id=job.app_id, event_id=job.event_id, status=entry.settles.value, now=now
+def _steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
+    """Yield the steps of an outcome: first those that may refuse it, then the changes."""
+    job = outcome.job
+    yield _end(outcome)
+    if outcome.final_status is not None:
+        yield COUNT_DECIDED.guard(
+            app_id=job.app_id, event_id=job.event_id, status=outcome.final_status.value, now=now
         )
-    yield from _claims(entry, now)
-    if entry.inbox_update is not None:
-        yield from _tell(entry, entry.inbox_update)
-    if entry.added is not None:
-        yield from _add(entry.added)
-    yield from _follow_up(entry, now)
-    if isinstance(entry.next, (Later, Dead)) and entry.next.error is not None:
-        yield queue.note_error(job, entry.next, now)
+    yield from _claims(outcome, now)
+    if outcome.inbox_update is not None:
+        yield from _update(job, outcome.inbox_update)
+    if outcome.notification is not None:
+        yield from _add(outcome.notification)
+    yield from _follow_up(outcome, now)
+    if outcome.next is not None and outcome.next.error is not None:
+        yield queue.set_error(job, outcome.next, now)
 
 
-def _end(entry: Entry) -> Step:
-    job = entry.job
-    match entry.next:
+def _end(outcome: JobOutcome) -> Step:
+    job = outcome.job
+    match outcome.next:
         case None:
-            return queue.END.guard(id=job.id, token=job.token)
-        case Dead():
-            return queue.BURY.guard(id=job.id, token=job.token)
-        case Later(error=None):
-            return queue.MOVE.guard(
-                id=job.id, token=job.token, due_at=entry.next.due_at, subject=job.subject
-            )
-        case later:
-            return queue.RETRY.guard(id=job.id, token=job.token, due_at=later.due_at)
+            return queue.end(job)
+        case DeadLetter():
+            return queue.MAKE_DEAD.guard(id=job.id, token=job.token)
+        case Reschedule(due_at=due_at, error=None):
+            return queue.reschedule(job, due_at, job.subject)
+        case Reschedule(due_at=due_at):
+            return queue.RETRY.guard(id=job.id, token=job.token, due_at=due_at)
 
 
-def _claims(entry: Entry, now: int) -> Iterator[Step]:
-    job = entry.job
-    if entry.dedupe is not None:
-        claim = entry.dedupe
-        yield CLAIM_KEY.guard(
+def _claims(outcome: JobOutcome, now: int) -> Iterator[Step]:
+    job, dedupe = outcome.job, outcome.dedupe_claim
+    if dedupe is not None:
+        yield CLAIM_DEDUPE_KEY.guard(
             app_id=job.app_id,
-            id=claim.id,
+            id=dedupe.id,
             user_id=job.user_id,
-            notification_id=claim.notification_id,
-            seen=claim.seen or "",
-            expires_at=claim.expires_at,
+            notification_id=dedupe.notification_id,
+            expected_holder=dedupe.expected_holder or "",
+            expires_at=dedupe.expires_at,
             now=now,
         )
-    for use in entry.limits:
-        yield CLAIM_USE.guard(
-            app_id=job.app_id, id=use.id, limit=use.limit, expires_at=use.expires_at
+    for each in outcome.limit_claims:
+        yield CLAIM_LIMIT.guard(
+            app_id=job.app_id, id=each.id, limit=each.limit, expires_at=each.expires_at
         )
 
 
-def _tell(entry: Entry, inbox_update: InboxUpdate) -> Iterator[Step]:
-    of_person = {"app_id": entry.job.app_id, "user_id": entry.job.user_id}
-    yield TAKE.step(**of_person, unread=int(inbox_update.is_first))
-    yield TELL.guard(
-        **of_person,
-        id=inbox_update.id,
-        title=inbox_update.title,
-        body=inbox_update.body,
-        content=_encode(inbox_update.content).decode(),
-        count=inbox_update.count,
-        seen=inbox_update.seen,
-        was_shown=int(not inbox_update.is_first),
+def _update(job: Job, update: InboxUpdate) -> Iterator[Step]:
+    owner = {"app_id": job.app_id, "user_id": job.user_id}
+    yield TAKE.step(**owner, unread=int(update.is_new))
+    yield UPDATE_SHOWN.guard(
+        **owner,
+        id=update.id,
+        title=update.title,
+        body=update.body,
+        content=_encode(update.content).decode(),
+        count=update.count,
+        expected_count=update.expected_count,
+        was_shown=int(not update.is_new),
     )
-    yield REMEMBER.step(**of_person)
+    yield REMEMBER.step(**owner)
 
 
 def _add(notification: Notification) -> Iterator[Step]:
-    of_person = {"app_id": notification.app_id, "user_id": notification.user_id}
+    row = NOTIFICATIONS.bind(notification)
     if not notification.is_shown:
-        yield ADD_HIDDEN.many((_bind(notification),))
+        yield ADD_HIDDEN.many((row,))
         return
-    yield TAKE.step(**of_person, unread=1)
-    yield ADD_SHOWN.many((_bind(notification),))
-    yield REMEMBER.step(**of_person)
+    owner = {"app_id": notification.app_id, "user_id": notification.user_id}
+    yield TAKE.step(**owner, unread=1)
+    yield ADD_SHOWN.many(((*row[:_SEQUENCE], *row[_SEQUENCE + 1 :]),))
+    yield REMEMBER.step(**owner)
 
 
-def _follow_up(entry: Entry, now: int) -> Iterator[Step]:
-    if entry.deliveries:
-        yield PUT_DELIVERY.many([bind_delivery(each) for each in entry.deliveries])
-    if entry.attempts:
-        yield ADD_ATTEMPT.many([bind_attempt(each) for each in entry.attempts])
-    if entry.jobs:
-        yield queue.ADD_JOB.many([queue.bind_job(each) for each in entry.jobs])
-    if entry.shared_jobs:
-        yield queue.ADD_OR_HASTEN_JOB.many([queue.bind_job(each) for each in entry.shared_jobs])
-    reopen = _REOPEN.get(entry.job.kind)
-    if reopen is not None and entry.next is None:
-        job = entry.job
-        yield reopen.step(
+def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
+    if outcome.deliveries:
+        yield deliveries.put(outcome.deliveries)
+    if outcome.attempts:
+        yield deliveries.add_attempts(outcome.attempts)
+    if outcome.jobs:
+        yield queue.add(outcome.jobs)
+    if outcome.shared_jobs:
+        yield queue.add_or_hasten(outcome.shared_jobs)
+    job = outcome.job
+    if job.kind in _REOPEN and outcome.next is None:
+        yield _REOPEN[job.kind].step(
             id=job.id,
             lane=job.lane.value,
             due_at=now,
@@ -198,23 +193,3 @@ def _follow_up(entry: Entry, now: int) -> Iterator[Step]:
             user_id=job.user_id,
             subject=job.subject,
         )
-
-
-def _bind(notification: Notification) -> Row:
-    # The two statements have the same parameters in the same order.
-    return ADD_HIDDEN.bind(
-        app_id=notification.app_id,
-        user_id=notification.user_id,
-        id=notification.id,
-        event_id=notification.event_id,
-        type=notification.type,
-        category=notification.category.value,
-        priority=notification.priority.value,
-        title=notification.title,
-        body=notification.body,
-        content=_encode(notification.content).decode(),
-        count=notification.count,
-        folded_into=notification.folded_into,
-        expires_at=notification.expires_at,
-        created_at=notification.created_at,
-    )

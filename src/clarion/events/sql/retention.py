@@ -1,20 +1,21 @@
-"""What has been kept long enough, in SQL: found first, then deleted row by row in small steps.
+"""Deletes old data in small steps: rows are selected first, then deleted one by one.
 
-In one statement PostgreSQL may join the whole table with the few that were found.
+In a single statement PostgreSQL might join the whole table with the few rows that were selected.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
-from clarion.push.sql.messages import count_changed
 from clarion.store.statement import Statement, Unit, statement
 
 if TYPE_CHECKING:
     from clarion.store.engine import Engine
+    from clarion.store.statement import Step
 
-# The deliveries are in the order of their notifications' ids, and so of time; one at least each.
+# Deliveries are in the order of their notifications' ids, so of time; each has at least one.
 SELECT_OLD_NOTIFICATIONS = statement(
     "select_old_notifications",
     """SELECT notification_id, app_id, user_id FROM deliveries WHERE notification_id < :before
@@ -29,12 +30,26 @@ SELECT_OLD_EVENTS = statement(
 DELETE_EVENT = statement(
     "delete_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
 )
-
-# What failed of an event could be replayed as long as there was the event.
+# Without the event they cannot be replayed.
 DELETE_DEAD_JOBS = statement(
     "delete_dead_jobs", f"DELETE FROM jobs WHERE event_id = :id AND lane = {DEAD_LANE}"
 )
 
+# Only jobs without a due time: the others find out when they are due. PostgreSQL runs a scalar
+# subquery for each job; NOT EXISTS it may turn into a join that reads a whole table.
+_ORPHANED = f"""lane IN (0, 1, 2, 3) AND due_at >= {NEVER} AND (
+kind = 'held' AND (SELECT n.id FROM notifications n WHERE n.app_id = jobs.app_id
+  AND n.user_id = jobs.user_id AND n.id = jobs.subject) IS NULL
+OR kind = 'digest' AND (SELECT d.digest FROM deliveries d WHERE d.app_id = jobs.app_id
+  AND d.user_id = jobs.user_id AND d.status = 'collected' AND d.status IN ('held', 'collected')
+  AND d.digest = jobs.id LIMIT 1) IS NULL)"""
+SELECT_ORPHANED_JOBS = statement(
+    "select_orphaned_jobs", f"SELECT id FROM jobs WHERE {_ORPHANED} LIMIT :limit"
+)
+# Checked again: a digest may have begun anew meanwhile, and then it has a due time.
+DELETE_ORPHANED_JOB = statement(
+    "delete_orphaned_job", f"DELETE FROM jobs WHERE id = :id AND {_ORPHANED} RETURNING id"
+)
 SELECT_OLD_DEVICES = statement(
     "select_old_devices",
     """SELECT app_id, id FROM devices WHERE invalidated_at > 0 AND invalidated_at < :before
@@ -75,56 +90,62 @@ class SqlRetention:
     async def find_old_notifications(
         self, before: int, limit: int
     ) -> dict[tuple[str, str], list[str]]:
-        """Return notifications made before a time, by app and person."""
         rows = await self._engine.fetch_slowly(
             SELECT_OLD_NOTIFICATIONS, before=first_id_of(before), limit=limit
         )
         found: dict[tuple[str, str], list[str]] = {}
         for notification_id, app_id, user_id in rows:
-            mine = found.setdefault((app_id, user_id), [])
-            if notification_id not in mine[-1:]:
-                mine.append(notification_id)
+            ids = found.setdefault((app_id, user_id), [])
+            if notification_id not in ids[-1:]:
+                ids.append(notification_id)
         return found
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
-        """Delete events that are over."""
         found = await self._engine.fetch_slowly(
             SELECT_OLD_EVENTS,
             app_id=app_id,
             before=first_id_of(before),
-            # One that was scheduled for long is not old when it is told.
+            # An event that was scheduled long ago is not old when it is decided.
             updated_before=before,
             limit=limit,
         )
-        rows = [DELETE_EVENT.bind(app_id=a, id=i) for a, i in found]
-        if not rows:
+        if not found:
             return 0
+        events = DELETE_EVENT.many([DELETE_EVENT.bind(app_id=a, id=i) for a, i in found])
         jobs = DELETE_DEAD_JOBS.many([DELETE_DEAD_JOBS.bind(id=i) for _, i in found])
-        done = await self._engine.write(Unit(app_id, (DELETE_EVENT.many(rows), jobs)))
+        done = await self._engine.write(Unit(app_id, (events, jobs)))
         return len(done[0]) if done else 0
 
+    async def prune_orphaned_jobs(self, limit: int) -> int:
+        found = await self._engine.fetch_slowly(SELECT_ORPHANED_JOBS, limit=limit)
+        rows = [DELETE_ORPHANED_JOB.bind(id=i) for (i,) in sorted(found)]
+        return await self._delete(DELETE_ORPHANED_JOB.many(rows))
+
     async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        """Return devices that ended before a time, as app and device."""
         rows = await self._engine.fetch_slowly(SELECT_OLD_DEVICES, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def prune_claims(self, now: int, limit: int) -> int:
-        """Delete dedupe keys and limit counts."""
         keys = await self._prune(SELECT_OLD_DEDUPES, DELETE_DEDUPE, now, limit)
         counts = await self._prune(SELECT_OLD_COUNTS, DELETE_COUNT, now, limit)
         return max(keys, counts)
 
     async def prune_answers(self, now: int, limit: int) -> int:
-        """Delete idempotency keys."""
         return await self._prune(SELECT_OLD_ANSWERS, DELETE_ANSWER, now, limit)
 
     async def _prune(self, select: Statement, delete: Statement, now: int, limit: int) -> int:
         found = await self._engine.fetch_slowly(select, now=now, limit=limit)
         rows = [delete.bind(app_id=a, id=i, now=now) for a, i in sorted(found)]
-        return await count_changed(self._engine, "", delete.many(rows))
+        return await self._delete(delete.many(rows))
+
+    async def _delete(self, step: Step) -> int:
+        if not step.rows:
+            return 0
+        done = await self._engine.write(Unit("", (step,)))
+        return len(done[0]) if done else 0
 
 
 def first_id_of(moment: int) -> str:
-    """Return a text that sorts before every id made at that time or later: ids begin with it."""
+    """Return a text that sorts before every id made at that time or later."""
     digits = f"{max(moment, 0):012x}"
     return f"{digits[:8]}-{digits[8:]}"

@@ -33,7 +33,7 @@ def test_a_window_begins_with_the_first() -> None:
         ("2026-03-28T12:00:00Z", "Europe/Berlin", "2026-03-29T07:30:00Z"),
     ],
 )
-def test_a_daily_one_is_due_by_the_person_s_own_clock(now: str, zone: str, expected: str) -> None:
+def test_a_daily_digest_is_due_in_the_users_time_zone(now: str, zone: str, expected: str) -> None:
     assert find_due(DAILY, at(now), zone) == at(expected)
 
 

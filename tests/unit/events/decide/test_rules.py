@@ -1,4 +1,4 @@
-"""Each rule by itself, the order in which they are asked, and the reasons that they give."""
+"""Each rule by itself, the order in which they run, and the reasons that they give."""
 
 import datetime as dt
 from dataclasses import replace
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Category, Channel, Dedupe, DedupeMode, Digest, Overflow, Priority
-from clarion.events.decide.case import Case, Limit, Person
+from clarion.events.decide.case import Case, CaseUser, Limit
 from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
-from clarion.events.model import Earlier, ReasonCode
+from clarion.events.model import EarlierNotification, ReasonCode
 from clarion.people.model import Preferences
 from tests.factories import make_type
 
@@ -20,10 +20,12 @@ NOON = int(dt.datetime(2026, 1, 11, 12, tzinfo=dt.UTC).timestamp() * 1000)
 NEXT_HOUR = NOON + 3_600_000
 EVERYWHERE = frozenset(Channel)
 ALWAYS = (True,) * 24
-UNREAD, READ = (Earlier(notification_id="n1", count=1, is_unread=each) for each in (True, False))
+UNREAD, READ = (
+    EarlierNotification(notification_id="n1", count=1, is_unread=each) for each in (True, False)
+)
 
 
-def make_person(**changes: Any) -> Person:
+def make_case_user(**changes: Any) -> CaseUser:
     values: dict[str, Any] = {
         "id": "ana",
         "is_active": True,
@@ -33,11 +35,11 @@ def make_person(**changes: Any) -> Person:
         "devices": 1,
         "devices_on": 1,
     }
-    return Person(**values | changes)
+    return CaseUser(**values | changes)
 
 
 def make_case(**changes: Any) -> Case:
-    """A case at noon that no rule has anything against; `of` changes its type."""
+    """A case at noon that no rule refuses; `of` changes its type."""
     of = changes.pop("of", {})
     values: dict[str, Any] = {
         "now": NOON,
@@ -47,46 +49,46 @@ def make_case(**changes: Any) -> Case:
         "templates": EVERYWHERE,
         "available": EVERYWHERE,
         "expires_at": None,
-        "person": make_person(),
+        "user": make_case_user(),
         "next_hour_at": NEXT_HOUR,
     }
     return Case(**values | changes)
 
 
-def ask(case: Case) -> Decision:
+def decide_one(case: Case) -> Decision:
     (decision,) = decide(case)
     return decision
 
 
 def on(channel: Channel, **changes: Any) -> Decision:
-    return ask(make_case(channels=(channel,), **changes))
+    return decide_one(make_case(channels=(channel,), **changes))
 
 
-def preferring(**changes: Any) -> Person:
-    return make_person(preferences=Preferences(**changes))
+def preferring(**changes: Any) -> CaseUser:
+    return make_case_user(preferences=Preferences(**changes))
 
 
-def test_what_nothing_is_against_is_sent() -> None:
-    assert ask(make_case()) == Decision(Channel.STUB, Send(ReasonCode.ALLOWED), DEFAULT_RULE)
+def test_a_case_that_no_rule_refuses_is_sent() -> None:
+    assert decide_one(make_case()) == Decision(Channel.STUB, Send(ReasonCode.ALLOWED), DEFAULT_RULE)
 
 
-# What makes a rule speak, what it says, and which rule it is.
+# A rule, the case for which it returns a verdict, and the verdict.
 SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
-    ("person", {"person": None}, Drop(ReasonCode.USER_UNKNOWN)),
-    ("person", {"person": make_person(is_active=False)}, Drop(ReasonCode.USER_INACTIVE)),
+    ("person", {"user": None}, Drop(ReasonCode.USER_UNKNOWN)),
+    ("person", {"user": make_case_user(is_active=False)}, Drop(ReasonCode.USER_INACTIVE)),
     ("expiry", {"expires_at": NIGHT}, Drop(ReasonCode.EXPIRED)),
     ("type", {"of": {"is_active": False}}, Drop(ReasonCode.TYPE_INACTIVE)),
     ("type", {"available": frozenset()}, Drop(ReasonCode.CHANNEL_UNAVAILABLE)),
     ("type", {"templates": frozenset()}, Drop(ReasonCode.NO_TEMPLATE)),
-    ("type", {"person": make_person(addresses=frozenset())}, Drop(ReasonCode.NO_ADDRESS)),
+    ("type", {"user": make_case_user(addresses=frozenset())}, Drop(ReasonCode.NO_ADDRESS)),
     (
         "preferences",
-        {"person": preferring(categories={Category.TRANSACTIONAL: False})},
+        {"user": preferring(categories={Category.TRANSACTIONAL: False})},
         Drop(ReasonCode.CATEGORY_OFF),
     ),
     (
         "preferences",
-        {"person": preferring(types={"ORDER_SHIPPED": {Channel.STUB: False}})},
+        {"user": preferring(types={"ORDER_SHIPPED": {Channel.STUB: False}})},
         Drop(ReasonCode.CHANNEL_OFF),
     ),
     (
@@ -117,7 +119,7 @@ SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
     ("quiet_hours", {"now": NIGHT}, Hold(ReasonCode.QUIET_HOURS, MORNING)),
     (
         "quiet_hours",
-        {"person": preferring(quiet_hours=ALWAYS)},
+        {"user": preferring(quiet_hours=ALWAYS)},
         Hold(ReasonCode.QUIET_HOURS, None),
     ),
     (
@@ -130,17 +132,17 @@ SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
 
 @pytest.mark.parametrize(("rule", "changes", "verdict"), SPEAKING)
 def test_a_rule_speaks(rule: str, changes: dict[str, Any], verdict: Verdict) -> None:
-    assert ask(make_case(**changes)) == Decision(Channel.STUB, verdict, rule)
+    assert decide_one(make_case(**changes)) == Decision(Channel.STUB, verdict, rule)
 
 
 @pytest.mark.parametrize("first", range(len(SPEAKING)))
-def test_of_two_rules_the_first_in_the_order_counts(first: int) -> None:
+def test_of_two_rules_the_first_decides(first: int) -> None:
     order = [name for name, _ in ORDER]
     rule, changes, _ = SPEAKING[first]
     for other, more, _ in SPEAKING:
         if other != rule and not {*changes} & {*more}:
             expected = min(rule, other, key=order.index)
-            assert ask(make_case(**changes | more)).rule == expected
+            assert decide_one(make_case(**changes | more)).rule == expected
 
 
 @pytest.mark.parametrize(
@@ -153,35 +155,35 @@ def test_of_two_rules_the_first_in_the_order_counts(first: int) -> None:
         {"limits": (Limit("l", 2, Overflow.DROP, 1),)},
         {"limits": (Limit("l", 2, Overflow.DROP, 1), Limit("m", 9, Overflow.WAIT, 8))},
         {"now": MORNING},
-        {"person": preferring(types={"OTHER": {Channel.STUB: False}})},
-        {"person": preferring(types={"ORDER_SHIPPED": {Channel.PUSH: False}})},
-        {"person": preferring(categories={Category.NEWS: False})},
-        {"now": NIGHT, "person": preferring(quiet_hours=(False,) * 24)},
-        {"now": NIGHT, "person": make_person(timezone="Asia/Tokyo")},
+        {"user": preferring(types={"OTHER": {Channel.STUB: False}})},
+        {"user": preferring(types={"ORDER_SHIPPED": {Channel.PUSH: False}})},
+        {"user": preferring(categories={Category.NEWS: False})},
+        {"now": NIGHT, "user": preferring(quiet_hours=(False,) * 24)},
+        {"now": NIGHT, "user": make_case_user(timezone="Asia/Tokyo")},
     ],
 )
-def test_a_rule_is_silent(changes: dict[str, Any]) -> None:
-    assert isinstance(ask(make_case(**changes)).verdict, Send)
+def test_no_rule_refuses(changes: dict[str, Any]) -> None:
+    assert isinstance(decide_one(make_case(**changes)).verdict, Send)
 
 
-def test_sms_is_for_those_who_asked() -> None:
+def test_sms_needs_an_opt_in() -> None:
     assert on(Channel.SMS).verdict == Drop(ReasonCode.SMS_NOT_OPTED_IN)
     wanting = preferring(types={"ORDER_SHIPPED": {Channel.SMS: True}})
-    assert isinstance(on(Channel.SMS, person=wanting).verdict, Send)
+    assert isinstance(on(Channel.SMS, user=wanting).verdict, Send)
 
 
-def test_push_goes_to_devices_that_take_it() -> None:
+def test_push_needs_a_device_with_notifications_enabled() -> None:
     assert isinstance(on(Channel.PUSH).verdict, Send)
-    none = on(Channel.PUSH, person=make_person(devices=0, devices_on=0))
+    none = on(Channel.PUSH, user=make_case_user(devices=0, devices_on=0))
     assert none == Decision(Channel.PUSH, Drop(ReasonCode.NO_DEVICE), "devices")
-    off = make_person(devices_on=0)
-    assert on(Channel.PUSH, person=off).verdict == Drop(ReasonCode.DEVICES_OFF)
-    alarm = on(Channel.PUSH, person=off, of={"category": Category.SAFETY})
+    off = make_case_user(devices_on=0)
+    assert on(Channel.PUSH, user=off).verdict == Drop(ReasonCode.DEVICES_OFF)
+    alarm = on(Channel.PUSH, user=off, of={"category": Category.SAFETY})
     assert isinstance(alarm.verdict, Send)
 
 
 @pytest.mark.parametrize("channel", [Channel.IN_APP, Channel.WEBHOOK])
-def test_what_does_not_interrupt_comes_at_once(channel: Channel) -> None:
+def test_channels_that_do_not_interrupt_ignore_quiet_hours(channel: Channel) -> None:
     for changes in ({"now": NIGHT}, {"of": {"digest": Digest(window_s=60)}}):
         assert isinstance(on(channel, **changes).verdict, Send)
 
@@ -197,23 +199,21 @@ def test_safety_and_security_are_mandatory(category: Category) -> None:
         "category": category,
         "digest": Digest(window_s=60),
     }
-    case = make_case(
-        of=of, now=NIGHT, person=TOGGLED_OFF, limits=(Limit("l", 1, Overflow.DROP, 9),)
-    )
-    assert ask(case).verdict == Send(ReasonCode.MANDATORY)
-    assert isinstance(ask(replace(case, channels=(Channel.SMS,))).verdict, Send)
+    case = make_case(of=of, now=NIGHT, user=TOGGLED_OFF, limits=(Limit("l", 1, Overflow.DROP, 9),))
+    assert decide_one(case).verdict == Send(ReasonCode.MANDATORY)
+    assert isinstance(decide_one(replace(case, channels=(Channel.SMS,))).verdict, Send)
 
 
-def test_what_is_critical_is_heard_at_night_but_not_by_those_who_switched_it_off() -> None:
+def test_critical_events_pass_quiet_hours_but_not_toggles() -> None:
     urgent = make_case(now=NIGHT, priority=Priority.CRITICAL)
-    assert ask(urgent).verdict == Send(ReasonCode.MANDATORY)
-    assert ask(replace(urgent, person=TOGGLED_OFF)).verdict == Drop(ReasonCode.CATEGORY_OFF)
+    assert decide_one(urgent).verdict == Send(ReasonCode.MANDATORY)
+    assert decide_one(replace(urgent, user=TOGGLED_OFF)).verdict == Drop(ReasonCode.CATEGORY_OFF)
 
 
-def test_what_cannot_be_disabled_ignores_toggles_but_not_the_night() -> None:
+def test_types_that_cannot_be_disabled_ignore_toggles_but_not_quiet_hours() -> None:
     bill = {"user_can_disable": False}
-    assert isinstance(ask(make_case(of=bill, person=TOGGLED_OFF)).verdict, Send)
-    assert isinstance(ask(make_case(of=bill, now=NIGHT)).verdict, Hold)
+    assert isinstance(decide_one(make_case(of=bill, user=TOGGLED_OFF)).verdict, Send)
+    assert isinstance(decide_one(make_case(of=bill, now=NIGHT)).verdict, Hold)
 
 
 def test_there_is_a_decision_for_each_channel_in_order() -> None:

@@ -1,4 +1,4 @@
-"""What a notification says on a channel, in the person's language."""
+"""Renders the text of a notification for a channel, in the user's language."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ if TYPE_CHECKING:
     from clarion.events.model import Actor, Content, Target
     from clarion.people.model import User
 
-_ANYBODY: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
+_SAMPLE_USER: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
 
 
-def word(
-    kind: CatalogEntry, channel: Channel, user: User, content: Content, count: int
+def render(
+    entry: CatalogEntry, channel: Channel, user: User, content: Content, count: int
 ) -> RenderedText:
-    """Render the type's template; `InvalidFields` if it cannot be."""
-    values = _values(content, {"id": user.id, "name": user.name, "language": user.language}, count)
-    return kind.render(voice_of(channel), user.language, values)
+    """Render the template of a channel; `InvalidFields` if that fails."""
+    recipient = {"id": user.id, "name": user.name, "language": user.language}
+    return entry.render(
+        template_channel(channel), user.language, _context(content, recipient, count)
+    )
 
 
-def voice_of(channel: Channel) -> Channel:
-    """Return the channel whose words are said: the stub says what the inbox says."""
+def template_channel(channel: Channel) -> Channel:
+    """Return the channel whose template is used: the stub uses that of the inbox."""
     return Channel.IN_APP if channel is Channel.STUB else channel
 
 
-def try_words(kind: CatalogEntry, channels: Collection[Channel], content: Content) -> None:
-    """Raise `InvalidFields` if a template shows an actor or a target that the event has not.
+def check_context(entry: CatalogEntry, channels: Collection[Channel], content: Content) -> None:
+    """Raise `InvalidFields` if a template shows an actor or a target that the event lacks.
 
     Its other variables are declared and have been checked; these are not declared.
     """
     missing = [name for name in ("actor", "target") if _lacks(getattr(content, name))]
-    if not missing:
-        return
-    kind.check_context(channels, _values(content, _ANYBODY, 1), missing)
+    if missing:
+        entry.check_context(channels, _context(content, _SAMPLE_USER, 1), missing)
 
 
 def _lacks(named: Actor | Target | None) -> bool:
     return named is None or None in (getattr(named, name) for name in named.__slots__)
 
 
-def _values(content: Content, user: dict[str, str | None], count: int) -> Mapping[str, object]:
+def _context(content: Content, user: dict[str, str | None], count: int) -> Mapping[str, object]:
     actor, target = content.actor, content.target
     return build_context(
         content.data,
@@ -57,5 +58,5 @@ def _values(content: Content, user: dict[str, str | None], count: int) -> Mappin
 
 
 def _known(values: dict[str, str | None]) -> dict[str, object]:
-    """Leave out what is not known: shown, it is an error and not a blank."""
+    """Leave out unknown values: to show one is an error, not an empty text."""
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Tells people what happened through a running server, and waits for what becomes of it."""
+"""Sends events to a running server, and waits for their results."""
 
 import time
 import uuid
@@ -15,16 +15,16 @@ UNDER_WAY = {"scheduled", "pending", "processing"}
 
 
 def wait_until(look: Callable[[], T | None]) -> T:
-    """Look until there is something to see."""
+    """Call until something but None is returned."""
     give_up = time.monotonic() + WAIT_LIMIT_S
     while (found := look()) is None:
-        assert time.monotonic() < give_up, f"waited {WAIT_LIMIT_S:g} s in vain"
+        assert time.monotonic() < give_up, f"nothing within {WAIT_LIMIT_S:g} s"
         time.sleep(LOOK_EVERY_S)
     return found
 
 
-def make_person(app: Asker, *, quiet_hours: list[bool] | None = None, **fields: Any) -> str:
-    """Put a person who may be woken at any hour, unless said otherwise."""
+def make_user(app: Asker, *, quiet_hours: list[bool] | None = None, **fields: Any) -> str:
+    """Create a user, by default without quiet hours."""
     name = f"p-{uuid.uuid4().hex}"
     assert app.ask("PUT", f"/v1/users/{name}", fields).status == 201
     set_preferences(app, name, quiet_hours=quiet_hours or ANY_HOUR)
@@ -37,16 +37,16 @@ def set_preferences(app: Asker, user_id: str, **fields: Any) -> None:
 
 
 def set_stub(app: Asker, user_id: str, address: str) -> None:
-    """Change what the stub channel answers for a person."""
+    """Change the outcome that the stub channel has for a user."""
     answer = app.ask("PATCH", f"/v1/users/{user_id}", {"attributes": {"stub": address}})
     assert answer.status == 200, answer.body
 
 
-def make_type(app: Asker, words: str = "{{ order }} is ready", **fields: Any) -> str:
-    """Put a type that goes to the inbox, with its words."""
+def make_type(app: Asker, body: str = "{{ order }} is ready", **fields: Any) -> str:
+    """Create a type with a template for the inbox."""
     name = f"ORDER_{uuid.uuid4().hex}"
     assert app.ask("PUT", f"/v1/types/{name}", fields).status == 200
-    template = {"body": words, "variables": ["order"] if "{{ order }}" in words else []}
+    template = {"body": body, "variables": ["order"] if "{{ order }}" in body else []}
     answer = app.ask("PUT", f"/v1/types/{name}/templates/in_app", template)
     assert answer.status == 200, answer.body
     return name
@@ -56,7 +56,7 @@ def draft(type_: str, **recipient: Any) -> dict[str, Any]:
     return {"type": type_, "recipient": recipient, "data": {"order": "A-7"}}
 
 
-def say(app: Asker, event: dict[str, Any], **headers: str) -> str:
+def send(app: Asker, event: dict[str, Any], **headers: str) -> str:
     """Post an event, and return its id."""
     answer = app.post("/v1/events", event, headers=headers)
     assert answer.status == 202, answer.body
@@ -65,26 +65,26 @@ def say(app: Asker, event: dict[str, Any], **headers: str) -> str:
     return event_id
 
 
-def see(app: Asker, event_id: str) -> dict[str, Any]:
+def get_event(app: Asker, event_id: str) -> dict[str, Any]:
     answer = app.get(f"/v1/events/{event_id}")
     assert answer.status == 200, answer.body
     seen: dict[str, Any] = answer.json
     return seen
 
 
-def settled(app: Asker, event_id: str) -> dict[str, Any]:
-    """Wait until an event is decided for all its people, and return it."""
+def wait_for_event(app: Asker, event_id: str) -> dict[str, Any]:
+    """Wait until an event is decided for all its recipients, and return it."""
 
     def look() -> dict[str, Any] | None:
-        seen = see(app, event_id)
+        seen = get_event(app, event_id)
         return None if seen["status"] in UNDER_WAY else seen
 
     return wait_until(look)
 
 
-def tell(app: Asker, event: dict[str, Any]) -> dict[str, Any]:
+def send_and_wait(app: Asker, event: dict[str, Any]) -> dict[str, Any]:
     """Post an event, and return it when it is decided."""
-    return settled(app, say(app, event))
+    return wait_for_event(app, send(app, event))
 
 
 def inbox(app: Asker, user_id: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a notification says, and what is missing before anything is stored."""
+"""Rendering, and the check of what templates show before an event is stored."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Channel, Template
 from clarion.errors import InvalidFields, NotFound
 from clarion.events.model import Actor, Content, Target
-from clarion.events.wording import try_words, word
+from clarion.events.rendering import check_context, render
 from clarion.people.model import User
 from tests.factories import NOW
 
@@ -17,7 +17,7 @@ ANA = User(app_id="a", id="ana", name="Ana", created_at=NOW, updated_at=NOW)
 FULL = Content(actor=Actor("bo", "Bo"), target=Target("p1", "post"))
 
 
-def kind(body: str, channel: Channel = Channel.IN_APP) -> Entry:
+def make_entry(body: str, channel: Channel = Channel.IN_APP) -> Entry:
     template = Template(
         type="OWN",
         channel=channel,
@@ -32,10 +32,10 @@ def kind(body: str, channel: Channel = Channel.IN_APP) -> Entry:
 
 
 @pytest.mark.parametrize("name", built_in.TYPES)
-def test_the_ready_made_words_need_neither_actor_nor_target(name: str) -> None:
-    ready = build_entry(built_in.TYPES[name], ())
-    try_words(ready, tuple(Channel), Content())
-    assert word(ready, Channel.IN_APP, replace(ANA, name=None), Content(), 1).body
+def test_built_in_templates_need_neither_actor_nor_target(name: str) -> None:
+    entry = build_entry(built_in.TYPES[name], ())
+    check_context(entry, tuple(Channel), Content())
+    assert render(entry, Channel.IN_APP, replace(ANA, name=None), Content(), 1).body
 
 
 @pytest.mark.parametrize(
@@ -48,30 +48,30 @@ def test_the_ready_made_words_need_neither_actor_nor_target(name: str) -> None:
 )
 def test_an_actor_that_is_shown_must_be_there(content: Content, field: str) -> None:
     with pytest.raises(InvalidFields) as raised:
-        try_words(kind("{{ actor.name }} was here"), (Channel.IN_APP,), content)
+        check_context(make_entry("{{ actor.name }} was here"), (Channel.IN_APP,), content)
     assert [fault.field for fault in raised.value.faults] == [field]
 
 
-def test_a_target_that_is_asked_for_may_be_missing() -> None:
-    spoken = kind("{% if target.id %}{{ target.id }}{% else %}it{% endif %}")
-    try_words(spoken, (Channel.IN_APP,), Content())
-    assert word(spoken, Channel.IN_APP, ANA, Content(), 1).body == "it"
-    assert word(spoken, Channel.IN_APP, ANA, FULL, 1).body == "p1"
+def test_a_target_that_is_tested_for_may_be_missing() -> None:
+    entry = make_entry("{% if target.id %}{{ target.id }}{% else %}it{% endif %}")
+    check_context(entry, (Channel.IN_APP,), Content())
+    assert render(entry, Channel.IN_APP, ANA, Content(), 1).body == "it"
+    assert render(entry, Channel.IN_APP, ANA, FULL, 1).body == "p1"
 
 
 def test_only_the_channels_of_the_event_count() -> None:
-    try_words(kind("{{ actor.name }}"), (Channel.PUSH,), Content())
+    check_context(make_entry("{{ actor.name }}"), (Channel.PUSH,), Content())
     with pytest.raises(InvalidFields):
-        try_words(kind("{{ actor.name }}"), (Channel.PUSH, Channel.IN_APP), Content())
+        check_context(make_entry("{{ actor.name }}"), (Channel.PUSH, Channel.IN_APP), Content())
 
 
-def test_the_stub_says_what_the_inbox_says() -> None:
-    spoken = kind("{{ actor.name }} was here")
-    inbox = word(spoken, Channel.IN_APP, ANA, FULL, 1)
-    assert word(spoken, Channel.STUB, ANA, FULL, 1) == inbox
+def test_the_stub_uses_the_template_of_the_inbox() -> None:
+    entry = make_entry("{{ actor.name }} was here")
+    inbox = render(entry, Channel.IN_APP, ANA, FULL, 1)
+    assert render(entry, Channel.STUB, ANA, FULL, 1) == inbox
     assert inbox.body == "Bo was here"
 
 
-def test_a_channel_without_words_says_so() -> None:
+def test_a_channel_without_template_is_an_error() -> None:
     with pytest.raises(NotFound, match="OWN has no template for sms"):
-        word(kind("x"), Channel.SMS, ANA, FULL, 1)
+        render(make_entry("x"), Channel.SMS, ANA, FULL, 1)
