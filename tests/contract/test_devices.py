@@ -18,9 +18,10 @@ from clarion.push.model import (
     Platform,
 )
 from clarion.push.port import Broadcasts, Devices, FeedbackList, History, Messages
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import TOUCH_LIMIT, SqlDevices
 from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit
 from tests.factories import DAY, NOW, make_device, make_message, make_once, new_app_id
 
 DETAILS = DeviceDetails(
@@ -297,8 +298,34 @@ async def test_touching_notes_when_devices_were_seen(devices: Devices) -> None:
     assert await all_devices(devices, "app") == [*expected, other]
 
 
+async def test_many_devices_are_touched_in_commits_of_limited_size(
+    devices: Devices, engine: Engine
+) -> None:
+    made = [await added(devices, make_device()) for _ in range(3)]
+    ids = [f"unknown-{number}" for number in range(2 * TOUCH_LIMIT)]
+    written = CountingEngine(engine)
+    await SqlDevices(written).touch([made[0].id, *ids, made[1].id], NOW + 7)  # type: ignore[arg-type]
+    assert written.rows == [TOUCH_LIMIT, TOUCH_LIMIT, 2]
+    seen = [await devices.get("app", device.id) for device in made]
+    assert [device and device.last_seen_at for device in seen] == [NOW + 7, NOW + 7, NOW]
+
+
+class CountingEngine:
+    """Writes to an engine, and counts the rows of each unit."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.rows: list[int] = []
+        self._engine = engine
+
+    async def write(self, unit: Unit) -> object:
+        self.rows.append(sum(len(step.rows) for step in unit.steps))
+        return await self._engine.write(unit)
+
+
 async def test_touching_nothing_does_nothing(devices: Devices) -> None:
-    await devices.touch([], NOW)
+    device = await added(devices, make_device())
+    await devices.touch([], NOW + 7)
+    assert await devices.get("app", device.id) == device
 
 
 @pytest.mark.parametrize("reason", InvalidationReason)

@@ -19,7 +19,7 @@ async def end(devices: Devices, device: Device, now: int) -> Feedback:
     return Feedback(
         app_id=device.app_id,
         token_hash=device.token_hash,
-        reason="uninstalled",
+        reason=InvalidationReason.UNINSTALLED,
         invalidated_at=now,
     )
 
@@ -45,7 +45,7 @@ async def test_an_ended_device_is_in_the_feedback_with_its_reason(
     await devices.add(device)
     await devices.invalidate("app", device.id, reason, NOW)
     (entry,) = await all_feedback(feedback, "app")
-    assert (entry.token_hash, entry.reason) == (device.token_hash, reason.value)
+    assert (entry.token_hash, entry.reason) == (device.token_hash, reason)
 
 
 async def test_entries_are_those_of_one_app(devices: Devices, feedback: FeedbackList) -> None:
@@ -113,3 +113,22 @@ async def test_pages_hold_every_entry_once_in_order_while_more_are_added(
 async def test_a_cursor_that_is_none_is_refused(feedback: FeedbackList, cursor: str) -> None:
     with pytest.raises(InvalidFields):
         await feedback.list("app", since=0, after=cursor, limit=1)
+
+
+async def test_old_entries_of_all_apps_are_pruned(devices: Devices, feedback: FeedbackList) -> None:
+    await end(devices, make_device("app"), NOW - 1)
+    await end(devices, make_device("other"), NOW - 2)
+    recent = await end(devices, make_device("app"), NOW)
+    assert await feedback.prune(NOW, 10) == 2
+    assert await feedback.prune(NOW, 10) == 0
+    assert await all_feedback(feedback, "app") == [recent]
+    assert await all_feedback(feedback, "other") == []
+
+
+async def test_pruning_feedback_deletes_the_oldest_up_to_a_limit(
+    devices: Devices, feedback: FeedbackList
+) -> None:
+    entries = [await end(devices, make_device(), NOW + moment) for moment in range(5)]
+    assert await feedback.prune(NOW + 9, 3) == 3
+    assert await all_feedback(feedback, "app") == entries[3:]
+    assert await feedback.prune(NOW + 9, 3) == 2
