@@ -28,7 +28,7 @@ from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.push.apns import endpoint as apns
-from clarion.push.apns.endpoint import ApnsDoor
+from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.settings import flag_of
 from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
@@ -182,7 +182,7 @@ class Server:
         callers: Callers,
         pipeline: Pipeline,
     ) -> Front:
-        door = ApnsDoor(
+        door = ApnsEndpoint(
             intake=gateway.intake,
             channels=gateway.channels,
             clock=house.clock,

@@ -12,7 +12,7 @@ from clarion.events.pipeline import Pipeline, PipelinePorts
 from clarion.events.retention import Keeper
 from clarion.inbox.sockets import PATH as USER_SOCKET_PATH
 from clarion.nodes.memory import MemoryLimits
-from clarion.push.apns.channels import ChannelDoor
+from clarion.push.apns.channels import BroadcastChannels
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
@@ -37,7 +37,7 @@ class Gateway:
     connections: Connections
     dispatch: Dispatch
     intake: PushIntake
-    channels: ChannelDoor
+    channels: BroadcastChannels
     sockets: Sockets
     sweeper: Sweeper
 
@@ -77,7 +77,7 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, screens: S
             device_per_minute=settings.device_messages_per_minute,
             app_per_minute=settings.app_messages_per_minute,
         ),
-        channels=ChannelDoor(topics=house.topics, dispatch=dispatch, clock=clock),
+        channels=BroadcastChannels(topics=house.topics, dispatch=dispatch, clock=clock),
         sockets=sockets,
         sweeper=Sweeper(
             messages=house.messages,

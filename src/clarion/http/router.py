@@ -43,11 +43,7 @@ from clarion.inbox import api as inbox
 from clarion.people.api.follows import FollowsController
 from clarion.people.api.preferences import PreferencesController
 from clarion.people.api.users import PeopleController
-from clarion.push.api.devices import DevicesController, list_my_devices, list_user_devices
-from clarion.push.api.feedback import get_feedback
-from clarion.push.api.history import list_messages, see_message
-from clarion.push.api.stats import get_stats
-from clarion.push.api.topics import TopicsController, subscribe, unsubscribe
+from clarion.push.api import devices, feedback, history, stats, topics
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -60,16 +56,11 @@ _ABOUT_A_FIELD = (
 ROUTES = (
     KeysController,
     get_caller,
-    DevicesController,
-    list_user_devices,
-    list_my_devices,
-    list_messages,
-    see_message,
-    TopicsController,
-    subscribe,
-    unsubscribe,
-    get_feedback,
-    get_stats,
+    *devices.ROUTES,
+    *history.ROUTES,
+    *topics.ROUTES,
+    *feedback.ROUTES,
+    *stats.ROUTES,
     EventsController,
     explain,
     NotificationsController,

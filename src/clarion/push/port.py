@@ -32,9 +32,7 @@ class Devices(Protocol):
         """Add a device; False if its token is taken. `once` as in `Keys.create`."""
         ...
 
-    async def refresh(
-        self, device: Device, once: IdempotencyClaim | None = None
-    ) -> StoredResponse | Device:
+    async def refresh(self, device: Device) -> Device:
         """Refresh the device that has this token, and return it as it is now; add it if none has.
 
         It keeps its id, secret and time of creation, takes the new details (a value that is None

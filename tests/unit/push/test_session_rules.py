@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clarion.push.dispatch import CHUNK
 from clarion.push.frames import CloseCode
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import (
@@ -28,6 +27,7 @@ from clarion.push.session import (
     SendFrame,
     Session,
 )
+from clarion.push.topic_dispatch import CHUNK
 from tests.factories import NOW, make_device, make_message
 
 PRIORITIES = st.sampled_from(PushPriority)

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
-from clarion.idempotency.model import StoredResponse
 from clarion.pages import Page
 from clarion.push.model import Device, DeviceDetails
 from clarion.push.sql import feedback
 from clarion.push.sql.messages import WAITS
 from clarion.store.records import Record
-from clarion.store.statement import Row, Unit, statement
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clarion.idempotency.model import IdempotencyClaim
+    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.push.model import InvalidationReason
     from clarion.store.engine import Engine
     from clarion.store.statement import Statement, Step, Value
@@ -111,31 +110,21 @@ class SqlDevices:
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        done = await self._write_once(device.id, once, ADD.guard(**DEVICES.values(device)))
-        return done if isinstance(done, StoredResponse) else done is not None
+        claim = (idempotency.claim(once),) if once else ()
+        add = ADD.guard(**DEVICES.values(device))
+        if await self._engine.write(Unit(device.id, (*claim, add))):
+            return True
+        replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
+        return replay or False
 
-    async def refresh(
-        self, device: Device, once: IdempotencyClaim | None = None
-    ) -> StoredResponse | Device:
+    async def refresh(self, device: Device) -> Device:
         fail = FAIL_LEFT.step(token_hash=device.token_hash, now=device.last_seen_at)
         refresh = REFRESH.guard(**DEVICES.values(device))
-        done = await self._write_once(device.id, once, fail, refresh)
-        if isinstance(done, StoredResponse):
-            return done
-        if done is None:
+        refreshed = await self._write(device.id, fail, refresh)
+        if refreshed is None:
             msg = "This token is registered for another app."
             raise Conflict(msg)
-        return DEVICES.read(done)
-
-    async def _write_once(
-        self, key: str, once: IdempotencyClaim | None, *steps: Step
-    ) -> StoredResponse | Row | None:
-        """Write steps once; return the row of the last, or None if a guard refused."""
-        claim = (idempotency.claim(once),) if once else ()
-        done = await self._engine.write(Unit(key, (*claim, *steps)))
-        if done:
-            return done[-1][0]
-        return await idempotency.replay_if_claimed(self._engine, once) if once else None
+        return refreshed
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         step = SET_SECRET.guard(id=device_id, app_id=app_id, secret_hash=secret_hash)
@@ -188,17 +177,16 @@ class SqlDevices:
         )
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
-        steps = (
+        return await self._write(
+            device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),
             feedback.ADD.step(id=device_id),
             FAIL_WAITING.step(id=device_id, now=now),
             DELETE_SUBSCRIPTIONS.step(id=device_id),
             DELETE.step(id=device_id),
         )
-        done = await self._engine.write(Unit(device_id, steps))
-        return DEVICES.read(done[-1][0]) if done else None
 
     async def _write(self, device_id: str, *steps: Step) -> Device | None:
-        """Write a unit whose first step returns the device."""
+        """Write a unit and return the device that its last row shows; None if a guard refused."""
         done = await self._engine.write(Unit(device_id, steps))
-        return DEVICES.read(done[0][0]) if done else None
+        return DEVICES.read([row for rows in done for row in rows][-1]) if done else None
