@@ -1,4 +1,4 @@
-"""`clarion device listen` and `clarion send` as people run them, against a real server."""
+"""`clarion device listen` and `clarion send` as users run them, against a real server."""
 
 import http.client
 import json
@@ -66,14 +66,14 @@ class Listener:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def next(self, kind: str) -> dict[str, Any]:
-        """Return the next line of a kind; those before it are of no interest."""
+    def next(self, line_type: str) -> dict[str, Any]:
+        """Return the next line of a type; those before it are skipped."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             fields: dict[str, Any] = json.loads(line)
-            if fields["type"] == kind:
+            if fields["type"] == line_type:
                 return fields
-        raise AssertionError(f"it ended without {kind}: {self.errors()}")
+        raise AssertionError(f"it ended without {line_type}: {self.errors()}")
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -135,7 +135,7 @@ class Home:
                 process.kill()
 
     def register(self) -> dict[str, Any]:
-        """Be a device for a moment, and return what it is told when it is let in."""
+        """Connect as the device for a moment, and return the `ready` frame."""
         with self.listening() as listener:
             ready = listener.next("ready")
             assert listener.interrupt() == 0
@@ -235,7 +235,7 @@ def test_token_and_secret_bring_a_device_back_from_elsewhere(
     assert not (elsewhere.folder / "device-listen.json").exists()
 
 
-def test_many_devices_hear_a_topic(home: Home) -> None:
+def test_many_devices_get_a_message_to_a_topic(home: Home) -> None:
     with home.listening("--count=3", "--topic=news", "--exit-after=3") as listener:
         tokens = {listener.next("ready")["token"] for _ in range(3)}
         home.send("--topic=news", "extra", "--priority=5", "--ttl=60", "--collapse-id=x")
@@ -246,7 +246,7 @@ def test_many_devices_hear_a_topic(home: Home) -> None:
     assert bodies(arrived) == ["extra"] * 3
 
 
-def test_a_topic_is_heard_on_after_coming_back(home: Home) -> None:
+def test_messages_to_a_topic_arrive_after_reconnecting(home: Home) -> None:
     with home.listening("--topic=weekly", "--topic=daily") as listener:
         listener.next("ready")
         assert listener.interrupt() == 0
@@ -342,7 +342,7 @@ def test_a_device_that_another_takes_over_says_so(home: Home) -> None:
             assert first.errors().startswith("clarion: Another connection took over")
 
 
-def test_when_one_device_has_had_too_many_that_is_told(home: Home) -> None:
+def test_too_many_messages_to_one_device_are_reported(home: Home) -> None:
     home.register()
     done = home.run("send", "again and again", "--count=101")
     # A new minute may begin on the way, with a new allowance.
@@ -400,7 +400,7 @@ def test_what_goes_wrong_is_one_sentence(
     assert sentence in done.stderr
 
 
-def test_without_keys_the_way_to_them_is_told(tmp_path: Path) -> None:
+def test_without_keys_the_output_says_how_to_get_them(tmp_path: Path) -> None:
     command = [*CLARION, "device", "listen", f"--data={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""From a push to the device and back: durable before offered, never twice, nothing missed."""
+"""Messages to devices: durable before they are offered, never sent twice, none missed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -24,12 +24,12 @@ def gateway() -> Gateway:
 # Pushes.
 
 
-async def test_a_push_to_a_device_that_is_away_is_stored(gateway: Gateway) -> None:
+async def test_a_push_to_an_offline_device_is_stored(gateway: Gateway) -> None:
     assert await gateway.push("a") is True
     assert await gateway.state_of("a") == (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
 
 
-async def test_a_push_to_a_device_that_is_here_goes_out(gateway: Gateway) -> None:
+async def test_a_push_to_a_connected_device_is_sent(gateway: Gateway) -> None:
     phone = await gateway.connect()
     assert await gateway.push("a") is True
     assert phone.ids == ["a"]
@@ -73,7 +73,7 @@ async def test_two_repeats_at_once_are_offered_once(gateway: Gateway) -> None:
     assert phone.ids == ["a"]
 
 
-async def test_a_device_that_comes_while_a_push_is_stored_gets_it_once(gateway: Gateway) -> None:
+async def test_a_device_that_connects_while_a_push_is_stored_gets_it_once(gateway: Gateway) -> None:
     gateway.gates.are_open = False
     pushing = asyncio.ensure_future(gateway.push("a"))
     await gateway.gates.let_pass()
@@ -83,7 +83,7 @@ async def test_a_device_that_comes_while_a_push_is_stored_gets_it_once(gateway: 
     assert phone.ids == ["a"]
 
 
-async def test_a_push_that_is_stored_when_a_new_device_has_read_all_goes_out(
+async def test_a_push_that_is_stored_after_a_new_connection_has_read_all_is_sent(
     gateway: Gateway,
 ) -> None:
     gateway.gates.are_open = False
@@ -98,11 +98,11 @@ async def test_a_push_that_is_stored_when_a_new_device_has_read_all_goes_out(
     assert phone.ids == ["a"]
 
 
-async def test_a_push_that_is_stored_while_the_store_is_read_goes_out(gateway: Gateway) -> None:
+async def test_a_push_that_is_stored_while_the_store_is_read_is_sent(gateway: Gateway) -> None:
     phone = await gateway.connect()
     gateway.gates.are_open = False
     phone.carry_out(phone.session.fall_behind())
-    await gateway.gates.let_pass()  # it has read, and has not said what
+    await gateway.gates.let_pass()  # it has read, and has not returned what
     pushing = asyncio.ensure_future(gateway.push("a"))
     for _ in range(2):
         await gateway.gates.let_pass(1)
@@ -111,13 +111,13 @@ async def test_a_push_that_is_stored_while_the_store_is_read_goes_out(gateway: G
     assert phone.ids == ["a"]
 
 
-async def test_what_was_missed_comes_by_priority_then_oldest_first(gateway: Gateway) -> None:
+async def test_missed_messages_are_sent_by_priority_then_oldest_first(gateway: Gateway) -> None:
     for name, priority in (("a", LOW), ("b", HIGH), ("c", MIDDLE), ("d", HIGH)):
         await gateway.push(name, priority=priority)
     assert (await gateway.connect()).ids == ["b", "d", "c", "a"]
 
 
-async def test_a_long_backlog_comes_in_chunks_as_it_is_acknowledged(gateway: Gateway) -> None:
+async def test_a_long_backlog_is_sent_in_chunks_as_it_is_acknowledged(gateway: Gateway) -> None:
     names = [f"{n:03}" for n in range(3 * CHUNK + 7)]
     for name in names:
         await gateway.push(name)
@@ -139,20 +139,20 @@ async def test_an_acknowledged_message_is_delivered(gateway: Gateway) -> None:
     assert phone.session.in_hand == set()
 
 
-async def test_what_was_not_acknowledged_comes_again(gateway: Gateway) -> None:
+async def test_an_unacknowledged_message_is_sent_again(gateway: Gateway) -> None:
     first = await gateway.connect()
     await gateway.push("a")
     gateway.dispatch.disconnect(first)
     assert (await gateway.connect()).ids == ["a"]
 
 
-async def test_one_attempt_at_a_device_that_is_away_has_expired(gateway: Gateway) -> None:
+async def test_one_attempt_at_an_offline_device_expires(gateway: Gateway) -> None:
     assert await gateway.push("a", is_stored=False) is True
     assert await gateway.state_of("a") == (MessageStatus.EXPIRED, MessageReason.NOT_STORED)
     assert (await gateway.connect()).ids == []
 
 
-async def test_one_attempt_at_a_device_that_is_here_is_made(gateway: Gateway) -> None:
+async def test_one_attempt_at_a_connected_device_is_made(gateway: Gateway) -> None:
     phone = await gateway.connect()
     await gateway.push("a", is_stored=False)
     assert phone.ids == ["a"]
@@ -196,7 +196,7 @@ async def test_the_newest_connection_of_a_device_gets_the_messages(gateway: Gate
     assert (older.ids, newer.ids) == ([], ["a"])
 
 
-async def test_a_connection_that_ends_while_it_is_let_in_is_not_let_in(gateway: Gateway) -> None:
+async def test_a_connection_that_closes_during_connect_does_not_get_ready(gateway: Gateway) -> None:
     gateway.gates.are_open = False
     phone = gateway.start_connecting()
     await gateway.gates.let_pass()
@@ -206,7 +206,7 @@ async def test_a_connection_that_ends_while_it_is_let_in_is_not_let_in(gateway: 
     assert len(gateway.connections) == 0
 
 
-async def test_who_came_and_went_is_noted(gateway: Gateway) -> None:
+async def test_devices_that_connect_and_disconnect_are_seen(gateway: Gateway) -> None:
     phone = await gateway.connect()
     assert gateway.dispatch.seen == {gateway.device.id}
     gateway.dispatch.seen.clear()
@@ -233,26 +233,26 @@ async def test_low_priority_waits_for_the_window(gateway: Gateway) -> None:
     assert phone.ids == ["a"]
 
 
-# The store in trouble: time flies where nobody has anything to do.
+# The store fails; the loop skips the time in which nothing is to be done.
 
 
-class FlyingLoop(asyncio.SelectorEventLoop):
+class SkippingLoop(asyncio.SelectorEventLoop):
     """An event loop in which the next timer is always due."""
 
-    flown_s = 0.0
+    skipped_s = 0.0
 
     def time(self) -> float:
-        return super().time() + self.flown_s
+        return super().time() + self.skipped_s
 
     def _run_once(self) -> None:
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
             due = self._scheduled[0].when() - self.time()  # type: ignore[attr-defined]
-            self.flown_s += max(0.0, due)
+            self.skipped_s += max(0.0, due)
         super()._run_once()  # type: ignore[misc]
 
 
 def run_in_no_time(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=FlyingLoop) as runner:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         runner.run(work())
 
 
@@ -293,7 +293,7 @@ def test_an_acknowledgement_that_could_not_be_recorded_is_recorded_later(before:
     run_in_no_time(work)
 
 
-def test_what_does_not_end_is_not_waited_for() -> None:
+def test_work_that_does_not_end_is_cancelled_after_the_grace() -> None:
     async def work() -> None:
         gateway = Gateway()
         gateway.gates.are_open = False

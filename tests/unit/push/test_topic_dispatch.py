@@ -1,4 +1,4 @@
-"""Broadcasts: live to those who are here, later to the others, and nobody twice."""
+"""Messages to topics: sent at once to connected subscribers, later to others, to none twice."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def gateway() -> Gateway:
     return Gateway()
 
 
-async def test_a_broadcast_goes_to_those_who_hear_it(gateway: Gateway) -> None:
+async def test_a_broadcast_is_sent_to_subscribers(gateway: Gateway) -> None:
     await gateway.subscribe()
     phone, other = await gateway.connect(), await gateway.connect(make_device())
     message = await gateway.publish()
@@ -28,7 +28,7 @@ async def test_a_broadcast_goes_to_those_who_hear_it(gateway: Gateway) -> None:
     assert phone.got[0]["topic"] == "news"
 
 
-async def test_who_is_away_gets_a_broadcast_later(gateway: Gateway) -> None:
+async def test_an_offline_subscriber_gets_a_broadcast_later(gateway: Gateway) -> None:
     await gateway.subscribe()
     missed = [await gateway.publish() for _ in range(3)]
     phone = await gateway.connect()
@@ -38,7 +38,7 @@ async def test_who_is_away_gets_a_broadcast_later(gateway: Gateway) -> None:
     assert await gateway.cursor() == 3
 
 
-async def test_a_device_that_subscribes_while_connected_hears_from_then_on(
+async def test_a_device_that_subscribes_while_connected_gets_later_messages(
     gateway: Gateway,
 ) -> None:
     await gateway.publish()
@@ -49,7 +49,7 @@ async def test_a_device_that_subscribes_while_connected_hears_from_then_on(
     assert phone.ids == [later.id]
 
 
-async def test_who_unsubscribed_hears_nothing(gateway: Gateway) -> None:
+async def test_an_unsubscribed_device_gets_nothing(gateway: Gateway) -> None:
     await gateway.subscribe()
     phone = await gateway.connect()
     assert await gateway.unsubscribe() is True
@@ -58,7 +58,7 @@ async def test_who_unsubscribed_hears_nothing(gateway: Gateway) -> None:
     assert phone.ids == []
 
 
-async def test_a_device_says_how_far_it_knows_a_topic(gateway: Gateway) -> None:
+async def test_a_device_may_name_its_own_cursor(gateway: Gateway) -> None:
     await gateway.subscribe()
     messages = [await gateway.publish() for _ in range(3)]
     phone = await gateway.connect(known={"news": 2, "other": 9})
@@ -77,7 +77,7 @@ async def test_a_cursor_does_not_pass_what_is_not_acknowledged(gateway: Gateway)
     assert (await gateway.connect()).ids == [message.id for message in messages]
 
 
-async def test_who_acknowledges_a_broadcast_and_leaves_does_not_get_it_again(
+async def test_a_broadcast_acknowledged_just_before_disconnecting_is_not_sent_again(
     gateway: Gateway,
 ) -> None:
     await gateway.subscribe()
@@ -118,7 +118,9 @@ async def test_a_broadcast_that_expires_before_it_goes_out_holds_no_cursor(
     assert (phone.ids, await gateway.cursor()) == ([], 1)
 
 
-async def test_a_broadcast_that_is_not_kept_goes_to_those_who_are_here(gateway: Gateway) -> None:
+async def test_a_broadcast_that_is_not_stored_is_sent_to_connected_devices(
+    gateway: Gateway,
+) -> None:
     await gateway.subscribe()
     phone = await gateway.connect()
     once = await gateway.publish(is_stored=False)
@@ -219,7 +221,7 @@ async def test_a_broadcast_while_its_topic_is_read_is_not_missed(gateway: Gatewa
     phone = gateway.start_connecting()
     while not (phone.is_ready and phone.topics and not phone.topics["news"].is_behind):
         await gateway.gates.let_pass()
-    await gateway.gates.let_pass()  # the topic was read, and nobody knows yet
+    await gateway.gates.let_pass()  # the topic was read, and is not returned yet
     publishing = asyncio.ensure_future(gateway.publish())
     for _ in range(2):
         await gateway.gates.let_pass(1)
@@ -234,7 +236,7 @@ async def test_what_is_deferred_while_its_topic_is_read_is_not_forgotten(gateway
     gateway.gates.are_open = False
     phone.carry_out(phone.session.open_window())
     for _ in range(3):
-        await gateway.gates.let_pass()  # the topic was read, and nobody knows yet
+        await gateway.gates.let_pass()  # the topic was read, and is not returned yet
     publishing = asyncio.ensure_future(gateway.publish(priority=LOW))
     for _ in range(2):
         await gateway.gates.let_pass(1)
@@ -257,7 +259,7 @@ async def test_no_more_than_a_limit_is_deferred(gateway: Gateway) -> None:
     assert len(phone.ids) > 0
 
 
-async def test_a_device_that_hears_many_topics_gets_them_in_chunks(gateway: Gateway) -> None:
+async def test_the_messages_of_many_topics_are_sent_in_chunks(gateway: Gateway) -> None:
     topics = [f"{n}" for n in range(40)]
     for topic in topics:
         await gateway.subscribe(topic)
@@ -307,7 +309,7 @@ async def test_an_unsubscription_while_the_device_connects_is_not_forgotten(
     await gateway.subscribe()
     gateway.gates.are_open = False
     phone = gateway.start_connecting()
-    await gateway.gates.let_pass()  # it has read the subscriptions, and does not know them yet
+    await gateway.gates.let_pass()  # it has read the subscriptions, and has not returned them yet
     leaving = asyncio.ensure_future(gateway.unsubscribe())
     for _ in range(2):
         await gateway.gates.let_pass(1)
@@ -318,14 +320,14 @@ async def test_an_unsubscription_while_the_device_connects_is_not_forgotten(
     assert phone.ids == []
 
 
-async def test_who_leaves_a_topic_and_comes_back_while_connecting_hears_from_then_on(
+async def test_a_device_that_unsubscribes_and_subscribes_while_connecting_gets_later_messages(
     gateway: Gateway,
 ) -> None:
     await gateway.subscribe()
     await gateway.publish()
     gateway.gates.are_open = False
     phone = gateway.start_connecting()
-    await gateway.gates.let_pass()  # it has read the subscriptions, and does not know them yet
+    await gateway.gates.let_pass()  # it has read the subscriptions, and has not returned them yet
     for change in (gateway.unsubscribe, gateway.subscribe):
         changing = asyncio.ensure_future(change())
         for _ in range(2):
@@ -339,7 +341,7 @@ async def test_who_leaves_a_topic_and_comes_back_while_connecting_hears_from_the
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-async def test_what_a_device_left_while_connecting_it_may_hear_next_time(
+async def test_a_topic_unsubscribed_while_connecting_can_be_subscribed_again(
     gateway: Gateway, *, is_closed: bool
 ) -> None:
     await gateway.subscribe()

@@ -91,13 +91,13 @@ async def test_the_topic_of_another_app_is_not_allowed(apns: Apns) -> None:
     assert (await apns.refusal(topic="com.example.other")).reason is Reason.TOPIC_DISALLOWED
 
 
-@pytest.mark.parametrize("end", InvalidationReason)
+@pytest.mark.parametrize("why", InvalidationReason)
 async def test_a_push_to_an_invalid_device_says_since_when(
-    apns: Apns, end: InvalidationReason
+    apns: Apns, why: InvalidationReason
 ) -> None:
-    await apns.registry.invalidate("app", apns.device.id, end)
+    await apns.registry.invalidate("app", apns.device.id, why)
     refused = await apns.refusal()
-    is_expired = end is InvalidationReason.TOKEN_EXPIRED
+    is_expired = why is InvalidationReason.TOKEN_EXPIRED
     assert refused.reason is (Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED)
     assert refused.timestamp == NOW
 
@@ -143,7 +143,7 @@ async def push_during(apns: Apns, change: Change) -> str:
 
 
 @pytest.mark.parametrize(
-    "end",
+    "invalidate",
     [
         lambda apns: apns.registry.invalidate("app", apns.device.id, InvalidationReason.REVOKED),
         lambda apns: apns.registry.delete("app", apns.device.id),
@@ -151,9 +151,9 @@ async def push_during(apns: Apns, change: Change) -> str:
     ],
 )
 async def test_a_message_stored_just_after_the_device_was_invalidated_does_not_wait(
-    apns: Apns, end: Change
+    apns: Apns, invalidate: Change
 ) -> None:
-    assert await push_during(apns, end) == ID
+    assert await push_during(apns, invalidate) == ID
     assert await apns.state() == (MessageStatus.FAILED, MessageReason.UNREGISTERED)
 
 
