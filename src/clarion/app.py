@@ -40,7 +40,7 @@ from clarion.push.api.history import list_messages, see_message
 from clarion.push.api.stats import get_stats
 from clarion.push.api.topics import TopicsController, subscribe, unsubscribe
 from clarion.push.apns import endpoint as apns
-from clarion.push.apns.endpoint import ApnsDoor
+from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.settings import flag_of
 from clarion.store.opening import sqlite_path
 from clarion.telemetry.logs import get_logger
@@ -223,7 +223,7 @@ class Server:
         callers: Callers,
         pipeline: Pipeline,
     ) -> Front:
-        door = ApnsDoor(
+        door = ApnsEndpoint(
             intake=gateway.intake,
             channels=gateway.channels,
             clock=house.clock,

@@ -20,7 +20,8 @@ from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.sql import SqlUsers
-from clarion.push.sql.devices import SqlDevices, SqlFeedback
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics

@@ -14,7 +14,7 @@ from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.nodes.memory import MemoryLimits
-from clarion.push.apns.channels import ChannelDoor
+from clarion.push.apns.channels import BroadcastChannels
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
@@ -22,7 +22,6 @@ from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
 from clarion.push.sweeper import Sweeper
-from clarion.sockets.listener import SocketListener
 from clarion.telemetry.metrics import GatewayMetrics
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ class Gateway:
     connections: Connections
     dispatch: Dispatch
     intake: PushIntake
-    channels: ChannelDoor
-    listener: SocketListener
+    channels: BroadcastChannels
+    sockets: Sockets
     sweeper: Sweeper
 
 
@@ -103,8 +102,8 @@ def build_gateway(settings: Settings, house: House, metrics: Metrics, inbox: Liv
             device_per_minute=settings.device_messages_per_minute,
             app_per_minute=settings.app_messages_per_minute,
         ),
-        channels=ChannelDoor(topics=house.topics, dispatch=dispatch, clock=clock),
-        listener=SocketListener(endpoint, inbox.endpoint),
+        channels=BroadcastChannels(topics=house.topics, dispatch=dispatch, clock=clock),
+        sockets=sockets,
         sweeper=Sweeper(
             messages=house.messages,
             history=house.history,

@@ -31,7 +31,8 @@ from clarion.push.port import (
     Messages,
     Statistics,
 )
-from clarion.push.sql.devices import SqlDevices, SqlFeedback
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics

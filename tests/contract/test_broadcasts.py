@@ -247,7 +247,7 @@ async def test_an_idempotency_key_holds_until_it_expires(broadcasts: Broadcasts)
     assert await broadcasts.publish(make_broadcast(), StoragePolicy.ALL, once(NOW + DAY)) == 2
 
 
-async def test_a_device_hears_a_topic_from_now_on(broadcasts: Broadcasts) -> None:
+async def test_a_subscription_starts_after_the_last_message(broadcasts: Broadcasts) -> None:
     await published(broadcasts, make_broadcast(), make_broadcast())
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 2
     later = await published(broadcasts, make_broadcast())
@@ -266,7 +266,9 @@ async def test_subscribing_again_changes_nothing(broadcasts: Broadcasts) -> None
     assert await broadcasts.subscriptions("device") == (Subscription(topic="news", cursor=0),)
 
 
-async def test_a_device_that_subscribes_anew_hears_from_then_on(broadcasts: Broadcasts) -> None:
+async def test_a_new_subscription_starts_after_the_last_message_again(
+    broadcasts: Broadcasts,
+) -> None:
     await broadcasts.subscribe("app", "device", "news", NOW)
     await published(broadcasts, make_broadcast())
     assert await broadcasts.unsubscribe("device", "news") is True
@@ -276,7 +278,7 @@ async def test_a_device_that_subscribes_anew_hears_from_then_on(broadcasts: Broa
 
 
 @pytest.mark.parametrize("storage_policy", StoragePolicy)
-async def test_who_subscribes_hears_from_now_on_whatever_the_topic_keeps(
+async def test_a_subscription_starts_after_the_last_message_for_every_storage_policy(
     broadcasts: Broadcasts, storage_policy: StoragePolicy
 ) -> None:
     await published(broadcasts, make_broadcast(), make_broadcast(), storage_policy=storage_policy)
@@ -291,25 +293,25 @@ async def test_subscriptions_are_those_of_one_device(broadcasts: Broadcasts) -> 
     assert await broadcasts.subscriptions("nobody") == ()
 
 
-async def hear_many(broadcasts: Broadcasts, count: int) -> list[BaseException]:
+async def subscribe_to_many(broadcasts: Broadcasts, count: int) -> list[BaseException]:
     """Subscribe to so many topics at once; return what went wrong."""
     asked = (broadcasts.subscribe("app", "device", f"{n:04}", NOW) for n in range(count))
     done = await asyncio.gather(*asked, return_exceptions=True)
     return [each for each in done if isinstance(each, BaseException)]
 
 
-async def test_a_device_hears_at_most_a_thousand_topics(broadcasts: Broadcasts) -> None:
-    refused = await hear_many(broadcasts, 1_010)
+async def test_a_device_has_at_most_a_thousand_subscriptions(broadcasts: Broadcasts) -> None:
+    refused = await subscribe_to_many(broadcasts, 1_010)
     assert [type(each) for each in refused] == [Conflict] * 10
     assert len(await broadcasts.subscriptions("device")) == 1_000
 
 
-async def test_a_device_that_hears_a_thousand_topics_may_exchange_one(
+async def test_a_device_with_a_thousand_subscriptions_may_replace_one(
     broadcasts: Broadcasts,
 ) -> None:
-    assert await hear_many(broadcasts, 1_000) == []
+    assert await subscribe_to_many(broadcasts, 1_000) == []
     assert await broadcasts.subscribe("app", "device", "0007", NOW) == 0
-    with pytest.raises(Conflict, match="hears 1,000 topics"):
+    with pytest.raises(Conflict, match="subscribed to 1,000 topics"):
         await broadcasts.subscribe("app", "device", "news", NOW)
     assert await broadcasts.subscribe("app", "another", "news", NOW) == 0
     assert await broadcasts.unsubscribe("device", "0007") is True

@@ -133,3 +133,43 @@ async def test_pages_hold_every_topic_once_in_order_while_more_are_added(
             made.append(make_topic("~" * (10 + len(made)), app_id=app_id))
             await topics.create(made[-1])
     assert seen == made
+
+
+async def test_topics_deleted_before_a_time_are_pruned(topics: DeviceTopics) -> None:
+    for number, app_id in enumerate(("app", "other", "app")):
+        await topics.create(make_topic(f"{number}", app_id=app_id))
+        await topics.delete(app_id, f"{number}", NOW + number)
+    kept = make_topic("kept")
+    await topics.create(kept)
+    assert await topics.prune_deleted(NOW + 2, 10) == 2
+    assert await topics.prune_deleted(NOW + 2, 10) == 0
+    assert await topics.create(make_topic("0")) is True
+    assert await topics.create(make_topic("1", app_id="other")) is True
+    assert await topics.create(make_topic("2")) is False
+    assert await topics.get("app", "kept") == kept
+
+
+async def test_pruning_topics_takes_the_first_deleted_up_to_a_limit(topics: DeviceTopics) -> None:
+    for number in range(5):
+        await topics.create(make_topic(f"{number}"))
+        await topics.delete("app", f"{number}", NOW + 5 - number)
+    assert await topics.prune_deleted(NOW + 9, 3) == 3
+    created = [await topics.create(make_topic(f"{number}")) for number in range(5)]
+    assert created == [False, False, True, True, True]
+
+
+async def test_a_topic_with_the_name_of_a_pruned_one_starts_anew(
+    topics: DeviceTopics, broadcasts: Broadcasts
+) -> None:
+    await broadcasts.subscribe("app", "device", "news", NOW)
+    for _ in range(3):
+        await broadcasts.publish(make_broadcast("news"), StoragePolicy.ALL)
+    await broadcasts.advance("device", "news", 3)
+    await topics.delete("app", "news", NOW)
+    assert await topics.prune_deleted(NOW + 1, 10) == 1
+    assert await broadcasts.subscriptions("device") == ()
+    assert await broadcasts.subscribe("app", "device", "news", NOW) == 0
+    message = make_broadcast("news")
+    assert await broadcasts.publish(message, StoragePolicy.ALL) == 1
+    (missed,) = await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9)
+    assert missed.id == message.id

@@ -28,6 +28,7 @@ async def keep(
     return MessageRecord(
         id=message.id,
         device_id=message.device_id,
+        sequence=message.sequence,
         priority=message.priority,
         collapse_id=message.collapse_id,
         status=status,

@@ -262,7 +262,9 @@ async def test_acknowledging_what_does_not_wait_changes_nothing(
     assert (record.status, record.reason, record.updated_at) == (*state, NOW)
 
 
-async def test_messages_can_be_ended_otherwise(messages: Messages, history: History) -> None:
+async def test_messages_can_be_finished_with_another_status(
+    messages: Messages, history: History
+) -> None:
     made = await stored(messages, *(make_message() for _ in range(3)))
     await messages.acknowledge([("device", made[1].id)], NOW)
     await messages.finish("device", [made[0].id, made[1].id, "unknown"], *FAILED, NOW + 2)  # type: ignore[arg-type]
@@ -339,7 +341,7 @@ async def test_what_is_finished_does_not_expire(messages: Messages, history: His
     assert await states(history, [done]) == [DELIVERED]
 
 
-async def test_acknowledging_expiring_and_trimming_at_once_end_each_message_once(
+async def test_acknowledging_expiring_and_trimming_at_once_finish_each_message_once(
     messages: Messages, history: History, other_node: Engine
 ) -> None:
     elsewhere = SqlMessages(other_node)

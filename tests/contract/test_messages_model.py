@@ -76,7 +76,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """The device has some."""
+    """The device acknowledges some."""
 
     names: list[str]
 
@@ -88,7 +88,7 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class Finish:
-    """Some are ended otherwise."""
+    """Some are finished with another status."""
 
     names: list[str]
 
@@ -116,7 +116,7 @@ class Trim:
 
 @dataclass(frozen=True)
 class Expire:
-    """Time passes, and the sweeper comes."""
+    """Time passes, and expired messages are marked."""
 
     ms: int
 

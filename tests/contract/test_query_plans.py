@@ -125,6 +125,7 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["remaining", "expected_count", "token", "tries", "was_shown"], 1),
     **dict.fromkeys(["attempted_at", "decided_at", "delivered_at", "last_attempt_at"], NOW),
     **dict.fromkeys(["due_at", "scheduled_at", "sent_at", "until"], NOW),
+    **dict.fromkeys(["invalidated_at", "invalidation_reason"], None),
     "dedupe_key": "key-7",
     "digest": "digest-7",
     "event_id": "event-7",
@@ -138,7 +139,10 @@ VALUES: dict[str, Value] = {
 OWN_VALUES: dict[str, dict[str, Value]] = {
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
+    "prune_topic": {"before": NOW + 200},
+    "select_deleted_topics": {"before": NOW + 200},
     "select_old_events": {"before": "event-2"},
+    "select_old_feedback": {"before": NOW + 200},
     "select_old_notifications": {"before": "n-2"},
 }
 
@@ -171,7 +175,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
         "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
         "device_topics": [
-            (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None) for n in range(TOPICS * 10)
+            (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n)
+            for n in range(TOPICS * 10)
         ],
         "topic_messages": [
             (f"app-{n % APPS}", f"topic-{n}", k, f"{k}", b"{}", 10, f"c{k}", NOW, NOW + n * k)

@@ -61,8 +61,8 @@ async def test_topics_are_counted_by_valid_devices_most_first(
     devices: Devices, broadcasts: Broadcasts, statistics: Statistics
 ) -> None:
     ids = await add_devices(devices, 4)
-    for topic, hearing in (("b", ids[:2]), ("a", ids[:2]), ("most", ids), ("gone", ids[3:])):
-        for device_id in hearing:
+    for topic, subscribers in (("b", ids[:2]), ("a", ids[:2]), ("most", ids), ("gone", ids[3:])):
+        for device_id in subscribers:
             await broadcasts.subscribe("app", device_id, topic, NOW)
     await devices.invalidate("app", ids[3], InvalidationReason.REVOKED, NOW)
     expected = (("most", 3), ("a", 2), ("b", 2))

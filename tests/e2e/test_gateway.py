@@ -1,4 +1,4 @@
-"""The device socket of a running server: who is let in, and how the others are sent away."""
+"""The device socket of a running server: which devices are accepted, and the close codes."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def code_after(socket: ClientConnection, *frames: str | bytes) -> int | No
     ],
     ids=lambda value: None if isinstance(value, int) else f"{len(value)}-{value[:16]!r}",
 )
-async def test_who_says_the_wrong_thing_is_sent_away_with_its_code(
+async def test_a_bad_frame_closes_the_connection_with_its_code(
     open_socket: Open, frame: str | bytes, code: int
 ) -> None:
     async with open_socket() as socket:
@@ -71,7 +71,7 @@ async def test_a_frame_in_pieces_is_refused(open_socket: Open) -> None:
 
 
 @pytest.mark.parametrize("constellation", ["embedded"], indirect=True)
-async def test_who_says_nothing_is_sent_away_after_ten_seconds(open_socket: Open) -> None:
+async def test_a_connection_without_a_hello_is_closed_after_ten_seconds(open_socket: Open) -> None:
     started = monotonic()
     async with open_socket() as socket:
         assert await code_after(socket) == 4408
@@ -86,7 +86,7 @@ async def test_another_path_is_not_there(server: Server, path: str) -> None:
     assert raised.value.response.status_code == 404
 
 
-async def test_who_leaves_by_itself_is_let_go(open_socket: Open) -> None:
+async def test_a_device_may_close_the_connection(open_socket: Open) -> None:
     for code in (1000, 1001, 4000):
         async with open_socket() as socket:
             await socket.close(code)

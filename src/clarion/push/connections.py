@@ -1,4 +1,4 @@
-"""Who is connected to this node: device → connection, and topic → connections."""
+"""The connections of devices to this node, by device and by topic."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicCursor:
-    """How far a connected device is with a topic.
+    """How far a connected device has got with a topic.
 
-    Everything up to `read` was looked at: it is acknowledged, outstanding, or put off because it
-    can wait for a device that is not awake.
+    Everything up to `read` was read: it is acknowledged, outstanding, or deferred, because its
+    priority is too low for a device that is not awake.
     """
 
     acknowledged: int
     read: int
     outstanding: set[int] = field(default_factory=set)
-    put_off: dict[int, PushPriority] = field(default_factory=dict)
+    deferred: dict[int, PushPriority] = field(default_factory=dict)
     is_behind: bool = True
 
     def acknowledge(self, sequence: int) -> bool:
-        """Take an acknowledgement; say whether the cursor moved."""
+        """Note an acknowledgement; return whether the cursor moved."""
         self.outstanding.discard(sequence)
-        reached = min((*self.outstanding, *self.put_off), default=self.read + 1) - 1
+        reached = min((*self.outstanding, *self.deferred), default=self.read + 1) - 1
         moved, self.acknowledged = reached > self.acknowledged, max(reached, self.acknowledged)
         return moved
 
     def wants(self, least: PushPriority) -> bool:
-        """Whether there is something to read, from this priority up."""
-        return self.is_behind or any(priority >= least for priority in self.put_off.values())
+        """Return whether there are messages of at least this priority to read."""
+        return self.is_behind or any(priority >= least for priority in self.deferred.values())
 
     def due(self, least: PushPriority) -> set[int]:
-        """Return what was put off and may be sent now, from this priority up."""
-        return {sequence for sequence, priority in self.put_off.items() if priority >= least}
+        """Return the deferred messages of at least this priority."""
+        return {sequence for sequence, priority in self.deferred.items() if priority >= least}
 
     def start(self, due: Collection[int]) -> int:
-        """Return the sequence behind which to read what is due and what is new."""
+        """Return the sequence after which to read what is due and what is new."""
         return min(due, default=self.read + 1) - 1
 
     def take(
         self, found: Sequence[Message], due: Collection[int], least: PushPriority, *, is_all: bool
     ) -> list[Message]:
-        """Know what was read behind `start`, and return what is to be sent of it."""
+        """Note what was read after `start`, and return the messages to send."""
         last = self.read if is_all else found[-1].sequence
         for sequence in due:
-            if sequence <= last:  # it is in what was found, or gone from the store
-                self.put_off.pop(sequence, None)
+            if sequence <= last:  # it is in `found`, or was deleted
+                self.deferred.pop(sequence, None)
         taken = [message for message in found if self._is_wanted(message, due, least)]
         self.outstanding.update(message.sequence for message in taken)
         return taken
@@ -65,18 +65,18 @@ class TopicCursor:
         self.read = message.sequence
         if message.priority >= least:
             return True
-        self.put_off[message.sequence] = message.priority
+        self.deferred[message.sequence] = message.priority
         return False
 
 
 class Connection(Protocol):
-    """A device's connection, as the rest of the gateway sees it."""
+    """The connection of a device."""
 
     session: DeviceSession
     topics: dict[str, TopicCursor] | None
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Do what the session says."""
+        """Carry out the effects that the session returned."""
         ...
 
 
@@ -88,11 +88,11 @@ class Connections:
         self._by_topic: dict[tuple[str, str], set[Connection]] = {}
 
     def __len__(self) -> int:
-        """How many devices are connected."""
+        """Return the number of connected devices."""
         return len(self._by_device)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Walk the connections; adding and removing meanwhile does no harm."""
+        """Iterate over a copy, so that connections may be added and removed meanwhile."""
         return iter(list(self._by_device.values()))
 
     def get(self, device_id: str) -> Connection | None:
@@ -100,45 +100,59 @@ class Connections:
         return self._by_device.get(device_id)
 
     def add(self, device_id: str, connection: Connection) -> None:
-        """Take a connection in; one that the device had before is closed."""
+        """Add a connection; an older one of the same device is closed."""
         older = self._by_device.get(device_id)
         self._by_device[device_id] = connection
         if older is not None and older is not connection:
-            self._leave_topics(older)
+            self._unsubscribe_all(older)
             older.carry_out(older.session.end(CloseCode.REPLACED, "a newer connection took over"))
 
     def remove(self, connection: Connection) -> bool:
-        """Let a connection go; one that was replaced does not take its successor with it."""
+        """Remove a connection; False if it was replaced by a newer one, which stays."""
         device = connection.session.device
-        self._leave_topics(connection)
+        self._unsubscribe_all(connection)
         if device is None or self._by_device.get(device.id) is not connection:
             return False
         del self._by_device[device.id]
         return True
 
-    def hear(self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor) -> None:
-        """Let a connection hear a topic."""
+    def subscribe(
+        self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor
+    ) -> None:
+        """Subscribe a connection to a topic."""
         if connection.topics is None:
             connection.topics = {}
         connection.topics[topic] = cursor
         self._by_topic.setdefault((app_id, topic), set()).add(connection)
 
-    def ignore(self, app_id: str, topic: str, connection: Connection) -> None:
-        """End that."""
+    def unsubscribe(self, app_id: str, topic: str, connection: Connection) -> None:
+        """Unsubscribe a connection from a topic."""
         if connection.topics is not None:
             connection.topics.pop(topic, None)
-        hearing = self._by_topic.get((app_id, topic))
-        if hearing is not None:
-            hearing.discard(connection)
-            if not hearing:
+        subscribers = self._by_topic.get((app_id, topic))
+        if subscribers is not None:
+            subscribers.discard(connection)
+            if not subscribers:
                 del self._by_topic[app_id, topic]
 
-    def hearing(self, app_id: str, topic: str) -> list[Connection]:
-        """Return the connections that hear a topic."""
+    def subscribers(self, app_id: str, topic: str) -> list[Connection]:
+        """Return the connections that are subscribed to a topic."""
         return list(self._by_topic.get((app_id, topic), ()))
 
-    def _leave_topics(self, connection: Connection) -> None:
+    def _unsubscribe_all(self, connection: Connection) -> None:
         device = connection.session.device
         if device is not None:
             for topic in list(connection.topics or ()):
-                self.ignore(device.app_id, topic, connection)
+                self.unsubscribe(device.app_id, topic, connection)
+
+
+def offer(connection: Connection, message: Message, now: int) -> bool:
+    """Offer a message that was just stored to a connection; return whether it was taken."""
+    is_taken, effects = connection.session.offer(message, now)
+    connection.carry_out(effects)
+    return is_taken
+
+
+def read_store(connection: Connection) -> None:
+    """Have a connection read stored messages that were not offered to it."""
+    connection.carry_out(connection.session.fall_behind())

@@ -1,4 +1,4 @@
-"""What the push gateway speaks of: devices, messages to them, topics, feedback."""
+"""The types of the push gateway: devices, messages to them, topics, feedback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InvalidationReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """What a device says about itself; all of it may be unknown."""
+    """What is known about a device; each value may be missing."""
 
     user_id: str | None = None
     model: str | None = None
@@ -41,7 +41,7 @@ class DeviceDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device of an app. Its token and its secret are known by their hashes alone."""
+    """A device of an app. Only the hashes of its token and its secret are stored."""
 
     id: str
     app_id: str
@@ -61,7 +61,7 @@ class Device:
 
 
 class PushPriority(IntEnum):
-    """How soon a device should hear of a message, in the numbers of APNs."""
+    """How soon a device should get a message, in the numbers of APNs."""
 
     IMMEDIATE = 10
     CONSIDERATE = 5
@@ -69,9 +69,9 @@ class PushPriority(IntEnum):
 
 
 class MessageStatus(StrEnum):
-    """The life of a message to a device.
+    """The states of a message to a device.
 
-    pending (handed to a connection) or queued (stored, the device is away)
+    pending (the device was connected) or queued (the device was offline)
         → delivered (acknowledged) | failed | expired
     """
 
@@ -83,7 +83,7 @@ class MessageStatus(StrEnum):
 
 
 class MessageReason(StrEnum):
-    """Why a message is where it is."""
+    """Why a message has its status."""
 
     ACKNOWLEDGED = "acknowledged"
     DEVICE_OFFLINE = "device_offline"
@@ -95,19 +95,19 @@ class MessageReason(StrEnum):
 
 
 class Message(NamedTuple):
-    """One message to one device. A tuple, because every push makes one.
+    """One message to one device or to a topic.
 
-    A frozen dataclass takes three times as long to make: it sets each field by a call.
+    A tuple, because every push creates one: creating a frozen dataclass takes three times as long.
     """
 
     id: str
     device_id: str
     app_id: str
     sequence: int
-    payload: bytes  # a JSON object, as it was sent
+    payload: bytes  # a JSON object, exactly as it was sent
     priority: PushPriority
     collapse_id: str | None
-    is_stored: bool  # kept for a device that is away; False: one attempt
+    is_stored: bool  # stored for an offline device; False: one attempt
     created_at: int
     expires_at: int
     topic: str | None = None  # set when it was sent to a topic
@@ -119,6 +119,7 @@ class MessageRecord:
 
     id: str
     device_id: str
+    sequence: int
     priority: PushPriority
     collapse_id: str | None
     status: MessageStatus
@@ -135,12 +136,12 @@ class Feedback:
 
     app_id: str
     token_hash: bytes
-    reason: str
+    reason: InvalidationReason
     invalidated_at: int
 
 
 class StoragePolicy(IntEnum):
-    """How many messages of a topic wait for devices that are away."""
+    """How many messages of a topic are stored for offline devices."""
 
     NONE = 0
     LAST = 1
@@ -149,7 +150,7 @@ class StoragePolicy(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTopic:
-    """A topic that devices hear, or an APNs broadcast channel."""
+    """A topic that devices subscribe to, or an APNs broadcast channel."""
 
     app_id: str
     topic: str
@@ -160,7 +161,7 @@ class DeviceTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A device hears a topic, and has acknowledged it up to the cursor."""
+    """A device is subscribed to a topic, and has acknowledged its messages up to the cursor."""
 
     topic: str
     cursor: int

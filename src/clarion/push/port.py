@@ -32,30 +32,28 @@ class Devices(Protocol):
         """Add a device; False if its token is taken. `once` as in `Keys.create`."""
         ...
 
-    async def refresh(
-        self, device: Device, once: IdempotencyClaim | None = None
-    ) -> StoredResponse | Device:
-        """Refresh the device that has this token, and return it as it is now.
+    async def refresh(self, device: Device) -> Device:
+        """Refresh the device that has this token, and return it as it is now; add it if none has.
 
-        It keeps its id, secret and time of creation, takes over what the details say (what they
-        leave out stays), and is valid again. `Conflict` if the token belongs to another app.
+        It keeps its id, secret and time of creation, takes the new details (a value that is None
+        stays as it was), and is valid again. `Conflict` if the token belongs to another app.
         """
         ...
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
-        """Give a device another secret; False if the app has no such device."""
+        """Replace the secret of a device; False if the app has no such device."""
         ...
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
-        """Take over the details that are not None; None if the app has no such device."""
+        """Update the details that are not None; return None if the app has no such device."""
         ...
 
     async def find(self, token_hash: bytes) -> Device | None:
-        """Return the device with that token whatever its state, or None. Not scoped by app."""
+        """Return the device with this token, valid or not, or None. Not scoped by app."""
         ...
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
-        """Return the device whatever its state, or None."""
+        """Return the device, valid or not, or None."""
         ...
 
     async def list(
@@ -65,31 +63,32 @@ class Devices(Protocol):
         ...
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
-        """Return a user's valid devices, those seen last first."""
+        """Return a user's valid devices, most recently seen first."""
         ...
 
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
-        """Note that the devices were seen."""
+        """Set when the devices were last seen, 500 devices a commit."""
         ...
 
     async def invalidate(
         self, app_id: str, device_id: str, reason: InvalidationReason, now: int
     ) -> Device | None:
-        """End a device: it gets nothing more, what waits for it has failed, its token is in the
-        feedback. Returns it, or None if the app has no such device that is valid.
+        """Invalidate a device: fail the messages that wait for it, add its token to the feedback.
+
+        Returns the device, or None if the app has no such device that is valid.
         """
         ...
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
-        """Remove a device and its subscriptions, and feed its token back if it was valid.
+        """Delete a device and its subscriptions; add its token to the feedback if it was valid.
 
-        Its messages stay in the history. Returns what was removed, or None.
+        Its messages stay in the history. Returns the deleted device, or None.
         """
         ...
 
 
 class FeedbackList(Protocol):
-    """Tokens that are no longer valid, for providers to stop using. Survives the devices."""
+    """Tokens that are no longer valid, for providers to stop using. Outlives the devices."""
 
     async def list(
         self, app_id: str, *, since: int, after: str | None, limit: int
@@ -100,17 +99,24 @@ class FeedbackList(Protocol):
         """
         ...
 
+    async def prune(self, before: int, limit: int) -> int:
+        """Delete entries of all apps that were invalidated before a time, at most `limit`.
+
+        Returns how many were deleted.
+        """
+        ...
+
 
 class Messages(Protocol):
-    """Messages to devices: what waits, and what became of all of them."""
+    """Messages to devices that wait to be delivered."""
 
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
     ) -> bool:
         """Store a message once; False if the device had one with the same id within 24 hours.
 
-        If it has a collapse id, older messages of the device with the same one that still wait
-        become expired, `collapsed`.
+        If it has a collapse id, older messages of the device with the same collapse id that still
+        wait expire as `collapsed`.
         """
         ...
 
@@ -148,7 +154,7 @@ class Messages(Protocol):
         reason: MessageReason,
         now: int,
     ) -> None:
-        """End messages that wait with another status than delivered."""
+        """Set the final status of messages that wait; for delivered ones see `acknowledge`."""
         ...
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
@@ -159,12 +165,12 @@ class Messages(Protocol):
         ...
 
     async def expire(self, now: int, limit: int) -> int:
-        """Expire messages whose time has passed, at most `limit`; return how many."""
+        """Expire messages that are past `expires_at`, at most `limit`; return how many."""
         ...
 
 
 class History(Protocol):
-    """What became of the messages to devices. Survives the devices."""
+    """All messages to devices with their status. Outlives the devices."""
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished messages accepted before a time, at most `limit`; return how many."""
@@ -182,29 +188,37 @@ class History(Protocol):
 
 
 class DeviceTopics(Protocol):
-    """Topics that devices hear. A message to a topic is written once, however many hear it."""
+    """Topics that devices subscribe to, APNs broadcast channels among them."""
 
     async def create(self, topic: DeviceTopic) -> bool:
-        """Add a topic; False if there is one of that name, deleted ones included."""
+        """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
         ...
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
-        """Return the topic, or None if there is none or it was deleted."""
+        """Return the topic, or None if it does not exist or was deleted."""
         ...
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
-        """Delete a topic with its messages and subscriptions; False if there is none."""
+        """Delete a topic with its messages and subscriptions; False if it does not exist."""
+        ...
+
+    async def prune_deleted(self, before: int, limit: int) -> int:
+        """Forget topics that were deleted before a time, at most `limit`; return how many.
+
+        A topic of the same name may be created then. Its sequence starts again at 1, which affects
+        no device: the subscriptions to the old one were deleted with it.
+        """
         ...
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[DeviceTopic]:
-        """Return the topics, or the channels, in the order of their names."""
+        """Return the topics, or the broadcast channels, in the order of their names."""
         ...
 
 
 class Statistics(Protocol):
-    """Numbers about an app. They may take long to count; intake goes on meanwhile."""
+    """Statistics of an app. Counting may take long and holds up nothing else."""
 
     async def count_devices(self, app_id: str) -> tuple[int, int]:
         """Return how many devices are valid, and how many are not."""
@@ -215,27 +229,30 @@ class Statistics(Protocol):
         ...
 
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
-        """Return the topics that most valid devices hear, with their number, most first."""
+        """Return topics with their number of valid subscribed devices, largest number first."""
         ...
 
 
 class Broadcasts(Protocol):
-    """Messages to topics, and who has heard them how far."""
+    """Messages to topics, the subscriptions of devices and their cursors.
+
+    A message to a topic is written once, however many devices are subscribed.
+    """
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
-        """Let a device hear a topic from now on; return its cursor. Again changes nothing.
+        """Subscribe a device to a topic from now on; return its cursor. A repeat changes nothing.
 
-        Makes the topic if there is none; None if it was deleted. Raises `Conflict` if the device
-        hears 1,000 others.
+        Creates the topic if it does not exist; returns None if it was deleted. `Conflict` if the
+        device is subscribed to 1,000 other topics.
         """
         ...
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
-        """End that; False if the device did not hear the topic."""
+        """Unsubscribe a device; False if it was not subscribed."""
         ...
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
-        """Return what a device hears, at most 1,000 topics."""
+        """Return the subscriptions of a device, at most 1,000."""
         ...
 
     async def publish(
@@ -244,16 +261,15 @@ class Broadcasts(Protocol):
         """Write a message to its `topic` and return its sequence there, which only grows.
 
         None if the topic had one with the same id, or was deleted. With `StoragePolicy.NONE`
-        nothing is kept but the sequence; with `StoragePolicy.LAST` the messages before it are
-        dropped. `once` as in
-        `Keys.create`.
+        only the sequence is stored; with `StoragePolicy.LAST` older messages are deleted. `once`
+        as in `Keys.create`.
         """
         ...
 
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
     ) -> tuple[Message, ...]:
-        """Return the messages of a topic behind a cursor that have not expired, oldest first.
+        """Return the messages of a topic after a cursor that have not expired, oldest first.
 
         Of several with the same collapse id only the newest. `sequence` is that of the topic.
         """
@@ -264,5 +280,5 @@ class Broadcasts(Protocol):
         ...
 
     async def expire(self, now: int, limit: int) -> int:
-        """Delete messages whose time has passed, at most `limit`; return how many."""
+        """Delete messages that are past `expires_at`, at most `limit`; return how many."""
         ...

@@ -1,4 +1,4 @@
-"""A device at the other end of the wire, and the gateway around it on stores in memory."""
+"""A device at the other end of a connection, and a gateway on a store in memory."""
 
 import json
 from collections.abc import Iterable
@@ -9,18 +9,27 @@ from prometheus_client import CollectorRegistry
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import Device, Message, PushPriority, StoragePolicy
+from clarion.push.model import (
+    Device,
+    Message,
+    MessageReason,
+    MessageStatus,
+    PushPriority,
+    StoragePolicy,
+)
 from clarion.push.session import Acknowledged, Authorise, DeviceSession, Dropped, Effect, Refill
+from clarion.push.sql.messages import SqlHistory, SqlMessages
+from clarion.push.sql.topics import SqlBroadcasts
 from clarion.sockets.protocol import Close, SendFrame
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock, make_broadcast, make_device
-from tests.unit.push.memory import Gates, MemoryBroadcasts, MemoryMessages, settle
+from tests.unit.push.gates import GatedStore, settle
 
 STORED_LIMIT = 1_000
 
 
 class Phone:
-    """The `Connection` port: a device that keeps what it gets, and acknowledges when told to."""
+    """A `Connection` whose device keeps what it gets, and acknowledges when the test says so."""
 
     def __init__(self, dispatch: Dispatch, clock: FixedClock) -> None:
         self.session = DeviceSession(clock.now())
@@ -71,19 +80,19 @@ class Phone:
         self.say(type="ack", ids=ids)
 
 
-class House:
-    """The gateway: its dispatch, its stores, and one device that may be connected."""
+class Gateway:
+    """A dispatch, its store, and one device that may be connected."""
 
     def __init__(self, stored_limit: int = STORED_LIMIT) -> None:
         self.clock = FixedClock()
-        self.gates = Gates()
-        self.messages = MemoryMessages(self.gates)
-        self.broadcasts = MemoryBroadcasts(self.gates)
+        self.store = GatedStore()
+        self.gates = self.store.gates
+        self.broadcasts = SqlBroadcasts(self.store.open)
         self.connections = Connections()
         self.device = make_device()
         self.dispatch = Dispatch(
-            messages=self.messages,
-            broadcasts=self.broadcasts,
+            messages=SqlMessages(self.store.gated),
+            broadcasts=SqlBroadcasts(self.store.gated),
             connections=self.connections,
             clock=self.clock,
             metrics=GatewayMetrics(CollectorRegistry()),
@@ -125,13 +134,33 @@ class House:
     async def publish(self, topic: str = "news", **changes: Any) -> Message:
         message = make_broadcast(topic, created_at=self.clock.now(), **changes)
         storage_policy = StoragePolicy.ALL if message.is_stored else StoragePolicy.NONE
-        assert await self.dispatch.publish(message, storage_policy) is True
+        assert await self.dispatch.topics.publish(message, storage_policy) is True
         await settle()
         return message
 
-    def stored(self) -> list[str]:
-        """Return the ids of what waits for the device."""
-        return [message.id for message in self.messages.stored(self.device.id)]
+    async def subscribe(self, topic: str = "news") -> bool:
+        return await self.dispatch.topics.subscribe(self.device, topic)
 
-    def cursor(self, topic: str = "news") -> int:
-        return self.broadcasts.cursors[self.device.id, topic]
+    async def unsubscribe(self, topic: str = "news") -> bool:
+        return await self.dispatch.topics.unsubscribe(self.device, topic)
+
+    async def stored(self) -> list[str]:
+        """Return the ids of the messages that wait for the device."""
+        messages = SqlMessages(self.store.open)
+        found = await messages.waiting(self.device.id, now=self.clock.now(), limit=10_000)
+        return [message.id for message in found]
+
+    async def state_of(self, message_id: str) -> tuple[MessageStatus, MessageReason | None]:
+        record = await SqlHistory(self.store.open).get("app", self.device.id, message_id)
+        assert record is not None
+        return record.status, record.reason
+
+    async def cursor(self, topic: str = "news") -> int:
+        subscriptions = await self.broadcasts.subscriptions(self.device.id)
+        return next(each.cursor for each in subscriptions if each.topic == topic)
+
+    async def last_sequence(self, topic: str = "news") -> int:
+        """Return the sequence of the last message: there a new subscriber starts."""
+        cursor = await self.broadcasts.subscribe("app", "another", topic, self.clock.now())
+        assert cursor is not None
+        return cursor

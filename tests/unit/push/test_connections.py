@@ -1,4 +1,4 @@
-"""Who is connected: the newest wins, a late close takes nobody along, and cursors of topics."""
+"""Connections: the newest of a device wins, a late close removes no other; cursors of topics."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from tests.factories import NOW, make_broadcast, make_device
 
 
 class Wire:
-    """The `Connection` port: keeps what it is told to do."""
+    """A `Connection` that records its effects."""
 
     def __init__(self, device: Device) -> None:
         self.session = DeviceSession(NOW)
@@ -29,7 +29,7 @@ def connected(connections: Connections, device: Device, *topics: str) -> Wire:
     wire = Wire(device)
     connections.add(device.id, wire)
     for topic in topics:
-        connections.hear("app", topic, wire, TopicCursor(0, 0))
+        connections.subscribe("app", topic, wire, TopicCursor(0, 0))
     return wire
 
 
@@ -53,15 +53,15 @@ def test_the_newest_connection_of_a_device_wins() -> None:
     assert (len(connections), newer.effects) == (1, [])
 
 
-def test_the_late_close_of_the_older_does_not_take_the_newer_along() -> None:
+def test_the_late_close_of_the_older_does_not_remove_the_newer() -> None:
     connections, device = Connections(), make_device()
     older, newer = (connected(connections, device, "news") for _ in range(2))
     assert connections.remove(older) is False
     assert connections.get(device.id) is newer
-    assert connections.hearing("app", "news") == [newer]
+    assert connections.subscribers("app", "news") == [newer]
 
 
-def test_a_connection_that_never_said_hello_can_go() -> None:
+def test_a_connection_without_a_hello_can_be_removed() -> None:
     connections, wire = Connections(), Wire(make_device())
     wire.session.device = None
     assert connections.remove(wire) is False
@@ -74,27 +74,27 @@ def test_adding_a_connection_again_does_not_end_it() -> None:
     assert wire.effects == []
 
 
-def test_a_replaced_connection_hears_nothing_more() -> None:
+def test_a_replaced_connection_is_unsubscribed() -> None:
     connections, device = Connections(), make_device()
     older = connected(connections, device, "news")
     newer = connected(connections, device)
-    assert connections.hearing("app", "news") == []
+    assert connections.subscribers("app", "news") == []
     assert (older.topics, newer.topics) == ({}, None)
 
 
-def test_topics_are_heard_by_app_until_they_are_ignored() -> None:
+def test_subscribers_are_found_by_app_and_topic_until_they_unsubscribe() -> None:
     connections = Connections()
     both = [connected(connections, make_device(), "news") for _ in range(2)]
-    assert set(connections.hearing("app", "news")) == set(both)
-    assert connections.hearing("other", "news") == []
-    connections.ignore("app", "news", both[0])
-    connections.ignore("app", "unknown", both[0])
-    assert connections.hearing("app", "news") == both[1:]
+    assert set(connections.subscribers("app", "news")) == set(both)
+    assert connections.subscribers("other", "news") == []
+    connections.unsubscribe("app", "news", both[0])
+    connections.unsubscribe("app", "unknown", both[0])
+    assert connections.subscribers("app", "news") == both[1:]
     connections.remove(both[1])
     assert connections._by_topic == {}
 
 
-def test_connections_may_come_and_go_while_they_are_walked() -> None:
+def test_connections_may_be_added_and_removed_during_iteration() -> None:
     connections = Connections()
     wires = [connected(connections, make_device()) for _ in range(3)]
     seen = []
@@ -144,7 +144,7 @@ def test_a_cursor_never_passes_an_unacknowledged_message(
         assert before <= cursor.acknowledged < min(unacknowledged, default=cursor.read + 1)
 
 
-# Few short days have anything put off in them, so there are no short ones.
+# Few short lists defer anything, so there are no short ones.
 READS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["write", "read"]), st.sampled_from(PushPriority)),
@@ -184,7 +184,7 @@ class Topic:
             self.cursor.acknowledge(sequence)
 
     def read(self, least: PushPriority) -> bool:
-        """Read once; say whether there may be more."""
+        """Read once; return whether there may be more."""
         due = self.cursor.due(least)
         behind = [m for m in self.kept if m.sequence > self.cursor.start(due)]
         found, is_all = behind[: self.CHUNK], len(behind) < self.CHUNK
@@ -208,12 +208,12 @@ def test_every_message_of_a_topic_is_taken_once_and_none_is_passed(
     assert set(topic.sent) >= topic.open
     for number in range(len(topic.sent)):
         topic.acknowledge(number)
-    assert topic.cursor.put_off == {}
+    assert topic.cursor.deferred == {}
     assert topic.cursor.acknowledged >= max(topic.sent, default=0)
 
 
-def test_a_cursor_wants_what_was_put_off_from_a_priority_up() -> None:
-    cursor = TopicCursor(0, 3, put_off={2: PushPriority.LOW}, is_behind=False)
+def test_a_cursor_wants_deferred_messages_of_at_least_a_priority() -> None:
+    cursor = TopicCursor(0, 3, deferred={2: PushPriority.LOW}, is_behind=False)
     assert not cursor.wants(PushPriority.CONSIDERATE)
     assert cursor.wants(PushPriority.LOW)
     cursor.is_behind = True

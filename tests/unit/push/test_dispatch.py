@@ -1,4 +1,4 @@
-"""From a push to the device and back: durable before offered, never twice, nothing missed."""
+"""Messages to devices: durable before they are offered, never sent twice, none missed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,275 +6,270 @@ from typing import Any
 
 import pytest
 
-from clarion.push.dispatch import CHUNK
 from clarion.push.model import MessageReason, MessageStatus, PushPriority
+from clarion.push.topic_dispatch import CHUNK
 from clarion.sockets.protocol import CloseCode
 from tests.factories import MINUTE
-from tests.unit.push.memory import settle
-from tests.unit.push.phone import House, Phone
+from tests.unit.push.gates import settle
+from tests.unit.push.phone import Gateway, Phone
 
 HIGH, MIDDLE, LOW = PushPriority
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-def state_of(house: House, message_id: str) -> tuple[MessageStatus, MessageReason | None]:
-    _, status, reason = house.messages.entries[house.device.id, message_id]
-    return status, reason
+def gateway() -> Gateway:
+    return Gateway()
 
 
 # Pushes.
 
 
-async def test_a_push_to_a_device_that_is_away_is_stored(house: House) -> None:
-    assert await house.push("a") is True
-    assert state_of(house, "a") == (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
+async def test_a_push_to_an_offline_device_is_stored(gateway: Gateway) -> None:
+    assert await gateway.push("a") is True
+    assert await gateway.state_of("a") == (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
 
 
-async def test_a_push_to_a_device_that_is_here_goes_out(house: House) -> None:
-    phone = await house.connect()
-    assert await house.push("a") is True
+async def test_a_push_to_a_connected_device_is_sent(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    assert await gateway.push("a") is True
     assert phone.ids == ["a"]
-    assert state_of(house, "a") == (MessageStatus.PENDING, None)
+    assert await gateway.state_of("a") == (MessageStatus.PENDING, None)
 
 
-async def test_a_message_is_stored_before_it_is_offered(house: House) -> None:
-    phone = await house.connect()
-    house.gates.are_open = False
-    pushing = asyncio.ensure_future(house.push("a"))
-    await house.gates.let_pass()
-    assert house.stored() == ["a"]
+async def test_a_message_is_stored_before_it_is_offered(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    gateway.gates.are_open = False
+    pushing = asyncio.ensure_future(gateway.push("a"))
+    await gateway.gates.let_pass()
+    assert await gateway.stored() == ["a"]
     assert phone.ids == []
     assert not pushing.done()
-    await house.gates.let_all_pass()
+    await gateway.gates.let_all_pass()
     assert phone.ids == ["a"]
     assert await pushing is True
 
 
-async def test_a_push_that_cannot_be_stored_is_not_offered(house: House) -> None:
-    phone = await house.connect()
-    house.gates.trouble = [True]
+async def test_a_push_that_cannot_be_stored_is_not_offered(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    gateway.gates.failures = [True]
     with pytest.raises(Exception, match="did not answer"):
-        await house.push("a")
+        await gateway.push("a")
     assert phone.ids == []
 
 
-async def test_a_repeat_is_not_offered_again(house: House) -> None:
-    phone = await house.connect()
-    assert await house.push("a") is True
-    assert await house.push("a") is False
+async def test_a_repeat_is_not_offered_again(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    assert await gateway.push("a") is True
+    assert await gateway.push("a") is False
     phone.acknowledge()
     await settle()
-    assert await house.push("a") is False
+    assert await gateway.push("a") is False
     assert phone.ids == ["a"]
 
 
-async def test_two_repeats_at_once_are_offered_once(house: House) -> None:
-    phone = await house.connect()
-    assert sorted(await asyncio.gather(house.push("a"), house.push("a"))) == [False, True]
+async def test_two_repeats_at_once_are_offered_once(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    assert sorted(await asyncio.gather(gateway.push("a"), gateway.push("a"))) == [False, True]
     assert phone.ids == ["a"]
 
 
-async def test_a_device_that_comes_while_a_push_is_stored_gets_it_once(house: House) -> None:
-    house.gates.are_open = False
-    pushing = asyncio.ensure_future(house.push("a"))
-    await house.gates.let_pass()
-    phone = house.start_connecting()
-    await house.gates.let_all_pass()
+async def test_a_device_that_connects_while_a_push_is_stored_gets_it_once(gateway: Gateway) -> None:
+    gateway.gates.are_open = False
+    pushing = asyncio.ensure_future(gateway.push("a"))
+    await gateway.gates.let_pass()
+    phone = gateway.start_connecting()
+    await gateway.gates.let_all_pass()
     assert await pushing is True
     assert phone.ids == ["a"]
 
 
-async def test_a_push_that_is_stored_when_a_new_device_has_read_all_goes_out(
-    house: House,
+async def test_a_push_that_is_stored_after_a_new_connection_has_read_all_is_sent(
+    gateway: Gateway,
 ) -> None:
-    house.gates.are_open = False
-    pushing = asyncio.ensure_future(house.push("a"))
+    gateway.gates.are_open = False
+    pushing = asyncio.ensure_future(gateway.push("a"))
     await settle()
-    phone = house.start_connecting()
-    while house.gates.count > 1 or not phone.is_ready:
-        await house.gates.let_pass(1)
+    phone = gateway.start_connecting()
+    while gateway.gates.count > 1 or not phone.is_ready:
+        await gateway.gates.let_pass(1)
     assert phone.ids == []
-    await house.gates.let_all_pass()
+    await gateway.gates.let_all_pass()
     assert await pushing is True
     assert phone.ids == ["a"]
 
 
-async def test_a_push_that_is_stored_while_the_store_is_read_goes_out(house: House) -> None:
-    phone = await house.connect()
-    house.gates.are_open = False
+async def test_a_push_that_is_stored_while_the_store_is_read_is_sent(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    gateway.gates.are_open = False
     phone.carry_out(phone.session.fall_behind())
-    await house.gates.let_pass()  # it has read, and has not said what
-    pushing = asyncio.ensure_future(house.push("a"))
+    await gateway.gates.let_pass()  # it has read, and has not returned what
+    pushing = asyncio.ensure_future(gateway.push("a"))
     for _ in range(2):
-        await house.gates.let_pass(1)
-    await house.gates.let_all_pass()
+        await gateway.gates.let_pass(1)
+    await gateway.gates.let_all_pass()
     assert await pushing is True
     assert phone.ids == ["a"]
 
 
-async def test_what_was_missed_comes_by_priority_then_oldest_first(house: House) -> None:
+async def test_missed_messages_are_sent_by_priority_then_oldest_first(gateway: Gateway) -> None:
     for name, priority in (("a", LOW), ("b", HIGH), ("c", MIDDLE), ("d", HIGH)):
-        await house.push(name, priority=priority)
-    assert (await house.connect()).ids == ["b", "d", "c", "a"]
+        await gateway.push(name, priority=priority)
+    assert (await gateway.connect()).ids == ["b", "d", "c", "a"]
 
 
-async def test_a_long_backlog_comes_in_chunks_as_it_is_acknowledged(house: House) -> None:
+async def test_a_long_backlog_is_sent_in_chunks_as_it_is_acknowledged(gateway: Gateway) -> None:
     names = [f"{n:03}" for n in range(3 * CHUNK + 7)]
     for name in names:
-        await house.push(name)
-    phone = await house.connect()
+        await gateway.push(name)
+    phone = await gateway.connect()
     assert len(phone.ids) == CHUNK
     while phone.unacknowledged:
         phone.acknowledge(10)
         await settle()
     assert phone.ids == names
-    assert house.stored() == []
+    assert await gateway.stored() == []
 
 
-async def test_an_acknowledged_message_is_delivered(house: House) -> None:
-    phone = await house.connect()
-    await house.push("a")
+async def test_an_acknowledged_message_is_delivered(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    await gateway.push("a")
     phone.acknowledge()
     await settle()
-    assert state_of(house, "a") == (MessageStatus.DELIVERED, MessageReason.ACKNOWLEDGED)
+    assert await gateway.state_of("a") == (MessageStatus.DELIVERED, MessageReason.ACKNOWLEDGED)
     assert phone.session.in_hand == set()
 
 
-async def test_what_was_not_acknowledged_comes_again(house: House) -> None:
-    first = await house.connect()
-    await house.push("a")
-    house.dispatch.disconnect(first)
-    assert (await house.connect()).ids == ["a"]
+async def test_an_unacknowledged_message_is_sent_again(gateway: Gateway) -> None:
+    first = await gateway.connect()
+    await gateway.push("a")
+    gateway.dispatch.disconnect(first)
+    assert (await gateway.connect()).ids == ["a"]
 
 
-async def test_one_attempt_at_a_device_that_is_away_has_expired(house: House) -> None:
-    assert await house.push("a", is_stored=False) is True
-    assert state_of(house, "a") == (MessageStatus.EXPIRED, MessageReason.NOT_STORED)
-    assert (await house.connect()).ids == []
+async def test_one_attempt_at_an_offline_device_expires(gateway: Gateway) -> None:
+    assert await gateway.push("a", is_stored=False) is True
+    assert await gateway.state_of("a") == (MessageStatus.EXPIRED, MessageReason.NOT_STORED)
+    assert (await gateway.connect()).ids == []
 
 
-async def test_one_attempt_at_a_device_that_is_here_is_made(house: House) -> None:
-    phone = await house.connect()
-    await house.push("a", is_stored=False)
+async def test_one_attempt_at_a_connected_device_is_made(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    await gateway.push("a", is_stored=False)
     assert phone.ids == ["a"]
     phone.acknowledge()
     await settle()
-    assert state_of(house, "a")[0] is MessageStatus.DELIVERED
+    assert (await gateway.state_of("a"))[0] is MessageStatus.DELIVERED
 
 
-async def test_a_newer_message_replaces_the_older_that_waits(house: House) -> None:
-    await house.push("a", collapse_id="c")
-    await house.push("b", collapse_id="c")
-    assert (await house.connect()).ids == ["b"]
-    assert state_of(house, "a") == (MessageStatus.EXPIRED, MessageReason.COLLAPSED)
+async def test_a_newer_message_replaces_the_older_that_waits(gateway: Gateway) -> None:
+    await gateway.push("a", collapse_id="c")
+    await gateway.push("b", collapse_id="c")
+    assert (await gateway.connect()).ids == ["b"]
+    assert await gateway.state_of("a") == (MessageStatus.EXPIRED, MessageReason.COLLAPSED)
 
 
 async def test_what_is_stored_beyond_the_limit_is_dropped_least_important_first() -> None:
-    house = House(stored_limit=32)
+    gateway = Gateway(stored_limit=32)
     for n in range(100):
-        await house.push(f"{n:02}", priority=HIGH if n < 10 else LOW)
-    assert 32 <= len(house.stored()) <= 32 + 32 // 16
-    assert house.stored()[:10] == [f"{n:02}" for n in range(10)]
-    assert house.stored()[-1] == "99"
+        await gateway.push(f"{n:02}", priority=HIGH if n < 10 else LOW)
+    assert 32 <= len(await gateway.stored()) <= 32 + 32 // 16
+    assert (await gateway.stored())[:10] == [f"{n:02}" for n in range(10)]
+    assert (await gateway.stored())[-1] == "99"
 
 
-async def test_sequences_grow_also_when_the_clock_is_set_back(house: House) -> None:
+async def test_sequences_grow_also_when_the_clock_is_set_back(gateway: Gateway) -> None:
     for n in range(4):
-        await house.push(f"{n}")
-        house.clock.advance((-MINUTE, 0, 5)[n % 3])
-    assert house.stored() == ["0", "1", "2", "3"]
+        await gateway.push(f"{n}")
+        gateway.clock.advance((-MINUTE, 0, 5)[n % 3])
+    assert await gateway.stored() == ["0", "1", "2", "3"]
 
 
 # Connections.
 
 
-async def test_the_newest_connection_of_a_device_gets_the_messages(house: House) -> None:
-    older, newer = await house.connect(), await house.connect()
+async def test_the_newest_connection_of_a_device_gets_the_messages(gateway: Gateway) -> None:
+    older, newer = await gateway.connect(), await gateway.connect()
     assert older.close is not None
     assert older.close.code is CloseCode.REPLACED
-    house.dispatch.disconnect(older)
-    await house.push("a")
+    gateway.dispatch.disconnect(older)
+    await gateway.push("a")
     assert (older.ids, newer.ids) == ([], ["a"])
 
 
-async def test_a_connection_that_ends_while_it_is_let_in_is_not_let_in(house: House) -> None:
-    house.gates.are_open = False
-    phone = house.start_connecting()
-    await house.gates.let_pass()
-    house.dispatch.disconnect(phone)
-    await house.gates.let_all_pass()
+async def test_a_connection_that_closes_during_connect_does_not_get_ready(gateway: Gateway) -> None:
+    gateway.gates.are_open = False
+    phone = gateway.start_connecting()
+    await gateway.gates.let_pass()
+    gateway.dispatch.disconnect(phone)
+    await gateway.gates.let_all_pass()
     assert not phone.is_ready
-    assert len(house.connections) == 0
+    assert len(gateway.connections) == 0
 
 
-async def test_who_came_and_went_is_noted(house: House) -> None:
-    phone = await house.connect()
-    assert house.dispatch.seen == {house.device.id}
-    house.dispatch.seen.clear()
-    house.dispatch.disconnect(phone)
-    assert house.dispatch.seen == {house.device.id}
+async def test_devices_that_connect_and_disconnect_are_seen(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    assert gateway.dispatch.seen == {gateway.device.id}
+    gateway.dispatch.seen.clear()
+    gateway.dispatch.disconnect(phone)
+    assert gateway.dispatch.seen == {gateway.device.id}
 
 
-async def test_an_acknowledgement_of_a_replaced_connection_counts(house: House) -> None:
-    older = await house.connect()
-    await house.push("a")
+async def test_an_acknowledgement_of_a_replaced_connection_counts(gateway: Gateway) -> None:
+    older = await gateway.connect()
+    await gateway.push("a")
     older.acknowledge()
-    newer = await house.connect()
+    newer = await gateway.connect()
     await settle()
-    assert state_of(house, "a")[0] is MessageStatus.DELIVERED
+    assert (await gateway.state_of("a"))[0] is MessageStatus.DELIVERED
     assert newer.ids in ([], ["a"])
 
 
-async def test_low_priority_waits_for_the_window(house: House) -> None:
-    phone = await house.connect()
-    await house.push("a", priority=LOW)
+async def test_low_priority_waits_for_the_window(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    await gateway.push("a", priority=LOW)
     assert phone.ids == []
     phone.carry_out(phone.session.open_window())
     await settle()
     assert phone.ids == ["a"]
 
 
-# The store in trouble: time flies where nobody has anything to do.
+# The store fails; the loop skips the time in which nothing is to be done.
 
 
-class FlyingLoop(asyncio.SelectorEventLoop):
+class SkippingLoop(asyncio.SelectorEventLoop):
     """An event loop in which the next timer is always due."""
 
-    flown_s = 0.0
+    skipped_s = 0.0
 
     def time(self) -> float:
-        return super().time() + self.flown_s
+        return super().time() + self.skipped_s
 
     def _run_once(self) -> None:
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
             due = self._scheduled[0].when() - self.time()  # type: ignore[attr-defined]
-            self.flown_s += max(0.0, due)
+            self.skipped_s += max(0.0, due)
         super()._run_once()  # type: ignore[misc]
 
 
 def run_in_no_time(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=FlyingLoop) as runner:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         runner.run(work())
 
 
 @pytest.mark.parametrize("before", range(6))
 def test_a_read_that_failed_is_made_again(before: int) -> None:
     async def work() -> None:
-        house = House()
+        gateway = Gateway()
         topics = ("news", "sport")
         for topic in topics:
-            await house.dispatch.subscribe(house.device, topic)
-        await house.push("a")
-        missed = [(await house.publish(topic)).id for topic in topics]
-        phone = Phone(house.dispatch, house.clock)
-        await house.dispatch.connect(phone, house.device, None)
-        house.gates.trouble = [False] * before + [True] * 2
-        while house.dispatch._tasks:
-            await asyncio.wait(house.dispatch._tasks)
+            await gateway.subscribe(topic)
+        await gateway.push("a")
+        missed = [(await gateway.publish(topic)).id for topic in topics]
+        phone = Phone(gateway.dispatch, gateway.clock)
+        await gateway.dispatch.connect(phone, gateway.device, None)
+        gateway.gates.failures = [False] * before + [True] * 2
+        while gateway.dispatch._tasks:
+            await asyncio.wait(gateway.dispatch._tasks)
         assert sorted(phone.ids) == sorted(["a", *missed])
 
     run_in_no_time(work)
@@ -283,30 +278,30 @@ def test_a_read_that_failed_is_made_again(before: int) -> None:
 @pytest.mark.parametrize("before", range(4))
 def test_an_acknowledgement_that_could_not_be_recorded_is_recorded_later(before: int) -> None:
     async def work() -> None:
-        house = House()
-        await house.dispatch.subscribe(house.device, "news")
-        phone = await house.connect()
-        await house.push("a")
-        await house.publish()
-        house.gates.trouble = [False] * before + [True] * 2
+        gateway = Gateway()
+        await gateway.subscribe()
+        phone = await gateway.connect()
+        await gateway.push("a")
+        await gateway.publish()
+        gateway.gates.failures = [False] * before + [True] * 2
         phone.acknowledge()
-        await house.dispatch.finish(10)
-        assert house.stored() == []
-        assert house.cursor() == 1
+        await gateway.dispatch.finish(10)
+        assert await gateway.stored() == []
+        assert await gateway.cursor() == 1
         assert phone.session.in_hand == set()
 
     run_in_no_time(work)
 
 
-def test_what_does_not_end_is_not_waited_for() -> None:
+def test_work_that_does_not_end_is_cancelled_after_the_grace() -> None:
     async def work() -> None:
-        house = House()
-        house.gates.are_open = False
-        house.start_connecting()
+        gateway = Gateway()
+        gateway.gates.are_open = False
+        gateway.start_connecting()
         await settle()
-        await house.dispatch.finish(10)
+        await gateway.dispatch.finish(10)
         await settle()
-        assert not house.dispatch._tasks
-        assert not house.dispatch._left
+        assert not gateway.dispatch._tasks
+        assert not gateway.dispatch.topics._unsubscribed
 
     run_in_no_time(work)

@@ -1,4 +1,4 @@
-"""Devices by token: what is kept, for how long, and what a change does to it."""
+"""The registry: what is cached, for how long, and what a change does to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,51 +17,58 @@ from clarion.push.registry import (
     hash_secret,
     new_token,
 )
+from clarion.push.sql.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
-from tests.unit.push.memory import Gates, MemoryDevices
+from tests.unit.push.gates import GatedStore
 
 DETAILS = DeviceDetails(label="new")
 
 
 @pytest.fixture
-def devices() -> MemoryDevices:
-    return MemoryDevices()
+def store() -> GatedStore:
+    return GatedStore()
 
 
 @pytest.fixture
-def registry(devices: MemoryDevices, clock: FixedClock) -> Registry:
-    return Registry(devices, clock)
+def devices(store: GatedStore) -> SqlDevices:
+    """The devices as they are stored, whatever the registry has cached."""
+    return SqlDevices(store.open)
 
 
 @pytest.fixture
-def device(devices: MemoryDevices) -> Device:
+def registry(store: GatedStore, clock: FixedClock) -> Registry:
+    return Registry(SqlDevices(store.gated), clock)
+
+
+@pytest.fixture
+async def device(devices: SqlDevices) -> Device:
     device = make_device()
-    devices.devices[device.id] = device
+    await devices.add(device)
     return device
 
 
 async def test_a_known_token_is_looked_up_once_an_hour(
-    registry: Registry, devices: MemoryDevices, device: Device, clock: FixedClock
+    registry: Registry, store: GatedStore, device: Device, clock: FixedClock
 ) -> None:
     assert await registry.find(device.token_hash) == device
     clock.advance(KNOWN_MS - 1)
     assert await registry.find(device.token_hash) == device
-    assert devices.asked == 1
+    assert store.reads == 1
     clock.advance(1)
     await registry.find(device.token_hash)
-    assert devices.asked == 2
+    assert store.reads == 2
 
 
 async def test_an_unknown_token_is_looked_up_once_in_five_minutes(
-    registry: Registry, devices: MemoryDevices, clock: FixedClock
+    registry: Registry, store: GatedStore, clock: FixedClock
 ) -> None:
     assert await registry.find(b"unknown") is None
     clock.advance(UNKNOWN_MS - 1)
     assert await registry.find(b"unknown") is None
-    assert devices.asked == 1
+    assert store.reads == 1
     clock.advance(1)
     await registry.find(b"unknown")
-    assert devices.asked == 2
+    assert store.reads == 2
 
 
 async def test_hits_and_misses_are_counted(registry: Registry, device: Device) -> None:
@@ -70,25 +77,24 @@ async def test_hits_and_misses_are_counted(registry: Registry, device: Device) -
     assert (registry.hits, registry.misses) == (2, 1)
 
 
-async def test_a_known_device_is_recalled_until_its_time_is_over(
-    registry: Registry, device: Device
-) -> None:
-    assert registry.recall(device.token_hash, NOW) is None
-    await registry.find(device.token_hash)
-    assert registry.recall(device.token_hash, NOW + KNOWN_MS - 1) is device
-    assert registry.recall(device.token_hash, NOW + KNOWN_MS) is None
+async def test_a_device_is_cached_for_an_hour(registry: Registry, device: Device) -> None:
+    assert registry.get_cached(device.token_hash, NOW) is None
+    found = await registry.find(device.token_hash)
+    assert found == device
+    assert registry.get_cached(device.token_hash, NOW + KNOWN_MS - 1) is found
+    assert registry.get_cached(device.token_hash, NOW + KNOWN_MS) is None
     assert (registry.hits, registry.misses) == (1, 1)
 
 
-async def test_that_a_token_is_unknown_is_not_recalled(registry: Registry) -> None:
+async def test_an_unknown_token_is_not_a_cached_device(registry: Registry) -> None:
     await registry.find(b"unknown")
-    assert registry.recall(b"unknown", NOW) is None
+    assert registry.get_cached(b"unknown", NOW) is None
 
 
-async def test_a_device_that_changed_is_not_recalled(registry: Registry, device: Device) -> None:
+async def test_a_device_that_changed_is_not_cached(registry: Registry, device: Device) -> None:
     await registry.find(device.token_hash)
     await registry.renew_secret(device)
-    assert registry.recall(device.token_hash, NOW) is None
+    assert registry.get_cached(device.token_hash, NOW) is None
 
 
 CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
@@ -105,24 +111,24 @@ CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 async def test_after_a_change_the_device_is_found_as_it_is(
     registry: Registry,
-    devices: MemoryDevices,
+    devices: SqlDevices,
     device: Device,
     change: Callable[[Registry, Device], Awaitable[object]],
 ) -> None:
     await registry.find(device.token_hash)
     await change(registry, device)
-    assert await registry.find(device.token_hash) == devices.devices.get(device.id)
+    assert await registry.find(device.token_hash) == await devices.get("app", device.id)
 
 
 async def test_a_new_device_is_found_though_it_was_unknown(
-    registry: Registry, devices: MemoryDevices
+    registry: Registry, devices: SqlDevices
 ) -> None:
     device = make_device()
     assert await registry.find(device.token_hash) is None
     assert await registry.add(device) is True
     assert await registry.find(device.token_hash) == device
     assert await registry.add(make_device(token_hash=device.token_hash)) is False
-    assert list(devices.devices.values()) == [device]
+    assert await devices.find(device.token_hash) == device
 
 
 async def test_changing_what_is_not_there_changes_nothing(registry: Registry) -> None:
@@ -132,36 +138,40 @@ async def test_changing_what_is_not_there_changes_nothing(registry: Registry) ->
 
 
 async def test_a_look_up_under_way_during_a_change_is_made_again(
-    registry: Registry, devices: MemoryDevices, device: Device
+    registry: Registry, store: GatedStore, devices: SqlDevices, device: Device
 ) -> None:
-    devices.gates.are_open = False
+    store.gates.are_open = False
     finding = asyncio.ensure_future(registry.find(device.token_hash))
-    await devices.gates.let_pass()  # it has read the device, and has not said so yet
+    await store.gates.let_pass()  # it has read the device, and has not returned it yet
     ending = asyncio.ensure_future(
         registry.invalidate("app", device.id, InvalidationReason.REVOKED)
     )
     for _ in range(2):
-        await devices.gates.let_pass(1)
+        await store.gates.let_pass(1)
     assert ending.done()
-    await devices.gates.let_all_pass()
-    assert await finding == devices.devices[device.id]
-    assert await registry.find(device.token_hash) == devices.devices[device.id]
+    await store.gates.let_all_pass()
+    invalid = await devices.get("app", device.id)
+    assert invalid is not None
+    assert not invalid.is_valid
+    assert await finding == invalid
+    store.gates.are_open = True
+    assert await registry.find(device.token_hash) == invalid
 
 
 async def test_changes_of_other_devices_do_not_disturb_a_look_up(
-    registry: Registry, devices: MemoryDevices, device: Device
+    registry: Registry, store: GatedStore, devices: SqlDevices, device: Device
 ) -> None:
     other = make_device()
-    devices.devices[other.id] = other
-    devices.gates.are_open = False
+    await devices.add(other)
+    store.gates.are_open = False
     finding = asyncio.ensure_future(registry.find(device.token_hash))
-    await devices.gates.let_pass()
+    await store.gates.let_pass()
     changing = asyncio.ensure_future(registry.update("app", other.id, DETAILS))
-    await devices.gates.let_all_pass()
+    await store.gates.let_all_pass()
     assert await finding == device
     assert await changing
     await registry.find(device.token_hash)
-    assert devices.asked == 1
+    assert store.reads == 1
 
 
 @given(
@@ -171,19 +181,19 @@ async def test_changes_of_other_devices_do_not_disturb_a_look_up(
 async def test_in_any_interleaving_the_registry_ends_up_right(
     acts: list[str], order: list[int]
 ) -> None:
-    devices, device = MemoryDevices(Gates()), make_device()
-    devices.devices[device.id] = device
-    registry = Registry(devices, FixedClock())
-    devices.gates.are_open = False
+    store, device = GatedStore(), make_device()
+    devices = SqlDevices(store.open)
+    await devices.add(device)
+    registry = Registry(SqlDevices(store.gated), FixedClock())
+    store.gates.are_open = False
     tasks = [asyncio.ensure_future(act_on(registry, device, act)) for act in acts]
     for number in order:
-        await devices.gates.let_pass(number)
-    await devices.gates.let_all_pass()
+        await store.gates.let_pass(number)
+    await store.gates.let_all_pass()
     await asyncio.gather(*tasks)
-    devices.gates.are_open = True
-    left = devices.devices.values()
+    store.gates.are_open = True
     found = await registry.find(device.token_hash)
-    assert found == next((each for each in left if each.token_hash == device.token_hash), None)
+    assert found == await devices.find(device.token_hash)
 
 
 async def act_on(registry: Registry, device: Device, act: str) -> None:
@@ -196,18 +206,18 @@ async def act_on(registry: Registry, device: Device, act: str) -> None:
             await CHANGES[act](registry, device)
 
 
-async def test_what_is_kept_has_a_limit_and_the_oldest_makes_room(
-    registry: Registry, devices: MemoryDevices
+async def test_the_cache_has_a_limit_and_the_oldest_entry_is_evicted(
+    registry: Registry, store: GatedStore
 ) -> None:
     entries = {n.to_bytes(4, "big"): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
     registry._entries = {**entries}
     await registry.find(b"one more")
     assert len(registry._entries) == ENTRIES_LIMIT
     assert (0).to_bytes(4, "big") not in registry._entries
-    assert devices.asked == 1
+    assert store.reads == 1
 
 
-async def test_a_device_with_its_secret_is_let_in(registry: Registry) -> None:
+async def test_a_device_with_its_secret_is_authorised(registry: Registry) -> None:
     device, secret = registry.propose(
         app_id="app", token="AB12", platform=Platform.CLARION, details=DETAILS
     )
@@ -218,7 +228,7 @@ async def test_a_device_with_its_secret_is_let_in(registry: Registry) -> None:
     assert await registry.authorise("other", secret) is None
 
 
-async def test_an_ended_device_is_not_let_in(registry: Registry) -> None:
+async def test_an_invalid_device_is_not_authorised(registry: Registry) -> None:
     device, secret = registry.propose(
         app_id="app", token="token", platform=Platform.CLARION, details=DETAILS
     )
@@ -238,13 +248,13 @@ async def test_with_a_new_secret_the_old_one_is_refused(registry: Registry) -> N
     assert await registry.authorise("token", new) == replace(device, secret_hash=hash_secret(new))
 
 
-def test_what_is_proposed_is_not_stored_and_keeps_no_secret(
-    registry: Registry, devices: MemoryDevices
+async def test_a_proposed_device_is_not_stored_and_holds_no_secret(
+    registry: Registry, devices: SqlDevices
 ) -> None:
     device, secret = registry.propose(
         app_id="app", token="token", platform=Platform.WEB, details=DETAILS
     )
-    assert devices.devices == {}
+    assert await devices.find(device.token_hash) is None
     assert (device.created_at, device.last_seen_at, device.platform) == (NOW, NOW, Platform.WEB)
     assert secret.encode() not in device.secret_hash
     assert device.is_valid
@@ -254,3 +264,19 @@ def test_tokens_are_64_hexadecimal_digits_and_differ() -> None:
     tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert all(len(bytes.fromhex(token)) == 32 for token in tokens)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_one_device_too_many_revokes_the_least_recently_seen(
+    devices: SqlDevices, clock: FixedClock, limit: int
+) -> None:
+    registry = Registry(devices, clock, per_user=limit)
+    of_ana = DeviceDetails(user_id="ana")
+    made = [make_device(details=of_ana, last_seen_at=NOW + n) for n in range(limit + 2)]
+    for device in made:
+        assert await registry.add(device) is True
+    revoked = await registry.revoke_excess("app", "ana")
+    assert {device.id for device in revoked} == {made[0].id, made[1].id}
+    assert {device.invalidation_reason for device in revoked} == {InvalidationReason.REVOKED}
+    assert await registry.revoke_excess("app", "ana") == ()
+    assert await registry.revoke_excess("app", None) == ()

@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clarion.push.dispatch import CHUNK
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import (
     ACK_LIMIT_MS,
@@ -23,6 +22,7 @@ from clarion.push.session import (
     Effect,
     Refill,
 )
+from clarion.push.topic_dispatch import CHUNK
 from clarion.sockets.protocol import HEARTBEAT_S, SILENCE_LIMIT_MS, Close, CloseCode, SendFrame
 from tests.factories import NOW, make_device, make_message
 

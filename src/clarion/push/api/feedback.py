@@ -5,30 +5,32 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from litestar import Request, get
 
 from clarion.access.model import Scope
+from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import After, Items, to_milliseconds, to_wire
+from clarion.http.shapes import After, Items, to_milliseconds
+from clarion.http.views import Timestamp, View
+from clarion.push.model import InvalidationReason
 from clarion.push.port import FeedbackList
 
 PAGE = 1_000
 
 
-class FeedbackView(msgspec.Struct):
-    """A token that is no longer valid, by its SHA-256."""
+class FeedbackView(View):
+    """A token that is no longer valid, as its SHA-256, and since when."""
 
     token_hash: str
     app_id: str
-    reason: str
-    timestamp: str | None
+    reason: InvalidationReason
+    timestamp: Timestamp
 
 
 @get("/v1/feedback", summary="List tokens that are no longer valid", tags=["Devices"])
-async def get_feedback(
+async def list_feedback(
     request: Request[Any, Any, Any],
     feedback: Injected[FeedbackList],
     app_id: str | None = None,
@@ -36,7 +38,7 @@ async def get_feedback(
     after: After = None,
     limit: int = PAGE,
 ) -> Items[FeedbackView]:
-    """Return them oldest first, 1,000 a page, those invalidated at `since` or later.
+    """Return tokens invalidated at `since` or later, oldest first, 1,000 a page.
 
     Stop using a token unless it was registered again after its timestamp.
     """
@@ -48,9 +50,14 @@ async def get_feedback(
     start = to_milliseconds(since, "since") or 0
     page = await feedback.list(caller.app_id, since=start, after=after, limit=limit)
     views = [
-        FeedbackView(
-            entry.token_hash.hex(), entry.app_id, entry.reason, to_wire(entry.invalidated_at)
+        FeedbackView.of(
+            entry,
+            token_hash=entry.token_hash.hex(),
+            timestamp=to_rfc3339(entry.invalidated_at),
         )
         for entry in page.items
     ]
     return Items(views, page.next)
+
+
+ROUTES = (list_feedback,)

@@ -9,10 +9,11 @@ import msgspec
 from litestar import Request, get
 
 from clarion.access.model import Scope
-from clarion.clock import Clock
+from clarion.clock import Clock, to_rfc3339
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import to_milliseconds, to_wire
+from clarion.http.shapes import to_milliseconds
+from clarion.http.views import Timestamp
 from clarion.push.connections import Connections
 from clarion.push.model import MessageStatus
 from clarion.push.port import Statistics
@@ -22,7 +23,7 @@ TOPICS = 50
 
 
 class DeviceCounts(msgspec.Struct):
-    """How many devices there are. `online` counts this node's connections, of all apps."""
+    """The number of devices. `online` counts the connections to this node, of all apps."""
 
     total: int
     valid: int
@@ -31,23 +32,23 @@ class DeviceCounts(msgspec.Struct):
 
 
 class TopicCount(msgspec.Struct):
-    """A topic and how many valid devices hear it."""
+    """A topic and the number of valid devices that are subscribed to it."""
 
     topic: str
     subscribers: int
 
 
 class Stats(msgspec.Struct):
-    """Numbers about the calling app. Messages are those accepted at `since` or later."""
+    """Statistics of the calling app. Messages are those accepted at `since` or later."""
 
-    since: str | None
+    since: Timestamp
     devices: DeviceCounts
     messages: dict[str, int]
     delivery_rate: float | None
     topics: list[TopicCount]
 
 
-@get("/v1/stats", summary="Count devices, messages and topics", tags=["Statistics"])
+@get("/v1/stats", summary="Get statistics", tags=["Statistics"])
 async def get_stats(
     request: Request[Any, Any, Any],
     statistics: Injected[Statistics],
@@ -55,7 +56,7 @@ async def get_stats(
     clock: Injected[Clock],
     since: datetime | None = None,
 ) -> Stats:
-    """Return the numbers of the last 24 hours, or since a time."""
+    """Return the statistics of the last 24 hours, or since a time."""
     caller = app_of(request, Scope.STATS_READ)
     start = to_milliseconds(since, "since")
     start = clock.now() - DAY_MS if start is None else start
@@ -63,7 +64,7 @@ async def get_stats(
     counted = await statistics.count_messages(caller.app_id, start)
     topics = await statistics.count_subscribers(caller.app_id, TOPICS)
     return Stats(
-        since=to_wire(start),
+        since=to_rfc3339(start),
         devices=DeviceCounts(valid + invalid, valid, invalid, len(connections)),
         messages={status.value: counted.get(status, 0) for status in MessageStatus},
         delivery_rate=_rate(counted),
@@ -72,7 +73,10 @@ async def get_stats(
 
 
 def _rate(counted: dict[MessageStatus, int]) -> float | None:
-    """Return what part of the finished messages was delivered."""
+    """Return the share of finished messages that were delivered."""
     ends = (MessageStatus.DELIVERED, MessageStatus.FAILED, MessageStatus.EXPIRED)
     finished = sum(counted.get(status, 0) for status in ends)
     return round(counted.get(MessageStatus.DELIVERED, 0) / finished, 4) if finished else None
+
+
+ROUTES = (get_stats,)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post, put
 
+from clarion import fields
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import check_topic
 from clarion.http.bodies import Body
 from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
@@ -23,29 +24,30 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
-    check_value,
+    collect,
     to_milliseconds,
-    to_wire,
 )
+from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.push.api.devices import find_device
-from clarion.push.apns.request import LONGEST_LIFE_MS, PAYLOAD_LIMIT_BYTES
+from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, PushPriority, StoragePolicy
 from clarion.push.port import Devices, DeviceTopics
 
-Seconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_LIFE_MS // 1000)]
+_DELETED = "This topic was deleted. Use another name."
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]
 
 
-class TopicView(msgspec.Struct):
-    """A topic that devices hear."""
+class TopicView(View):
+    """A topic that devices subscribe to."""
 
     topic: str
-    created_at: str | None
+    created_at: Timestamp
 
 
 class NewTopicMessage(Body):
-    """A message to everybody who hears a topic. It lives 30 days unless said otherwise."""
+    """A message to all subscribers of a topic. It expires after 30 days by default."""
 
     payload: dict[str, Any]
     priority: PushPriority = PushPriority.IMMEDIATE
@@ -54,21 +56,21 @@ class NewTopicMessage(Body):
     collapse_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
 
 
-class AcceptedMessage(msgspec.Struct):
+class AcceptedMessage(View):
     """A message that was accepted."""
 
     id: str
     topic: str
-    created_at: str | None
+    created_at: Timestamp
 
 
 class TopicsController(Controller):
-    """Topics: written to once, however many hear them."""
+    """The topics of the calling app."""
 
     path = "/v1/topics"
     tags = ("Topics",)
 
-    @get(summary="List the topics")
+    @get(summary="List topics")
     async def list_topics(
         self,
         request: Request[Any, Any, Any],
@@ -81,11 +83,10 @@ class TopicsController(Controller):
         page = await topics.list(
             caller.app_id, broadcast_channels=False, after=after, limit=check_limit(limit)
         )
-        views = [TopicView(topic.topic, to_wire(topic.created_at)) for topic in page.items]
-        return Items(views, page.next)
+        return Items([TopicView.of(topic) for topic in page.items], page.next)
 
-    @post("/{topic:str}/messages", summary="Send to a topic", status_code=202)
-    async def send(
+    @post("/{topic:str}/messages", summary="Publish to a topic", status_code=202)
+    async def publish(
         self,
         request: Request[Any, Any, Any],
         topic: str,
@@ -95,23 +96,22 @@ class TopicsController(Controller):
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[AcceptedMessage]:
-        """Send to all devices that hear the topic: to those connected now, to the others later."""
+        """Send to all subscribed devices: at once if connected, else when they connect again."""
         caller = app_of(request, Scope.TOPICS_WRITE)
-        message = _message(caller.app_id, check_value("topic", check_topic, topic), data, clock)
-        answer = AcceptedMessage(message.id, topic, to_wire(message.created_at))
+        message = _message(caller.app_id, _check_topic(topic), data, clock)
+        answer = AcceptedMessage.of(message)
         once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
-        published = await dispatch.publish(message, StoragePolicy.ALL, once)
+        published = await dispatch.topics.publish(message, StoragePolicy.ALL, once)
         if isinstance(published, StoredResponse):
             return idempotency.answer_again(published, once, AcceptedMessage, 202)
         if not published:
-            msg = "This topic was deleted."
-            raise NotFound(msg)
+            raise NotFound(_DELETED)
         return Response(answer, status_code=202)
 
 
 @put(
     "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Let a device hear a topic",
+    summary="Subscribe a device to a topic",
     status_code=204,
     tags=["Topics"],
 )
@@ -122,16 +122,15 @@ async def subscribe(
     devices: Injected[Devices],
     dispatch: Injected[Dispatch],
 ) -> None:
-    """Subscribe from now on. Again changes nothing. A device hears at most 1,000 topics."""
+    """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
     device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    if not await dispatch.subscribe(device, check_value("topic", check_topic, topic)):
-        msg = "This topic was deleted."
-        raise NotFound(msg)
+    if not await dispatch.topics.subscribe(device, _check_topic(topic)):
+        raise NotFound(_DELETED)
 
 
 @delete(
     "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Stop hearing a topic",
+    summary="Unsubscribe a device from a topic",
     status_code=204,
     tags=["Topics"],
 )
@@ -142,9 +141,13 @@ async def unsubscribe(
     devices: Injected[Devices],
     dispatch: Injected[Dispatch],
 ) -> None:
-    """Unsubscribe. Again changes nothing."""
+    """Unsubscribe the device. A repeat changes nothing."""
     device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    await dispatch.unsubscribe(device, check_value("topic", check_topic, topic))
+    await dispatch.topics.unsubscribe(device, _check_topic(topic))
+
+
+def _check_topic(topic: str) -> str:
+    return str(collect({"topic": partial(fields.check_topic, topic)})["topic"])
 
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:
@@ -167,7 +170,7 @@ def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Me
 def _check_payload(payload: dict[str, Any]) -> bytes:
     encoded = msgspec.json.encode(payload)
     if not payload or len(encoded) > PAYLOAD_LIMIT_BYTES:
-        reason = f"must be an object with something in it, of at most {PAYLOAD_LIMIT_BYTES} bytes"
+        reason = f"must be an object that is not empty, of at most {PAYLOAD_LIMIT_BYTES} bytes"
         raise InvalidFields(FieldFault("payload", reason))
     return encoded
 
@@ -175,8 +178,11 @@ def _check_payload(payload: dict[str, Any]) -> bytes:
 def _expiry(data: NewTopicMessage, now: int) -> int:
     given = to_milliseconds(data.expires_at, "expires_at")
     if given is not None and data.ttl_s is not None:
-        raise InvalidFields(FieldFault("expires_at", "give this or ttl_s, not both"))
+        raise InvalidFields(FieldFault("expires_at", "must not be given together with ttl_s"))
     if given is not None and given <= now:
         raise InvalidFields(FieldFault("expires_at", "must be in the future"))
-    longest = now + LONGEST_LIFE_MS
-    return min(given or (now + data.ttl_s * 1000 if data.ttl_s else longest), longest)
+    latest = now + MAX_TTL_MS
+    return min(given or (now + data.ttl_s * 1000 if data.ttl_s else latest), latest)
+
+
+ROUTES = (TopicsController, subscribe, unsubscribe)

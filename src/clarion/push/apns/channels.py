@@ -1,4 +1,4 @@
-"""Broadcast channels of APNs, on the same core as topics: a channel is a topic with a policy."""
+"""Broadcast channels of APNs: each is a topic with a storage policy."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import DeviceTopics
 
-CHANNELS_LIMIT = 10_000
-LONGEST_LIFE_MS = 8 * 3600 * 1000
+BROADCAST_CHANNELS_LIMIT = 10_000
+MAX_TTL_MS = 8 * 3600 * 1000
 PUSH_TYPE = "LiveActivity"
 _ID_BYTES = 16
 
 
-class ChannelConfig(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
-    """How a channel is made, as Apple words it."""
+class BroadcastChannelConfig(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
+    """The settings of a broadcast channel, in the format of APNs."""
 
     message_storage_policy: int
     push_type: str
 
 
-class ChannelDoor:
-    """Makes, shows and deletes channels, and publishes to them."""
+class BroadcastChannels:
+    """Creates, lists and deletes broadcast channels, and publishes to them."""
 
     def __init__(self, *, topics: DeviceTopics, dispatch: Dispatch, clock: Clock) -> None:
         self._topics = topics
@@ -48,51 +48,50 @@ class ChannelDoor:
         self._clock = clock
 
     async def create(self, provider: Provider, bundle_id: str, body: bytes) -> str:
-        """Make a channel and return its id."""
+        """Create a broadcast channel and return its id."""
         check_bundle(provider, bundle_id)
         config = _parse_config(body)
-        if await self._is_full(provider):
+        if len(await self.list(provider, bundle_id)) >= BROADCAST_CHANNELS_LIMIT:
             raise Rejected(Reason.CANNOT_CREATE_CHANNEL_CONFIG)
         channel = DeviceTopic(
             app_id=provider.app.id,
             topic=_new_id(),
             is_broadcast_channel=True,
-            storage_policy=StoragePolicy.LAST
-            if config.message_storage_policy
-            else StoragePolicy.NONE,
+            storage_policy=StoragePolicy(config.message_storage_policy),
             created_at=self._clock.now(),
         )
         await self._topics.create(channel)
         return channel.topic
 
-    async def read(
+    async def get(
         self, provider: Provider, bundle_id: str, headers: Mapping[bytes, bytes]
-    ) -> ChannelConfig:
-        """Return how a channel was made."""
+    ) -> BroadcastChannelConfig:
+        """Return the settings of a broadcast channel."""
         check_bundle(provider, bundle_id)
         channel = await self._find(provider, headers)
-        return ChannelConfig(int(channel.storage_policy is StoragePolicy.LAST), PUSH_TYPE)
+        return BroadcastChannelConfig(int(channel.storage_policy is StoragePolicy.LAST), PUSH_TYPE)
 
     async def delete(
         self, provider: Provider, bundle_id: str, headers: Mapping[bytes, bytes]
     ) -> None:
-        """Delete a channel for good."""
+        """Delete a broadcast channel, its messages and its subscriptions."""
         check_bundle(provider, bundle_id)
         channel = await self._find(provider, headers)
         await self._topics.delete(provider.app.id, channel.topic, self._clock.now())
+        self._dispatch.topics.remove_subscribers(provider.app.id, channel.topic)
 
     async def list(self, provider: Provider, bundle_id: str) -> list[str]:
-        """Return the ids of all channels."""
+        """Return the ids of all broadcast channels."""
         check_bundle(provider, bundle_id)
         page = await self._topics.list(
-            provider.app.id, broadcast_channels=True, after=None, limit=CHANNELS_LIMIT
+            provider.app.id, broadcast_channels=True, after=None, limit=BROADCAST_CHANNELS_LIMIT
         )
         return [channel.topic for channel in page.items]
 
     async def publish(
         self, provider: Provider, bundle_id: str, headers: Mapping[bytes, bytes], body: bytes
     ) -> str:
-        """Send to a channel and return the request's id, after it is durable."""
+        """Publish to a broadcast channel; return the request's id after the message is durable."""
         check_bundle(provider, bundle_id)
         request_id = read_request_id(headers) or self._clock.new_id()
         _check_push_type(headers)
@@ -112,7 +111,7 @@ class ChannelDoor:
             expires_at=expires_at,
             topic=channel.topic,
         )
-        await self._dispatch.publish(message, storage_policy)
+        await self._dispatch.topics.publish(message, storage_policy)
         return request_id
 
     async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> DeviceTopic:
@@ -126,15 +125,9 @@ class ChannelDoor:
             raise Rejected(Reason.CHANNEL_NOT_REGISTERED)
         return channel
 
-    async def _is_full(self, provider: Provider) -> bool:
-        page = await self._topics.list(
-            provider.app.id, broadcast_channels=True, after=None, limit=CHANNELS_LIMIT
-        )
-        return len(page.items) >= CHANNELS_LIMIT
-
 
 def check_bundle(provider: Provider, bundle_id: str) -> None:
-    """Let a provider touch the channels of its own app alone."""
+    """Raise `Rejected` unless the bundle id is that of the provider's app."""
     if bundle_id == provider.app.bundle_id:
         return
     is_suffixed = bundle_id.startswith(provider.app.bundle_id + ".")
@@ -142,12 +135,12 @@ def check_bundle(provider: Provider, bundle_id: str) -> None:
 
 
 def read_request_id(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the id of a request; Apple's samples use either header."""
+    """Return the id of a request; Apple's examples use either header."""
     return read_id(headers, b"apns-request-id") or read_id(headers)
 
 
 def _new_id() -> str:
-    """Make an id of Apple's shape that also fits into a path as it is."""
+    """Generate an id in the format of APNs that needs no escaping in a path."""
     while True:
         text = base64.b64encode(secrets.token_bytes(_ID_BYTES)).decode()
         if "/" not in text and "+" not in text:
@@ -161,11 +154,11 @@ def _is_id(text: str) -> bool:
         return False
 
 
-def _parse_config(body: bytes) -> ChannelConfig:
+def _parse_config(body: bytes) -> BroadcastChannelConfig:
     if not body:
         raise Rejected(Reason.PAYLOAD_EMPTY)
     try:
-        config = msgspec.json.decode(body, type=ChannelConfig)
+        config = msgspec.json.decode(body, type=BroadcastChannelConfig)
     except msgspec.ValidationError as error:
         raise Rejected(Reason.BAD_REQUEST_PARAMS) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -195,9 +188,9 @@ def _read_priority(headers: Mapping[bytes, bytes]) -> PushPriority:
 def _read_expiration(
     headers: Mapping[bytes, bytes], channel: DeviceTopic, now: int
 ) -> tuple[StoragePolicy, int]:
-    """Return what is kept of the message, and until when it lives.
+    """Return how the message is stored, and when it expires.
 
-    A channel that keeps nothing takes only zero; zero keeps nothing on any channel.
+    A broadcast channel that stores nothing accepts only zero; zero stores nothing anywhere.
     """
     is_stored, expires_at = read_expiration(headers, now)
     if (
@@ -207,4 +200,4 @@ def _read_expiration(
         raise Rejected(Reason.BAD_EXPIRATION_DATE)
     if not is_stored:
         return StoragePolicy.NONE, expires_at
-    return channel.storage_policy, min(expires_at, now + LONGEST_LIFE_MS)
+    return channel.storage_policy, min(expires_at, now + MAX_TTL_MS)

@@ -1,4 +1,4 @@
-"""The APNs door over HTTP: paths, methods, and answers as Apple's clients expect them."""
+"""The APNs endpoint: paths, methods and responses as the clients of APNs expect them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from clarion.clock import Clock
-    from clarion.push.apns.channels import ChannelDoor
+    from clarion.push.apns.channels import BroadcastChannels
     from clarion.push.apns.intake import PushIntake
 
-# Everything under Apple's version numbers is answered in Apple's form, wrong paths too.
+# Everything below these prefixes is answered in the format of APNs, unknown paths too.
 DEVICE_PREFIX = "/3/"
 BROADCAST_PREFIX = "/4/"
 CHANNELS_PREFIX = "/1/"
 _JSON = (b"content-type", b"application/json")
 _ECHOED = re.compile(r"[!-~]([ -~]{0,126}[!-~])?")
-_REFUSALS = 400
+_FIRST_ERROR = 400
 
 
-class ApnsDoor:
-    """Answers providers. Every answer has an id; an error has one JSON object as its body."""
+class ApnsEndpoint:
+    """Answers providers. Every response has an id; an error has a JSON object as its body."""
 
     def __init__(
         self,
         *,
         intake: PushIntake,
-        channels: ChannelDoor,
+        channels: BroadcastChannels,
         clock: Clock,
         is_stopping: Callable[[], bool],
     ) -> None:
@@ -77,11 +77,11 @@ class ApnsDoor:
         return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
 
     async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
-        bundle_id, what = _channels_of(request)
+        bundle_id, resource = _channels_of(request)
         provider = await self._intake.identify(headers, _client_of(request))
         request_id = (read_request_id(headers) or self._clock.new_id()).encode()
         echo = (b"apns-request-id", request_id)
-        match what, request.scope["method"]:
+        match resource, request.scope["method"]:
             case "all-channels", "GET":
                 body = {"channels": await self._channels.list(provider, bundle_id)}
                 return Response(200, msgspec.json.encode(body), (_JSON, echo))
@@ -90,7 +90,7 @@ class ApnsDoor:
                 channel_id = await self._channels.create(provider, bundle_id, body_in)
                 return Response(201, b"", ((b"apns-channel-id", channel_id.encode()), echo))
             case "channels", "GET":
-                config = await self._channels.read(provider, bundle_id, headers)
+                config = await self._channels.get(provider, bundle_id, headers)
                 return Response(200, msgspec.json.encode(config), (_JSON, echo))
             case "channels", "DELETE":
                 await self._channels.delete(provider, bundle_id, headers)
@@ -104,19 +104,19 @@ class ApnsDoor:
         id_header: bytes,
         answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
     ) -> Response:
-        """Answer every refusal and failure in the form of APNs."""
+        """Answer every rejection and failure in the format of APNs."""
         try:
             self._check_running()
             response = await answer(request, read_headers(request.scope["headers"]))
         except Rejected as rejected:
-            response = self._refuse(request, id_header, rejected)
+            response = self._reject(request, id_header, rejected)
         except ClarionError as error:
             get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
-            response = self._refuse(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
-        except Exception:  # noqa: BLE001 - the last net: a provider gets an answer it can read
+            response = self._reject(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
+        except Exception:  # noqa: BLE001 - whatever fails, a provider gets a response it can read
             get_logger().exception("push_failed", request_id=request.id)
-            response = self._refuse(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
-        if not request.is_whole or response.status >= _REFUSALS:
+            response = self._reject(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
+        if not request.is_whole or response.status >= _FIRST_ERROR:
             await request.discard()
         return response
 
@@ -124,7 +124,7 @@ class ApnsDoor:
         if self._is_stopping():
             raise Rejected(Reason.SHUTDOWN)
 
-    def _refuse(self, request: Request, id_header: bytes, rejected: Rejected) -> Response:
+    def _reject(self, request: Request, id_header: bytes, rejected: Rejected) -> Response:
         body: dict[str, object] = {"reason": rejected.reason.value}
         if rejected.timestamp is not None:
             body["timestamp"] = rejected.timestamp
@@ -137,8 +137,8 @@ class ApnsDoor:
     def _echo(self, request: Request, id_header: bytes) -> bytes:
         """Return the id that the provider gave, or a new one if it gave none.
 
-        A bad one too is echoed as it is, as far as a header may hold it: a client may find its
-        request again by nothing else.
+        A malformed one is echoed too, if a header can hold it: a client may have nothing else by
+        which to find its request.
         """
         given = header(request.scope, id_header) or header(request.scope, b"apns-id") or ""
         return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()
@@ -146,18 +146,18 @@ class ApnsDoor:
 
 def _token_of(request: Request) -> str:
     path: str = request.scope["path"]
-    kind, _, token = path.removeprefix(DEVICE_PREFIX).partition("/")
-    if kind != "device" or "/" in token:
+    resource, _, token = path.removeprefix(DEVICE_PREFIX).partition("/")
+    if resource != "device" or "/" in token:
         raise Rejected(Reason.BAD_PATH)
     _require_post(request)
     return token
 
 
 def _channels_of(request: Request) -> tuple[str, str]:
-    """Return whose channels, and whether one of them (`channels`) or all (`all-channels`)."""
+    """Return the bundle id, and `channels` (one broadcast channel) or `all-channels`."""
     match request.scope["path"].removeprefix(CHANNELS_PREFIX).split("/"):
-        case ["apps", bundle_id, "channels" | "all-channels" as what] if bundle_id:
-            return bundle_id, what
+        case ["apps", bundle_id, "channels" | "all-channels" as resource] if bundle_id:
+            return bundle_id, resource
         case _:
             raise Rejected(Reason.BAD_PATH)
 

@@ -1,7 +1,7 @@
-"""What a provider asks for → accepted, or `Rejected` with Apple's reason.
+"""Accepts pushes of APNs providers, or raises `Rejected` with the reason.
 
-The order of the checks: headers said twice, who pushes, then what is pushed (see `push.py`), then
-the device: known, for this app, still valid, not over its limit.
+The order of the checks: duplicate headers, the provider, the push itself (see `request.py`), then
+the device: it is known, of this app, valid, and below its limit.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _WINDOW_S = 60
 
 
 class Counts(Protocol):
-    """How often something happened on this node. At once: every push asks twice."""
+    """Counts uses on this node. Not async, because every push counts twice."""
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use, and return how many there were in this window of time."""
+        """Count one use, and return the number of uses in this window of time."""
         ...
 
 
 class PushIntake:
-    """Takes pushes to devices."""
+    """Accepts pushes to devices."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PushIntake:
     def identify(
         self, headers: Mapping[bytes, bytes], client: tuple[str, int]
     ) -> Awaitable[Provider]:
-        """Return who pushes."""
+        """Return the provider that sends a request."""
         now = self._clock.now()
         return self._tokens.identify(headers.get(b"authorization"), client, now)
 
@@ -70,18 +70,18 @@ class PushIntake:
         push = parse_push(headers, token, body, now)
         if not _is_for(provider.app.bundle_id, push, headers):
             raise Rejected(Reason.TOPIC_DISALLOWED)
-        known = self._registry.recall(push.token_hash, now)
-        device = _check_device(known or await self._registry.find(push.token_hash), provider)
+        cached = self._registry.get_cached(push.token_hash, now)
+        device = _check_device(cached or await self._registry.find(push.token_hash), provider)
         self._count(device.id, self._device_per_minute, now)
         self._count(device.app_id, self._app_per_minute, now)
         message_id = push.id or self._clock.new_id()
         await self._dispatch.accept(device, push, message_id)
         if not self._registry.is_current(device):
-            await self._end_if_gone(device, message_id)
+            await self._fail_if_invalid(device, message_id)
         return message_id
 
-    async def _end_if_gone(self, device: Device, message_id: str) -> None:
-        """End what was stored just after its device ended: nobody will ever ask for it."""
+    async def _fail_if_invalid(self, device: Device, message_id: str) -> None:
+        """Fail a message that was stored after its device was invalidated."""
         known = await self._registry.find(device.token_hash)
         if known is None or known.id != device.id or not known.is_valid:
             await self._dispatch.fail(device, message_id)
@@ -93,7 +93,7 @@ class PushIntake:
 
 
 def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the topic is this app's.
+    """Return whether the topic of the push is this app's.
 
     Without a push type, what looks like a suffix may be the end of the bundle id itself.
     """

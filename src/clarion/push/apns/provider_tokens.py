@@ -1,7 +1,7 @@
-"""Provider tokens: verified once, then known by the exact text, and what a connection may change.
+"""Identifies providers by their tokens: verified once, then cached by the exact header.
 
-A token is a JWT signed with ES256. Clients differ: some sign as JOSE asks (64 raw bytes), some send
-ASN.1; some send `iat` as a fraction. Both are right here, as they are at Apple.
+A token is a JWT signed with ES256. Some clients sign as JOSE asks (64 raw bytes), some send ASN.1;
+some send `iat` as a fraction. All of these are accepted, as Apple does.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from clarion.access.port import Apps
 
 TOKEN_LIFE_MS = 3600 * 1000
-# A key that was revoked is refused after this at the latest.
-KEY_BELIEVED_MS = 60_000
+# How long a verified token is cached: a revoked key is refused after this at the latest.
+VERIFIED_MS = 60_000
 UPDATE_INTERVAL_MS = 20 * 60 * 1000
-# Addresses are used again: what was quiet for this long counts as a new connection.
-CONNECTION_QUIET_MS = 60_000
+# Addresses are used again: after this long without a push it is a new connection.
+CONNECTION_IDLE_MS = 60_000
 TOKENS_LIMIT = 20_000
 CONNECTIONS_LIMIT = 50_000
 _RAW_SIGNATURE_BYTES = 64
@@ -43,13 +43,13 @@ class _Header(msgspec.Struct):
 
 class _Claims(msgspec.Struct):
     iss: str
-    # Bounded, so that it can be reckoned with: a number may also be 1e306.
+    # Bounded, so that milliseconds fit: a JSON number may also be 1e306.
     iat: Annotated[float, msgspec.Meta(ge=0, le=10**12)]
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Who pushes: an app, by one of its provider keys."""
+    """Who sends a push: an app, by one of its provider keys."""
 
     app: App
     key_id: str
@@ -66,26 +66,26 @@ class _Connection:
 
 
 class ProviderTokens:
-    """Tells who pushes from the `authorization` header."""
+    """Identifies providers by the `authorization` header."""
 
     def __init__(self, apps: Apps) -> None:
         self._apps = apps
-        # By the whole header: its provider, its token, and when that was verified.
-        self._known: dict[bytes | None, tuple[Provider, str, int]] = {}
+        # By the whole header: the provider, the token, and when it was verified.
+        self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
         self._connections: dict[tuple[str, int], _Connection] = {}
 
     async def identify(
         self, authorization: bytes | None, client: tuple[str, int], now: int
     ) -> Provider:
-        """Return the provider, or raise `Rejected`."""
-        known = self._known.get(authorization)
-        if known is not None and 0 <= now - known[2] < KEY_BELIEVED_MS:
-            provider, token = known[:2]
+        """Return the provider; `Rejected` if the token is not valid."""
+        cached = self._verified.get(authorization)
+        if cached is not None and 0 <= now - cached[2] < VERIFIED_MS:
+            provider, token = cached[:2]
         else:
             token = _bearer(authorization)
             provider = await self._verify(token)
-            _make_room(self._known, TOKENS_LIMIT)
-            self._known[authorization] = (provider, token, now)
+            _clear_if_full(self._verified, TOKENS_LIMIT)
+            self._verified[authorization] = (provider, token, now)
         _check_age(provider, now)
         self._check_connection(client, provider, token, now)
         return provider
@@ -104,10 +104,10 @@ class ProviderTokens:
     def _check_connection(
         self, client: tuple[str, int], provider: Provider, token: str, now: int
     ) -> None:
-        """Hold a connection to the team of its first push, and to one new token in 20 minutes."""
+        """Allow a connection one team, and one new token in 20 minutes."""
         state = self._connections.get(client)
-        if state is None or now - state.used_at > CONNECTION_QUIET_MS:
-            _make_room(self._connections, CONNECTIONS_LIMIT)
+        if state is None or now - state.used_at > CONNECTION_IDLE_MS:
+            _clear_if_full(self._connections, CONNECTIONS_LIMIT)
             self._connections[client] = _Connection(provider, token, None, now)
             return
         state.used_at = now
@@ -122,7 +122,7 @@ class ProviderTokens:
         state.token, state.changed_at = token, now
 
 
-def _make_room(entries: dict[Any, Any], limit: int) -> None:
+def _clear_if_full(entries: dict[Any, Any], limit: int) -> None:
     if len(entries) >= limit:
         entries.clear()
 

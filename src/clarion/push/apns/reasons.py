@@ -1,4 +1,4 @@
-"""The reasons with which the APNs door refuses, in Apple's words, and the status of each."""
+"""The reasons with which APNs rejects a request, and the HTTP status of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a provider's request was refused."""
+    """Why a provider's request was rejected, as APNs spells it."""
 
     BAD_CHANNEL_ID = "BadChannelId"
     BAD_COLLAPSE_ID = "BadCollapseId"
@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 
 _BAD_REQUEST = 400
-# What is not named here is a bad request.
+# All others are 400.
 _STATUS = {
     Reason.EXPIRED_PROVIDER_TOKEN: 403,
     Reason.INVALID_PROVIDER_TOKEN: 403,
@@ -72,7 +72,7 @@ def status_of(reason: Reason) -> int:
 
 
 class Rejected(Exception):
-    """The provider's request was refused; raised by the checks, answered by the door."""
+    """Raised by the checks; the endpoint answers with the reason."""
 
     def __init__(
         self, reason: Reason, *, timestamp: int | None = None, retry_after_s: int | None = None

@@ -1,8 +1,7 @@
-"""A provider's request → a Push that cannot be wrong, or the reason why not. Pure."""
+"""Parses a provider's request into a valid push, or raises `Rejected`. No I/O."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import msgspec
 
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.model import PushPriority
+from clarion.push.registry import hash_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ PAYLOAD_LIMIT_BYTES = 4096
 LARGE_PAYLOAD_LIMIT_BYTES = 5120
 COLLAPSE_ID_LIMIT_BYTES = 64
 DEPTH_LIMIT = 100
-LONGEST_LIFE_MS = 30 * 24 * 3600 * 1000
-# One attempt, never stored: how long its acknowledgement may take before it counts as lost.
+MAX_TTL_MS = 30 * 24 * 3600 * 1000
+# For a message that is not stored: how long the device may take to acknowledge it.
 ATTEMPT_MS = 60_000
 
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -29,7 +29,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _EXPIRATION = re.compile(rb"\d{1,12}")
 # The strings of a JSON text, and the brackets between them.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[\]{}]')
-# What the topic has behind the bundle id, by push type.
+# What follows the bundle id in the topic, by push type.
 SUFFIXES = {
     "alert": "",
     "background": "",
@@ -44,13 +44,13 @@ SUFFIXES = {
     "widgets": ".push-type.widgets",
 }
 PRIORITIES = {b"10": PushPriority.IMMEDIATE, b"5": PushPriority.CONSIDERATE, b"1": PushPriority.LOW}
-# Headers that a proxy or client may rightly repeat.
+# Headers that a proxy or client may repeat.
 _REPEATABLE = {b"cookie"}
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True):
-    """One push to one device, checked."""
+    """A valid push to one device."""
 
     id: str | None
     token_hash: bytes
@@ -63,7 +63,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the headers by name; each may be there once."""
+    """Return the headers by name; each may be given once."""
     headers = dict(raw)
     if len(headers) != len(raw):
         names = [name for name, _ in raw if name not in _REPEATABLE]
@@ -73,7 +73,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def read_id(headers: Mapping[bytes, bytes], name: bytes = b"apns-id") -> str | None:
-    """Return the id that the provider gave, to be echoed as it is."""
+    """Return the id that the provider gave; it is echoed unchanged."""
     given = headers.get(name)
     if given is None:
         return None
@@ -85,7 +85,7 @@ def read_id(headers: Mapping[bytes, bytes], name: bytes = b"apns-id") -> str | N
 def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int) -> Push:
     """Check a push in the order that docs/reference/apns.md gives."""
     push_id = read_id(headers)
-    token_hash = hash_token(token)
+    token_hash = read_token(token)
     push_type = read_push_type(headers)
     bundle_id, payload_limit = _read_topic(headers.get(b"apns-topic", b""), push_type)
     is_stored, expires_at = read_expiration(headers, now)
@@ -101,17 +101,17 @@ def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int
     )
 
 
-def hash_token(token: str) -> bytes:
-    """Return what a token is known by; the token itself is not kept."""
+def read_token(token: str) -> bytes:
+    """Return the hash of the device token in the path."""
     if not token:
         raise Rejected(Reason.MISSING_DEVICE_TOKEN)
     if not _TOKEN.fullmatch(token) or len(token) % 2:
         raise Rejected(Reason.BAD_DEVICE_TOKEN)
-    return hashlib.sha256(token.lower().encode()).digest()
+    return hash_token(token)
 
 
 def read_push_type(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the push type; None if it is left to us."""
+    """Return the push type, or None if it is not given."""
     given = headers.get(b"apns-push-type")
     if given is None:
         return None
@@ -121,9 +121,9 @@ def read_push_type(headers: Mapping[bytes, bytes]) -> str | None:
     return push_type
 
 
-@lru_cache(maxsize=1024)  # a provider sends the same few over and over
+@lru_cache(maxsize=1024)  # a provider sends the same few topics again and again
 def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
-    """Return the bundle id that the topic is for, and how large a payload may be."""
+    """Return the bundle id in a topic, and the size limit of the payload."""
     given = topic.decode("latin-1")
     if not given:
         raise Rejected(Reason.MISSING_TOPIC)
@@ -134,7 +134,7 @@ def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
         if not given.endswith(suffix):
             raise Rejected(Reason.BAD_TOPIC)
     else:
-        # The suffix itself says what it is.
+        # The suffix implies the push type.
         known = (suffix for suffix in SUFFIXES.values() if suffix and given.endswith(suffix))
         suffix = next(known, "")
     is_large = suffix == SUFFIXES["voip"]
@@ -143,7 +143,7 @@ def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
 
 
 def read_priority(headers: Mapping[bytes, bytes], push_type: str | None) -> PushPriority:
-    """Return the priority: 10 if not said, and never 10 for what runs in the background."""
+    """Return the priority: 10 by default; background pushes have 5 by default and never 10."""
     given = headers.get(b"apns-priority")
     if given is None:
         return PushPriority.CONSIDERATE if push_type == "background" else PushPriority.IMMEDIATE
@@ -154,20 +154,20 @@ def read_priority(headers: Mapping[bytes, bytes], push_type: str | None) -> Push
 
 
 def read_expiration(headers: Mapping[bytes, bytes], now: int) -> tuple[bool, int]:
-    """Return whether to store the message, and until when it lives.
+    """Return whether to store the message, and when it expires.
 
-    Absent means 30 days, which is also the longest. Zero, or a time that has passed, means one
-    attempt and no storing.
+    Without the header it expires after 30 days, which is also the maximum. Zero, or a time in the
+    past, means one attempt without storing.
     """
     given = headers.get(b"apns-expiration")
     if given is None:
-        return True, now + LONGEST_LIFE_MS
+        return True, now + MAX_TTL_MS
     if not _EXPIRATION.fullmatch(given):
         raise Rejected(Reason.BAD_EXPIRATION_DATE)
     expires_at = int(given) * 1000
     if expires_at <= now:
         return False, now + ATTEMPT_MS
-    return True, min(expires_at, now + LONGEST_LIFE_MS)
+    return True, min(expires_at, now + MAX_TTL_MS)
 
 
 def _read_collapse_id(headers: Mapping[bytes, bytes]) -> str | None:
@@ -180,14 +180,14 @@ def _read_collapse_id(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def check_payload(body: bytes, limit: int) -> bytes:
-    """Return the payload if it is a JSON object that is not too large."""
+    """Return the payload if it is a JSON object that is neither empty nor too large."""
     if not body:
         raise Rejected(Reason.PAYLOAD_EMPTY)
     if len(body) > limit:
         raise Rejected(Reason.PAYLOAD_TOO_LARGE)
     try:
-        # It goes to devices as it is, in a frame of text: what is not UTF-8 would end their
-        # connections, each time they return. Decoding does not look into raw values for that.
+        # Devices get it unchanged in a text frame: what is not UTF-8 would close the connection,
+        # every time they connect. The decoder does not check raw values for that.
         body.decode()
         payload = _decode_object(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -198,7 +198,7 @@ def check_payload(body: bytes, limit: int) -> bytes:
 
 
 def _is_deep(body: bytes) -> bool:
-    """Whether it is nested so deep that a device's own parser might give up."""
+    """Return whether it is nested so deeply that the parser of a device might fail."""
     if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
         return False
     depth = deepest = 0

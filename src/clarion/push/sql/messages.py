@@ -2,111 +2,117 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from clarion.pages import Page, read_cursor, write_cursor
-from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
-from clarion.store.statement import Row, Unit, statement
+from clarion.push.model import Message, MessageRecord, PushPriority
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from clarion.push.model import MessageReason, MessageStatus
     from clarion.store.engine import Engine
-    from clarion.store.statement import Step
+    from clarion.store.statement import Step, Value
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
 _NEWEST = 1 << 62
-_WAITS = "status IN ('pending', 'queued')"
-_COLUMNS = """device_id, id, app_id, sequence, payload, priority, collapse_id, is_stored,
-created_at, expires_at"""
-_RECORD = """id, device_id, priority, collapse_id, status, reason, created_at, expires_at,
-updated_at, payload, sequence"""
+WAITS = "status IN ('pending', 'queued')"
+MESSAGES = Record(Message)
+_RECORDS = Record(MessageRecord)
+# The messages of topics are in a table of their own.
+_STORED = tuple(name for name in MESSAGES.names if name != "topic")
 
-# The same id within 24 hours is the same message; later it is a new one in the place of the old.
+
+def message_columns(**constants: str) -> str:
+    """Return the columns of a message; constants stand for those that a table does not have."""
+    return ", ".join(constants.get(name, name) for name in MESSAGES.names)
+
+
+# The same id within 24 hours is the same message; later it is a new one that replaces the old.
 ADD = statement(
     "add_message",
-    f"""INSERT INTO messages ({_COLUMNS}, status, reason, updated_at)
-    VALUES (:device_id, :id, :app_id, :sequence, :payload, :priority, :collapse_id, :is_stored,
-    :created_at, :expires_at, :status, :reason, :created_at)
-    ON CONFLICT (device_id, id) DO UPDATE SET sequence = excluded.sequence,
-    payload = excluded.payload, priority = excluded.priority, collapse_id = excluded.collapse_id,
-    is_stored = excluded.is_stored, status = excluded.status, reason = excluded.reason,
-    created_at = excluded.created_at, expires_at = excluded.expires_at,
-    updated_at = excluded.updated_at
+    f"""INSERT INTO messages ({", ".join(_STORED)}, status, reason, updated_at)
+    VALUES ({", ".join(f":{name}" for name in _STORED)}, :status, :reason, :created_at)
+    ON CONFLICT (device_id, id) DO UPDATE SET
+    {MESSAGES.assign_others("device_id", "id", "app_id", "topic")},
+    status = excluded.status, reason = excluded.reason, updated_at = excluded.updated_at
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
 )
-# Only what is older: two that come in one batch must not collapse each other. Two nodes may give
-# the same sequence; then the id decides, here and in the list.
+# Only older ones: two messages of one batch must not collapse each other. Two nodes may assign the
+# same sequence; then the id decides, here and in the list.
 COLLAPSE = statement(
     "collapse_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
-    WHERE device_id = :device_id AND collapse_id = :collapse_id AND {_WAITS}
+    WHERE device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}
     AND (sequence, id) < (:sequence, :id)""",
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
-    f"""SELECT {_COLUMNS} FROM messages WHERE device_id = :device_id AND {_WAITS}
-    AND is_stored = 1 AND priority >= :least AND expires_at > :now
-    ORDER BY priority DESC, sequence LIMIT :limit""",
+    f"""SELECT {message_columns(topic="NULL")} FROM messages
+    WHERE device_id = :device_id AND {WAITS} AND is_stored = 1 AND priority >= :least
+    AND expires_at > :now ORDER BY priority DESC, sequence LIMIT :limit""",
 )
 COUNT_WAITING = statement(
     "count_waiting_messages",
-    f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE device_id = :device_id AND {_WAITS}
+    f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE device_id = :device_id AND {WAITS}
     AND is_stored = 1 AND expires_at > :now LIMIT :limit) AS waiting""",
 )
 ACKNOWLEDGE = statement(
     "acknowledge_message",
     f"""UPDATE messages SET status = 'delivered', reason = 'acknowledged', updated_at = :now
-    WHERE device_id = :device_id AND id = :id AND {_WAITS}""",
+    WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
 FINISH = statement(
     "finish_message",
     f"""UPDATE messages SET status = :status, reason = :reason, updated_at = :now
-    WHERE device_id = :device_id AND id = :id AND {_WAITS}""",
+    WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
-# Looks twice whether a message waits: on PostgreSQL another node may have ended it since the inner
+# Checks twice that a message waits: on PostgreSQL another node may have finished it since the inner
 # query.
 TRIM = statement(
     "trim_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
-    WHERE {_WAITS} AND device_id = :device_id AND id IN (
-      SELECT id FROM messages WHERE device_id = :device_id AND {_WAITS} AND is_stored = 1
+    WHERE {WAITS} AND device_id = :device_id AND id IN (
+      SELECT id FROM messages WHERE device_id = :device_id AND {WAITS} AND is_stored = 1
       ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep)
     RETURNING id""",
 )
-# What is swept is looked for first and ended one by one: in one statement PostgreSQL may join the
-# whole table with the few that were found.
+# Expired messages are selected first and updated one by one: in one statement PostgreSQL may join
+# the whole table with the few that were found.
 SELECT_EXPIRED = statement(
     "select_expired_messages",
-    f"""SELECT device_id, id FROM messages WHERE {_WAITS} AND expires_at <= :now
+    f"""SELECT device_id, id FROM messages WHERE {WAITS} AND expires_at <= :now
     ORDER BY expires_at LIMIT :limit""",
 )
 EXPIRE = statement(
     "expire_message",
     f"""UPDATE messages SET status = 'expired', updated_at = :now,
     reason = CASE is_stored WHEN 1 THEN 'ttl_passed' ELSE 'not_stored' END
-    WHERE device_id = :device_id AND id = :id AND {_WAITS} AND expires_at <= :now RETURNING id""",
+    WHERE device_id = :device_id AND id = :id AND {WAITS} AND expires_at <= :now RETURNING id""",
 )
 SELECT_OLD = statement(
     "select_old_messages",
     f"""SELECT device_id, id FROM messages WHERE app_id = :app_id AND sequence < :before
-    AND NOT {_WAITS} ORDER BY sequence LIMIT :limit""",
+    AND NOT {WAITS} ORDER BY sequence LIMIT :limit""",
 )
 PRUNE = statement(
     "prune_message",
     f"""DELETE FROM messages WHERE device_id = :device_id AND id = :id AND sequence < :before
-    AND NOT {_WAITS} RETURNING id""",
+    AND NOT {WAITS} RETURNING id""",
 )
 LIST = statement(
     "list_messages_of_device",
-    f"""SELECT {_RECORD} FROM messages WHERE app_id = :app_id AND device_id = :device_id
+    f"""SELECT {_RECORDS.columns} FROM messages WHERE app_id = :app_id AND device_id = :device_id
     AND (sequence, id) < (:before, :before_id) ORDER BY sequence DESC, id DESC LIMIT :limit""",
 )
 GET = statement(
     "get_message",
-    f"""SELECT {_RECORD} FROM messages
+    f"""SELECT {_RECORDS.columns} FROM messages
     WHERE app_id = :app_id AND device_id = :device_id AND id = :id""",
 )
 
@@ -120,7 +126,6 @@ class SqlMessages:
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
     ) -> bool:
-        """Store a message once."""
         add = ADD.guard(
             device_id=message.device_id,
             id=message.id,
@@ -155,24 +160,19 @@ class SqlMessages:
         least: PushPriority = PushPriority.LOW,
         skip: Collection[str] = (),
     ) -> tuple[Message, ...]:
-        """Return stored messages that wait."""
         rows = await self._engine.fetch(
-            SELECT_WAITING,
-            device_id=device_id,
-            least=least.value,
-            now=now,
-            limit=limit + len(skip),
+            SELECT_WAITING, device_id=device_id, least=least, now=now, limit=limit + len(skip)
         )
-        return tuple(_message(row) for row in rows if row[1] not in skip)[:limit]
+        found = (message for message in map(MESSAGES.read, rows) if message.id not in skip)
+        return tuple(islice(found, limit))
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
-        """Return how many stored messages wait, up to a limit."""
-        rows = await self._engine.fetch(COUNT_WAITING, device_id=device_id, now=now, limit=limit)
-        count: int = rows[0][0]
-        return count
+        ((count,),) = await self._engine.fetch(
+            COUNT_WAITING, device_id=device_id, now=now, limit=limit
+        )
+        return int(count)
 
     async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
-        """Mark messages delivered."""
         # In key order, as every batch is written.
         rows = [ACKNOWLEDGE.bind(device_id=d, id=i, now=now) for d, i in sorted(pairs)]
         if rows:
@@ -186,18 +186,12 @@ class SqlMessages:
         reason: MessageReason,
         now: int,
     ) -> None:
-        """End messages that wait with another status than delivered."""
-        rows = [
-            FINISH.bind(
-                device_id=device_id, id=i, status=status.value, reason=reason.value, now=now
-            )
-            for i in ids
-        ]
+        ends: dict[str, Value] = {"status": status.value, "reason": reason.value, "now": now}
+        rows = [FINISH.bind(device_id=device_id, id=each, **ends) for each in ids]
         if rows:
             await self._engine.write(Unit(device_id, (FINISH.many(rows),)))
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
-        """Expire what waits beyond `keep`, a chunk at a time."""
         step = TRIM.step(device_id=device_id, keep=keep, now=now)
         total = 0
         while count := await count_changed(self._engine, device_id, step):
@@ -207,7 +201,6 @@ class SqlMessages:
         return total
 
     async def expire(self, now: int, limit: int) -> int:
-        """Expire messages whose time has passed."""
         found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
         rows = [EXPIRE.bind(device_id=d, id=i, now=now) for d, i in sorted(found)]
         return await count_changed(self._engine, "", EXPIRE.many(rows))
@@ -222,7 +215,6 @@ class SqlHistory:
     async def list(
         self, app_id: str, *, device_id: str, after: str | None, limit: int
     ) -> Page[MessageRecord]:
-        """Return the messages of a device, newest first."""
         before, before_id = read_cursor(after) if after else (_NEWEST, "")
         rows = await self._engine.fetch(
             LIST,
@@ -232,17 +224,15 @@ class SqlHistory:
             before_id=before_id,
             limit=limit + 1,
         )
-        items = tuple(_record(row) for row in rows[:limit])
-        last = rows[limit - 1] if len(rows) > limit else None
-        return Page(items, write_cursor(last[10], last[0]) if last else None)
+        items = tuple(map(_RECORDS.read, rows[:limit]))
+        last = items[-1] if len(rows) > limit else None
+        return Page(items, write_cursor(last.sequence, last.id) if last else None)
 
     async def get(self, app_id: str, device_id: str, message_id: str) -> MessageRecord | None:
-        """Return one message, or None."""
         rows = await self._engine.fetch(GET, app_id=app_id, device_id=device_id, id=message_id)
-        return _record(rows[0]) if rows else None
+        return _RECORDS.read(rows[0]) if rows else None
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
-        """Delete finished messages accepted before a time."""
         before *= 1000
         found = await self._engine.fetch_slowly(
             SELECT_OLD, app_id=app_id, before=before, limit=limit
@@ -257,33 +247,3 @@ async def count_changed(engine: Engine, key: str, step: Step) -> int:
         return 0
     done = await engine.write(Unit(key, (step,)))
     return len(done[0]) if done else 0
-
-
-def _message(row: Row) -> Message:
-    return Message(
-        device_id=row[0],
-        id=row[1],
-        app_id=row[2],
-        sequence=row[3],
-        payload=row[4],
-        priority=PushPriority(row[5]),
-        collapse_id=row[6],
-        is_stored=bool(row[7]),
-        created_at=row[8],
-        expires_at=row[9],
-    )
-
-
-def _record(row: Row) -> MessageRecord:
-    return MessageRecord(
-        id=row[0],
-        device_id=row[1],
-        priority=PushPriority(row[2]),
-        collapse_id=row[3],
-        status=MessageStatus(row[4]),
-        reason=MessageReason(row[5]) if row[5] else None,
-        created_at=row[6],
-        expires_at=row[7],
-        updated_at=row[8],
-        payload=row[9],
-    )

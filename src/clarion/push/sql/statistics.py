@@ -1,4 +1,4 @@
-"""Numbers about an app in SQL. They may take long, so they are read where nobody waits for them."""
+"""Statistics of an app in SQL. Counting may take long, so all of these are slow reads."""
 
 from __future__ import annotations
 
@@ -36,17 +36,13 @@ class SqlStatistics:
         self._engine = engine
 
     async def count_devices(self, app_id: str) -> tuple[int, int]:
-        """Return how many devices are valid, and how many are not."""
-        rows = await self._engine.fetch_slowly(COUNT_DEVICES, app_id=app_id)
-        valid, invalid = rows[0]
+        ((valid, invalid),) = await self._engine.fetch_slowly(COUNT_DEVICES, app_id=app_id)
         return valid, invalid
 
     async def count_messages(self, app_id: str, since: int) -> dict[MessageStatus, int]:
-        """Return how many messages have each status."""
         rows = await self._engine.fetch_slowly(COUNT_MESSAGES, app_id=app_id, since=since * 1000)
         return {MessageStatus(status): count for status, count in rows}
 
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
-        """Return the topics that most valid devices hear."""
         rows = await self._engine.fetch_slowly(COUNT_SUBSCRIBERS, app_id=app_id, limit=limit)
         return tuple((topic, count) for topic, count in rows)

@@ -1,4 +1,4 @@
-"""Topics that devices hear, in SQL. A message to a topic is one row, however many hear it."""
+"""Topics of devices in SQL. A message to a topic is one row, however many are subscribed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
-from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy, Subscription
-from clarion.push.sql.messages import count_changed
-from clarion.store.statement import Row, Unit, statement
+from clarion.push.model import DeviceTopic, Message, StoragePolicy, Subscription
+from clarion.push.sql.messages import MESSAGES, count_changed, message_columns
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
 
 if TYPE_CHECKING:
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 SUBSCRIPTIONS_LIMIT = 1000
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_TOPIC = "app_id, topic, is_broadcast_channel, storage_policy, created_at"
-_MESSAGE = "app_id, topic, sequence, id, payload, priority, collapse_id, created_at, expires_at"
+_TOPICS = Record(DeviceTopic)
+_SUBSCRIPTIONS = Record(Subscription)
 # The topic remembers the highest number even after its messages are gone, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
 SELECT last_sequence AS sequence FROM device_topics WHERE {_OF_TOPIC}
@@ -27,10 +28,8 @@ UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"
 
 CREATE = statement(
     "create_topic",
-    """INSERT INTO device_topics
-    (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
-    VALUES (:app_id, :topic, :is_broadcast_channel, :storage_policy, 0, :created_at)
-    ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
+    f"""INSERT INTO device_topics ({_TOPICS.columns}, last_sequence)
+    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
 # Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
 LOCK = statement(
@@ -42,11 +41,12 @@ LOCK = statement(
     WHERE device_topics.deleted_at IS NULL RETURNING topic""",
 )
 GET = statement(
-    "get_topic", f"SELECT {_TOPIC} FROM device_topics WHERE {_OF_TOPIC} AND deleted_at IS NULL"
+    "get_topic",
+    f"SELECT {_TOPICS.columns} FROM device_topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
 )
 LIST = statement(
     "list_topics",
-    f"""SELECT {_TOPIC} FROM device_topics WHERE app_id = :app_id
+    f"""SELECT {_TOPICS.columns} FROM device_topics WHERE app_id = :app_id
     AND is_broadcast_channel = :is_broadcast_channel AND deleted_at IS NULL AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
@@ -59,8 +59,8 @@ DELETE_MESSAGES = statement(
     "delete_topic_messages", f"DELETE FROM topic_messages WHERE {_OF_TOPIC}"
 )
 DELETE_SUBSCRIBERS = statement("delete_subscribers", f"DELETE FROM subscriptions WHERE {_OF_TOPIC}")
-# Counts and writes in one act. Two nodes at once may each add the last topic of a device; of what
-# is beyond the limit then, a device that connects hears the first by name.
+# Counts and writes in one statement. Two nodes at once may each add the last topic of a device; a
+# device that has more than the limit then gets the first of them by name.
 SUBSCRIBE = statement(
     "subscribe",
     f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
@@ -77,13 +77,15 @@ UNSUBSCRIBE = statement(
 )
 SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
-    f"""SELECT topic, cursor FROM subscriptions WHERE device_id = :device_id
+    f"""SELECT {_SUBSCRIPTIONS.columns} FROM subscriptions WHERE device_id = :device_id
     ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
 )
 PUBLISH = statement(
     "publish",
-    f"""INSERT INTO topic_messages ({_MESSAGE}) VALUES (:app_id, :topic, 1 + {_HIGHEST}, :id,
-    :payload, :priority, :collapse_id, :created_at, :expires_at)
+    f"""INSERT INTO topic_messages
+    (app_id, topic, sequence, id, payload, priority, collapse_id, created_at, expires_at)
+    VALUES (:app_id, :topic, 1 + {_HIGHEST}, :id, :payload, :priority, :collapse_id, :created_at,
+    :expires_at)
     ON CONFLICT (app_id, topic, id) DO NOTHING RETURNING sequence""",
 )
 NUMBER = statement(
@@ -106,7 +108,8 @@ COLLAPSE = statement(
 )
 MISSED = statement(
     "select_missed_messages",
-    f"""SELECT {_MESSAGE} FROM topic_messages WHERE {_OF_TOPIC}
+    f"""SELECT {message_columns(device_id="''", is_stored="1")} FROM topic_messages
+    WHERE {_OF_TOPIC}
     AND sequence > :cursor AND expires_at > :now ORDER BY sequence LIMIT :limit""",
 )
 ADVANCE = statement(
@@ -123,6 +126,15 @@ EXPIRE = statement(
     "expire_topic_message",
     f"DELETE FROM topic_messages WHERE {_OF_TOPIC} AND sequence = :sequence RETURNING id",
 )
+SELECT_DELETED = statement(
+    "select_deleted_topics",
+    """SELECT app_id, topic FROM device_topics WHERE deleted_at > 0 AND deleted_at < :before
+    ORDER BY deleted_at LIMIT :limit""",
+)
+PRUNE = statement(
+    "prune_topic",
+    f"DELETE FROM device_topics WHERE {_OF_TOPIC} AND deleted_at < :before RETURNING topic",
+)
 
 
 class SqlDeviceTopics:
@@ -132,26 +144,17 @@ class SqlDeviceTopics:
         self._engine = engine
 
     async def create(self, topic: DeviceTopic) -> bool:
-        """Add a topic."""
-        step = CREATE.guard(
-            app_id=topic.app_id,
-            topic=topic.topic,
-            is_broadcast_channel=int(topic.is_broadcast_channel),
-            storage_policy=topic.storage_policy.value,
-            created_at=topic.created_at,
-        )
+        step = CREATE.guard(**_TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,))) is not None
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
-        """Return the topic, or None."""
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
-        return _topic(rows[0]) if rows else None
+        return _TOPICS.read(rows[0]) if rows else None
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
-        """Delete a topic with its messages and subscriptions."""
         steps = (
             MARK_DELETED.guard(app_id=app_id, topic=topic, now=now),
-            # Nothing here: in the same batch, those who had the topic before us still write now.
+            # An empty step, so that units before this one in the batch write their messages first.
             DELETE_MESSAGES.many(()),
             DELETE_MESSAGES.step(app_id=app_id, topic=topic),
             DELETE_SUBSCRIBERS.step(app_id=app_id, topic=topic),
@@ -161,7 +164,6 @@ class SqlDeviceTopics:
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[DeviceTopic]:
-        """Return the topics, or the channels."""
         rows = await self._engine.fetch(
             LIST,
             app_id=app_id,
@@ -169,8 +171,13 @@ class SqlDeviceTopics:
             after=after or "",
             limit=limit + 1,
         )
-        items = tuple(_topic(row) for row in rows[:limit])
+        items = tuple(map(_TOPICS.read, rows[:limit]))
         return Page(items, items[-1].topic if len(rows) > limit else None)
+
+    async def prune_deleted(self, before: int, limit: int) -> int:
+        found = await self._engine.fetch_slowly(SELECT_DELETED, before=before, limit=limit)
+        rows = [PRUNE.bind(app_id=a, topic=t, before=before) for a, t in sorted(found)]
+        return await count_changed(self._engine, "", PRUNE.many(rows))
 
 
 class SqlBroadcasts:
@@ -180,7 +187,6 @@ class SqlBroadcasts:
         self._engine = engine
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
-        """Let a device hear a topic from now on."""
         steps = (
             LOCK.guard(app_id=app_id, topic=topic, now=now),
             SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
@@ -189,29 +195,29 @@ class SqlBroadcasts:
         if done is None:
             return None
         if not done[1]:
-            msg = f"This device hears {SUBSCRIPTIONS_LIMIT:,} topics; let it leave one first."
+            msg = (
+                f"This device is subscribed to {SUBSCRIPTIONS_LIMIT:,} topics, which is the limit: "
+                "unsubscribe it from one first."
+            )
             raise Conflict(msg)
-        cursor: int = done[1][0][0]
-        return cursor
+        _, ((cursor,),) = done
+        return int(cursor)
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
-        """End that."""
         step = UNSUBSCRIBE.guard(device_id=device_id, topic=topic)
         return await self._engine.write(Unit(topic, (step,))) is not None
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
-        """Return what a device hears."""
         rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, device_id=device_id)
-        return tuple(Subscription(topic=topic, cursor=cursor) for topic, cursor in rows)
+        return tuple(map(_SUBSCRIPTIONS.read, rows))
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
-        """Write a message to its topic and return its sequence there."""
         topic = message.topic or ""
         claim = (idempotency.claim(once),) if once else ()
         lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
-        steps = (*claim, lock, *_writing(message, topic, storage_policy))
+        steps = (*claim, lock, *_write_steps(message, topic, storage_policy))
         done = await self._engine.write(Unit(topic, steps))
         if done is None:
             return await idempotency.replay_if_claimed(self._engine, once) if once else None
@@ -221,26 +227,23 @@ class SqlBroadcasts:
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
     ) -> tuple[Message, ...]:
-        """Return the messages of a topic behind a cursor."""
         rows = await self._engine.fetch(
             MISSED, app_id=app_id, topic=topic, cursor=cursor, now=now, limit=limit
         )
-        return tuple(_message(row) for row in rows)
+        return tuple(map(MESSAGES.read, rows))
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
-        """Move a device's cursor forward."""
         step = ADVANCE.step(device_id=device_id, topic=topic, cursor=cursor)
         await self._engine.write(Unit(topic, (step,)))
 
     async def expire(self, now: int, limit: int) -> int:
-        """Delete messages whose time has passed."""
         found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
         rows = [EXPIRE.bind(app_id=a, topic=t, sequence=s) for a, t, s in sorted(found)]
         return await count_changed(self._engine, "", EXPIRE.many(rows))
 
 
-def _writing(message: Message, topic: str, storage_policy: StoragePolicy) -> tuple[Step, ...]:
-    """Return the steps behind the lock; the first of them returns the sequence."""
+def _write_steps(message: Message, topic: str, storage_policy: StoragePolicy) -> tuple[Step, ...]:
+    """Return the steps that follow the lock; the first of them returns the sequence."""
     where = {"app_id": message.app_id, "topic": topic}
     if storage_policy is StoragePolicy.NONE:
         return (NUMBER.step(**where),)
@@ -259,29 +262,3 @@ def _writing(message: Message, topic: str, storage_policy: StoragePolicy) -> tup
     elif message.collapse_id is not None:
         steps.append(COLLAPSE.step(**where, collapse_id=message.collapse_id))
     return tuple(steps)
-
-
-def _topic(row: Row) -> DeviceTopic:
-    return DeviceTopic(
-        app_id=row[0],
-        topic=row[1],
-        is_broadcast_channel=bool(row[2]),
-        storage_policy=StoragePolicy(row[3]),
-        created_at=row[4],
-    )
-
-
-def _message(row: Row) -> Message:
-    return Message(
-        app_id=row[0],
-        topic=row[1],
-        sequence=row[2],
-        id=row[3],
-        device_id="",
-        payload=row[4],
-        priority=PushPriority(row[5]),
-        collapse_id=row[6],
-        is_stored=True,
-        created_at=row[7],
-        expires_at=row[8],
-    )

@@ -1,4 +1,4 @@
-"""Who pushes: signatures as clients make them, ages, what is remembered, and for how long."""
+"""Provider tokens: signatures as clients make them, ages, what is cached, and for how long."""
 
 import base64
 import json
@@ -13,18 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.model import App, ProviderKey
+from clarion.access.port import Apps
 from clarion.push.apns.provider_tokens import (
-    CONNECTION_QUIET_MS,
-    KEY_BELIEVED_MS,
+    CONNECTION_IDLE_MS,
     TOKEN_LIFE_MS,
     TOKENS_LIMIT,
     UPDATE_INTERVAL_MS,
+    VERIFIED_MS,
     Provider,
     ProviderTokens,
 )
 from clarion.push.apns.reasons import Reason, Rejected
+from clarion.store.statement import Unit, Value, statement
 from tests.factories import MINUTE, NOW, make_app, make_provider_key
-from tests.unit.push.memory import MemoryApps
+from tests.unit.conftest import MemoryEngine
 
 KEY = ec.derive_private_key(7, ec.SECP256R1())
 CLIENT = ("192.0.2.1", 50_000)
@@ -51,18 +53,27 @@ def sign(head: Claims, body: Claims, key: Any = KEY, *, is_raw: bool = True) -> 
     return f"{signed}.{encode(signature)}"
 
 
-class Door:
-    """Asks who pushes, as the APNs door does."""
+class Apns:
+    """Identifies providers, as the APNs endpoint does."""
 
-    def __init__(self) -> None:
-        self.apps = MemoryApps()
-        self.tokens = ProviderTokens(self.apps)
+    def __init__(self, apps: Apps, engine: MemoryEngine) -> None:
+        self.apps = apps
+        self.engine = engine
+        self.tokens = ProviderTokens(apps)
 
     async def add_app(self, **changes: Any) -> tuple[App, ProviderKey]:
         app = make_app(**changes)
         key = make_provider_key(app, public_key=pem(KEY))
         await self.apps.create(app, key)
         return app, key
+
+    async def change(self, sql: str, **values: Value) -> None:
+        await self.engine.write(Unit("", (statement("change", sql).step(**values),)))
+
+    async def revoke(self, key: ProviderKey) -> None:
+        await self.change(
+            "UPDATE provider_keys SET revoked_at = :now WHERE key_id = :id", now=NOW, id=key.key_id
+        )
 
     async def identify(
         self, token: str, *, now: int = NOW, client: tuple[str, int] = CLIENT
@@ -83,66 +94,68 @@ def token_of(key: ProviderKey, *, is_raw: bool = True, **claims: Any) -> str:
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def apns(apps: Apps, engine: MemoryEngine) -> Apns:
+    return Apns(apps, engine)
 
 
 @pytest.fixture
-async def key(door: Door) -> ProviderKey:
-    return (await door.add_app())[1]
+async def key(apns: Apns) -> ProviderKey:
+    return (await apns.add_app())[1]
 
 
 @pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "DER"])
 async def test_both_ways_to_write_a_signature_are_right(
-    door: Door, key: ProviderKey, *, is_raw: bool
+    apns: Apns, key: ProviderKey, *, is_raw: bool
 ) -> None:
-    provider = await door.identify(token_of(key, is_raw=is_raw))
-    assert provider == Provider(door.apps.apps[key.app_id], key.key_id, key.team_id, NOW)
+    provider = await apns.identify(token_of(key, is_raw=is_raw))
+    app = await apns.apps.get(key.app_id)
+    assert app is not None
+    assert provider == Provider(app, key.key_id, key.team_id, NOW)
 
 
 @pytest.mark.parametrize("scheme", [b"bearer", b"Bearer", b"BEARER"])
-async def test_the_scheme_is_read_in_any_case(door: Door, key: ProviderKey, scheme: bytes) -> None:
+async def test_the_scheme_is_read_in_any_case(apns: Apns, key: ProviderKey, scheme: bytes) -> None:
     assert (
-        await door.tokens.identify(scheme + b" " + token_of(key).encode(), CLIENT, NOW) is not None
+        await apns.tokens.identify(scheme + b" " + token_of(key).encode(), CLIENT, NOW) is not None
     )
 
 
 @pytest.mark.parametrize("given", [None, b"", b"bearer", b"bearer ", b"bearer   ", b"x"])
-async def test_without_a_token_there_is_none(door: Door, given: bytes | None) -> None:
+async def test_without_a_token_there_is_none(apns: Apns, given: bytes | None) -> None:
     with pytest.raises(Rejected) as raised:
-        await door.tokens.identify(given, CLIENT, NOW)
+        await apns.tokens.identify(given, CLIENT, NOW)
     assert raised.value.reason is Reason.MISSING_PROVIDER_TOKEN
 
 
-async def test_another_scheme_is_no_token_of_ours(door: Door, key: ProviderKey) -> None:
+async def test_another_scheme_is_no_token_of_ours(apns: Apns, key: ProviderKey) -> None:
     with pytest.raises(Rejected) as raised:
-        await door.tokens.identify(b"basic " + token_of(key).encode(), CLIENT, NOW)
+        await apns.tokens.identify(b"basic " + token_of(key).encode(), CLIENT, NOW)
     assert raised.value.reason is Reason.INVALID_PROVIDER_TOKEN
 
 
 @pytest.mark.parametrize("iat", [NOW / 1000, NOW // 1000, NOW / 1000 + 0.284602])
-async def test_a_fraction_is_a_time_too(door: Door, key: ProviderKey, iat: float) -> None:
-    assert (await door.identify(token_of(key, iat=iat))).issued_at == int(iat * 1000)
+async def test_a_fraction_is_a_time_too(apns: Apns, key: ProviderKey, iat: float) -> None:
+    assert (await apns.identify(token_of(key, iat=iat))).issued_at == int(iat * 1000)
 
 
 @pytest.mark.parametrize("iat", ["1767225600", None, True, [], -1, 1e306, 1e13])
-async def test_what_is_no_time_is_refused(door: Door, key: ProviderKey, iat: object) -> None:
-    assert await door.refusal(token_of(key, iat=iat)) is Reason.INVALID_PROVIDER_TOKEN
+async def test_what_is_no_time_is_refused(apns: Apns, key: ProviderKey, iat: object) -> None:
+    assert await apns.refusal(token_of(key, iat=iat)) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_token_lives_an_hour(door: Door, key: ProviderKey) -> None:
+async def test_a_token_lives_an_hour(apns: Apns, key: ProviderKey) -> None:
     token = token_of(key)
-    assert await door.identify(token, now=NOW + TOKEN_LIFE_MS) is not None
-    assert await door.refusal(token, now=NOW + TOKEN_LIFE_MS + 1) is Reason.EXPIRED_PROVIDER_TOKEN
+    assert await apns.identify(token, now=NOW + TOKEN_LIFE_MS) is not None
+    assert await apns.refusal(token, now=NOW + TOKEN_LIFE_MS + 1) is Reason.EXPIRED_PROVIDER_TOKEN
 
 
 async def test_a_token_of_the_future_is_refused_beyond_an_hour(
-    door: Door, key: ProviderKey
+    apns: Apns, key: ProviderKey
 ) -> None:
     token = token_of(key)
-    assert await door.identify(token, now=NOW - TOKEN_LIFE_MS) is not None
+    assert await apns.identify(token, now=NOW - TOKEN_LIFE_MS) is not None
     early = NOW - TOKEN_LIFE_MS - 1
-    assert await door.refusal(token, now=early) is Reason.INVALID_PROVIDER_TOKEN
+    assert await apns.refusal(token, now=early) is Reason.INVALID_PROVIDER_TOKEN
 
 
 HEADS: dict[str, Claims] = {
@@ -154,154 +167,162 @@ HEADS: dict[str, Claims] = {
 
 
 @pytest.mark.parametrize("change", HEADS.values(), ids=list(HEADS))
-async def test_a_wrong_head_is_refused(door: Door, key: ProviderKey, change: Claims) -> None:
+async def test_a_wrong_head_is_refused(apns: Apns, key: ProviderKey, change: Claims) -> None:
     head = {"alg": "ES256", "kid": key.key_id} | change
     token = sign(head, {"iss": key.team_id, "iat": NOW // 1000})
-    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+    assert await apns.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_token_of_another_team_is_refused(door: Door, key: ProviderKey) -> None:
-    assert await door.refusal(token_of(key, iss="TEAM000002")) is Reason.INVALID_PROVIDER_TOKEN
+async def test_a_token_of_another_team_is_refused(apns: Apns, key: ProviderKey) -> None:
+    assert await apns.refusal(token_of(key, iss="TEAM000002")) is Reason.INVALID_PROVIDER_TOKEN
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
 async def test_a_signature_by_another_key_is_refused(
-    door: Door, key: ProviderKey, *, is_raw: bool
+    apns: Apns, key: ProviderKey, *, is_raw: bool
 ) -> None:
     other = ec.derive_private_key(8, ec.SECP256R1())
     head, body = {"alg": "ES256", "kid": key.key_id}, {"iss": key.team_id, "iat": NOW // 1000}
     token = sign(head, body, other, is_raw=is_raw)
-    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+    assert await apns.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
 
 
 @pytest.mark.parametrize("signature", [b"", b"\x00" * 64, b"\xff" * 64, b"\x30\x06", b"x" * 70])
 async def test_what_is_no_signature_is_refused(
-    door: Door, key: ProviderKey, signature: bytes
+    apns: Apns, key: ProviderKey, signature: bytes
 ) -> None:
     head, body, _ = token_of(key).split(".")
     token = f"{head}.{body}.{encode(signature)}"
-    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+    assert await apns.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_key_of_another_kind_verifies_nothing(door: Door, key: ProviderKey) -> None:
+async def test_a_key_of_another_algorithm_verifies_nothing(apns: Apns, key: ProviderKey) -> None:
     other = pem(ed25519.Ed25519PrivateKey.generate())
-    door.apps.keys[key.key_id] = replace(key, public_key=other)
-    assert await door.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
+    await apns.change(
+        "UPDATE provider_keys SET public_key = :other WHERE key_id = :id",
+        other=other,
+        id=key.key_id,
+    )
+    assert await apns.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_key_of_an_app_that_is_gone_is_refused(door: Door, key: ProviderKey) -> None:
-    door.apps.apps.clear()
-    assert await door.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
+async def test_a_key_of_an_app_that_is_gone_is_refused(apns: Apns, key: ProviderKey) -> None:
+    await apns.change("DELETE FROM apps WHERE id = :id", id=key.app_id)
+    assert await apns.refusal(token_of(key)) is Reason.INVALID_PROVIDER_TOKEN
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text() | st.lists(st.binary().map(encode) | st.text(), min_size=3, max_size=3).map(".".join)
 )
-async def test_any_text_is_refused(door: Door, text: str) -> None:
+async def test_any_text_is_refused(apns: Apns, text: str) -> None:
     with pytest.raises(Rejected):
-        await door.tokens.identify(b"bearer " + text.encode(), CLIENT, NOW)
+        await apns.tokens.identify(b"bearer " + text.encode(), CLIENT, NOW)
 
 
-async def test_a_token_is_verified_once(door: Door, key: ProviderKey) -> None:
+async def test_a_token_is_verified_once(apns: Apns, key: ProviderKey) -> None:
     token = token_of(key)
-    for moment in range(0, KEY_BELIEVED_MS, KEY_BELIEVED_MS // 10):
-        await door.identify(token, now=NOW + moment)
-    assert door.apps.asked == 1
+    await apns.identify(token)
+    reads = apns.engine.reads
+    for moment in range(0, VERIFIED_MS, VERIFIED_MS // 10):
+        await apns.identify(token, now=NOW + moment)
+    assert apns.engine.reads == reads
 
 
-async def test_a_revoked_key_is_refused_within_a_minute(door: Door, key: ProviderKey) -> None:
+async def test_a_revoked_key_is_refused_within_a_minute(apns: Apns, key: ProviderKey) -> None:
     token = token_of(key)
-    await door.identify(token)
-    door.apps.keys[key.key_id] = replace(key, revoked_at=NOW)
-    assert await door.identify(token, now=NOW + KEY_BELIEVED_MS - 1) is not None
-    later = NOW + KEY_BELIEVED_MS
-    assert await door.refusal(token, now=later) is Reason.INVALID_PROVIDER_TOKEN
+    await apns.identify(token)
+    await apns.revoke(key)
+    assert await apns.identify(token, now=NOW + VERIFIED_MS - 1) is not None
+    later = NOW + VERIFIED_MS
+    assert await apns.refusal(token, now=later) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_clock_that_is_set_back_does_not_prolong_a_belief(
-    door: Door, key: ProviderKey
+async def test_a_clock_that_is_set_back_does_not_prolong_the_cache(
+    apns: Apns, key: ProviderKey
 ) -> None:
     token = token_of(key)
-    await door.identify(token)
-    door.apps.keys[key.key_id] = replace(key, revoked_at=NOW)
-    assert await door.refusal(token, now=NOW - MINUTE) is Reason.INVALID_PROVIDER_TOKEN
+    await apns.identify(token)
+    await apns.revoke(key)
+    assert await apns.refusal(token, now=NOW - MINUTE) is Reason.INVALID_PROVIDER_TOKEN
 
 
-async def test_a_token_that_was_refused_is_not_remembered_as_good(
-    door: Door, key: ProviderKey
-) -> None:
-    token = token_of(key)
-    del door.apps.keys[key.key_id]
-    assert await door.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
-    door.apps.keys[key.key_id] = key
-    assert await door.identify(token) is not None
+async def test_a_token_that_was_refused_is_not_cached(apns: Apns) -> None:
+    app = make_app()
+    later = make_provider_key(app, public_key=pem(KEY))
+    token = token_of(later)
+    assert await apns.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+    await apns.apps.create(app, later)
+    assert await apns.identify(token) is not None
 
 
-async def test_what_is_remembered_has_a_limit(door: Door, key: ProviderKey) -> None:
-    provider = await door.identify(token_of(key))
-    door.tokens._known = {b"%d" % n: (provider, f"{n}", NOW) for n in range(TOKENS_LIMIT)}
-    await door.identify(token_of(key))
-    assert len(door.tokens._known) <= TOKENS_LIMIT
+async def test_what_is_cached_has_a_limit(apns: Apns, key: ProviderKey) -> None:
+    provider = await apns.identify(token_of(key))
+    apns.tokens._verified = {b"%d" % n: (provider, f"{n}", NOW) for n in range(TOKENS_LIMIT)}
+    await apns.identify(token_of(key))
+    assert len(apns.tokens._verified) <= TOKENS_LIMIT
 
 
 async def test_a_connection_may_change_its_token_once_in_20_minutes(
-    door: Door, key: ProviderKey
+    apns: Apns, key: ProviderKey
 ) -> None:
     tokens = [token_of(key, iat=NOW // 1000 + n) for n in range(4)]
-    await door.identify(tokens[0])
-    await door.identify(tokens[1], now=NOW + 1)
-    assert await door.refusal(tokens[2], now=NOW + 2) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
-    assert await door.refusal(tokens[0], now=NOW + 3) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
+    await apns.identify(tokens[0])
+    await apns.identify(tokens[1], now=NOW + 1)
+    assert await apns.refusal(tokens[2], now=NOW + 2) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
+    assert await apns.refusal(tokens[0], now=NOW + 3) is Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES
     for moment in range(MINUTE, UPDATE_INTERVAL_MS, MINUTE):
-        await door.identify(tokens[1], now=NOW + moment)
-    assert await door.identify(tokens[3], now=NOW + 1 + UPDATE_INTERVAL_MS) is not None
+        await apns.identify(tokens[1], now=NOW + moment)
+    assert await apns.identify(tokens[3], now=NOW + 1 + UPDATE_INTERVAL_MS) is not None
 
 
-async def test_each_connection_has_a_token_of_its_own(door: Door, key: ProviderKey) -> None:
+async def test_each_connection_has_a_token_of_its_own(apns: Apns, key: ProviderKey) -> None:
     for port in range(10):
         token = token_of(key, iat=NOW // 1000 + port)
-        assert await door.identify(token, client=("192.0.2.1", port)) is not None
+        assert await apns.identify(token, client=("192.0.2.1", port)) is not None
 
 
 async def test_a_connection_belongs_to_the_team_of_its_first_push(
-    door: Door, key: ProviderKey
+    apns: Apns, key: ProviderKey
 ) -> None:
-    _, of_other_team = await door.add_app(team_id="TEAM000002")
-    await door.identify(token_of(key))
-    assert await door.refusal(token_of(of_other_team)) is Reason.INVALID_PROVIDER_TOKEN
-    assert await door.identify(token_of(key), now=NOW + 1) is not None
+    _, of_other_team = await apns.add_app(team_id="TEAM000002")
+    await apns.identify(token_of(key))
+    assert await apns.refusal(token_of(of_other_team)) is Reason.INVALID_PROVIDER_TOKEN
+    assert await apns.identify(token_of(key), now=NOW + 1) is not None
 
 
 async def test_a_connection_belongs_to_the_app_of_its_first_push(
-    door: Door, key: ProviderKey
+    apns: Apns, key: ProviderKey
 ) -> None:
-    _, of_other_app = await door.add_app()
-    await door.identify(token_of(key))
-    assert await door.refusal(token_of(of_other_app)) is Reason.UNRELATED_KEY_ID_IN_TOKEN
+    _, of_other_app = await apns.add_app()
+    await apns.identify(token_of(key))
+    assert await apns.refusal(token_of(of_other_app)) is Reason.UNRELATED_KEY_ID_IN_TOKEN
 
 
-async def test_another_key_of_the_same_app_may_follow(door: Door, key: ProviderKey) -> None:
+async def test_another_key_of_the_same_app_may_follow(apns: Apns, key: ProviderKey) -> None:
     second = replace(key, key_id="SECOND0001")
-    door.apps.keys[second.key_id] = second
-    await door.identify(token_of(key))
-    assert (await door.identify(token_of(second))).key_id == "SECOND0001"
+    await apns.change(
+        """INSERT INTO provider_keys SELECT :id, app_id, team_id, public_key, created_at, revoked_at
+        FROM provider_keys""",
+        id=second.key_id,
+    )
+    await apns.identify(token_of(key))
+    assert (await apns.identify(token_of(second))).key_id == "SECOND0001"
 
 
 async def test_an_address_that_was_quiet_for_a_minute_is_a_new_connection(
-    door: Door, key: ProviderKey
+    apns: Apns, key: ProviderKey
 ) -> None:
-    _, of_other_team = await door.add_app(team_id="TEAM000002")
-    await door.identify(token_of(key))
-    still = NOW + CONNECTION_QUIET_MS
-    assert await door.refusal(token_of(of_other_team), now=still) is Reason.INVALID_PROVIDER_TOKEN
+    _, of_other_team = await apns.add_app(team_id="TEAM000002")
+    await apns.identify(token_of(key))
+    still = NOW + CONNECTION_IDLE_MS
+    assert await apns.refusal(token_of(of_other_team), now=still) is Reason.INVALID_PROVIDER_TOKEN
     assert (
-        await door.identify(token_of(of_other_team), now=still + CONNECTION_QUIET_MS + 1)
-        is not None
+        await apns.identify(token_of(of_other_team), now=still + CONNECTION_IDLE_MS + 1) is not None
     )
 
 
-async def test_a_refused_token_does_not_bind_a_connection(door: Door, key: ProviderKey) -> None:
-    await door.refusal(token_of(key, iss="TEAM000002"))
-    await door.refusal(token_of(key), now=NOW + TOKEN_LIFE_MS + 1)
-    assert door.tokens._connections == {}
+async def test_a_refused_token_does_not_bind_a_connection(apns: Apns, key: ProviderKey) -> None:
+    await apns.refusal(token_of(key, iss="TEAM000002"))
+    await apns.refusal(token_of(key), now=NOW + TOKEN_LIFE_MS + 1)
+    assert apns.tokens._connections == {}

@@ -1,4 +1,4 @@
-"""The reasons of the APNs door, compared with what Apple documents."""
+"""The reasons of the APNs endpoint, compared with what Apple documents."""
 
 import pytest
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import (
     ATTEMPT_MS,
-    LONGEST_LIFE_MS,
+    MAX_TTL_MS,
     SUFFIXES,
     Push,
     parse_push,
@@ -182,7 +182,7 @@ def test_a_time_to_come_is_when_a_push_expires(seconds: int) -> None:
 
 def test_nothing_lives_longer_than_30_days() -> None:
     push = parse({"expiration": b"9" * 12})
-    assert (push.is_stored, push.expires_at) == (True, NOW + LONGEST_LIFE_MS)
+    assert (push.is_stored, push.expires_at) == (True, NOW + MAX_TTL_MS)
 
 
 @pytest.mark.parametrize("given", [b"x", b"x" * 64, "ä".encode() * 32])
@@ -243,6 +243,6 @@ def test_anything_is_a_good_push_or_refused(
     except Rejected:
         return
     assert len(push.token_hash) == 32
-    assert NOW < push.expires_at <= NOW + LONGEST_LIFE_MS
+    assert NOW < push.expires_at <= NOW + MAX_TTL_MS
     assert push.collapse_id is None or 0 < len(push.collapse_id) <= 64
     assert isinstance(json.loads(push.payload.decode()), dict)

@@ -1,0 +1,79 @@
+"""Feedback about tokens that are no longer valid, in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
+from clarion.push.model import Feedback
+from clarion.push.sql.messages import count_changed
+from clarion.store.records import Record
+from clarion.store.statement import statement
+
+if TYPE_CHECKING:
+    from clarion.store.engine import Engine
+
+FEEDBACK = Record(Feedback)
+_AFTER_ALL_HASHES = b"\xff" * 32
+
+# A step of the unit that invalidates or deletes the device.
+ADD = statement(
+    "add_feedback",
+    f"""INSERT INTO feedback ({FEEDBACK.columns})
+    SELECT app_id, token_hash, invalidation_reason, invalidated_at FROM devices
+    WHERE id = :id AND invalidated_at IS NOT NULL
+    ON CONFLICT DO NOTHING""",
+)
+LIST = statement(
+    "list_feedback",
+    f"""SELECT {FEEDBACK.columns} FROM feedback
+    WHERE app_id = :app_id AND (invalidated_at, token_hash) > (:since, :token_hash)
+    ORDER BY invalidated_at, token_hash LIMIT :limit""",
+)
+SELECT_OLD = statement(
+    "select_old_feedback",
+    """SELECT app_id, invalidated_at, token_hash FROM feedback
+    WHERE invalidated_at > 0 AND invalidated_at < :before ORDER BY invalidated_at LIMIT :limit""",
+)
+PRUNE = statement(
+    "prune_feedback",
+    """DELETE FROM feedback WHERE app_id = :app_id AND invalidated_at = :invalidated_at
+    AND token_hash = :token_hash RETURNING token_hash""",
+)
+
+
+class SqlFeedback:
+    """The `FeedbackList` port. A cursor is the time and token hash of the last entry."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def list(
+        self, app_id: str, *, since: int, after: str | None, limit: int
+    ) -> Page[Feedback]:
+        start, token_hash = _parse_cursor(after) if after else (since - 1, _AFTER_ALL_HASHES)
+        rows = await self._engine.fetch(
+            LIST, app_id=app_id, since=start, token_hash=token_hash, limit=limit + 1
+        )
+        items = tuple(map(FEEDBACK.read, rows[:limit]))
+        return Page(items, _cursor(items[-1]) if len(rows) > limit else None)
+
+    async def prune(self, before: int, limit: int) -> int:
+        found = await self._engine.fetch_slowly(SELECT_OLD, before=before, limit=limit)
+        rows = [
+            PRUNE.bind(app_id=app_id, invalidated_at=time, token_hash=token_hash)
+            for app_id, time, token_hash in sorted(found)
+        ]
+        return await count_changed(self._engine, "", PRUNE.many(rows))
+
+
+def _cursor(entry: Feedback) -> str:
+    return write_cursor(entry.invalidated_at, entry.token_hash.hex())
+
+
+def _parse_cursor(cursor: str) -> tuple[int, bytes]:
+    time, token_hash = read_cursor(cursor)
+    try:
+        return time, bytes.fromhex(token_hash)
+    except ValueError as error:
+        raise refuse_cursor() from error

@@ -1,0 +1,160 @@
+"""Messages to topics: published to connected subscribers, read later by those who missed them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clarion.errors import ServiceError
+from clarion.idempotency.model import StoredResponse
+from clarion.push.connections import TopicCursor, offer, read_store
+from clarion.push.model import PushPriority
+
+if TYPE_CHECKING:
+    from clarion.clock import Clock
+    from clarion.idempotency.model import IdempotencyClaim
+    from clarion.push.connections import Connection, Connections
+    from clarion.push.model import Device, Message, StoragePolicy
+    from clarion.push.port import Broadcasts
+
+CHUNK = 64
+# Messages of one topic deferred for a device that is not awake; beyond this they are sent.
+DEFERRED_LIMIT = 1_000
+
+
+class TopicDispatch:
+    """Publishes to topics, and keeps the subscriptions of the connected devices."""
+
+    def __init__(self, broadcasts: Broadcasts, connections: Connections, clock: Clock) -> None:
+        self._broadcasts = broadcasts
+        self._connections = connections
+        self._clock = clock
+        # By connection that is reading its subscriptions: the topics unsubscribed from meanwhile,
+        # which it may have read before.
+        self._unsubscribed: dict[Connection, set[str]] = {}
+
+    async def publish(
+        self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        """Store a message to a topic, then offer it to the subscribers connected to this node.
+
+        False if the topic was deleted, or had a message with the same id.
+        """
+        sequence = await self._broadcasts.publish(message, storage_policy, once)
+        if isinstance(sequence, StoredResponse):
+            return sequence
+        if sequence is None:
+            return False
+        topic = message.topic or ""
+        numbered = message._replace(sequence=sequence)
+        for connection in self._connections.subscribers(message.app_id, topic):
+            self._offer(connection, numbered, topic)
+        return True
+
+    def _offer(self, connection: Connection, message: Message, topic: str) -> None:
+        cursor = (connection.topics or {}).get(topic)
+        if cursor is None:
+            return
+        if not message.is_stored:
+            offer(connection, message, self._clock.now())
+        elif cursor.is_behind or message.sequence != cursor.read + 1:
+            _fall_behind(connection, cursor)
+        elif offer(connection, message, self._clock.now()):
+            cursor.read = message.sequence
+            cursor.outstanding.add(message.sequence)
+        elif connection.session.puts_off(message) and len(cursor.deferred) < DEFERRED_LIMIT:
+            cursor.read = message.sequence
+            cursor.deferred[message.sequence] = message.priority
+        else:
+            _fall_behind(connection, cursor)
+
+    async def subscribe(self, device: Device, topic: str) -> bool:
+        """Subscribe a device from now on; False if the topic was deleted."""
+        cursor = await self._broadcasts.subscribe(
+            device.app_id, device.id, topic, self._clock.now()
+        )
+        if cursor is None:
+            return False
+        connection = self._connections.get(device.id)
+        if connection is not None and topic not in (connection.topics or ()):
+            start = TopicCursor(cursor, cursor)
+            self._connections.subscribe(device.app_id, topic, connection, start)
+            read_store(connection)
+        return True
+
+    async def unsubscribe(self, device: Device, topic: str) -> bool:
+        """Unsubscribe a device; False if it was not subscribed."""
+        was_subscribed = await self._broadcasts.unsubscribe(device.id, topic)
+        connection = self._connections.get(device.id)
+        if connection is not None:
+            self._connections.unsubscribe(device.app_id, topic, connection)
+            if connection in self._unsubscribed:
+                self._unsubscribed[connection].add(topic)
+        return was_subscribed
+
+    def remove_subscribers(self, app_id: str, topic: str) -> None:
+        """Unsubscribe the connections of this node from a topic that was deleted."""
+        for connection in self._connections.subscribers(app_id, topic):
+            self._connections.unsubscribe(app_id, topic, connection)
+
+    async def resume(
+        self, connection: Connection, device: Device, known: dict[str, int] | None
+    ) -> None:
+        """Subscribe a new connection to the topics of its device, each from its cursor.
+
+        `known` is how far the device itself says it has got.
+        """
+        unsubscribed = self._unsubscribed[connection] = set()
+        try:
+            subscriptions = await self._broadcasts.subscriptions(device.id)
+        finally:
+            del self._unsubscribed[connection]
+        if connection.session.is_closed:
+            return
+        for subscription in subscriptions:
+            topic = subscription.topic
+            if topic not in unsubscribed:
+                start = max(subscription.cursor, (known or {}).get(topic, 0))
+                cursor = TopicCursor(start, start)
+                self._connections.subscribe(device.app_id, topic, connection, cursor)
+
+    async def read_missed(
+        self, connection: Connection, least: PushPriority, now: int
+    ) -> tuple[list[Message], bool]:
+        """Return messages that a connection missed, about a chunk, and whether these are all."""
+        device = connection.session.device
+        read: list[Message] = []
+        for topic, cursor in list((connection.topics or {}).items()):
+            if device is None or not cursor.wants(least):
+                continue
+            if len(read) >= CHUNK:
+                return read, False
+            try:
+                read += await self._read_topic(device.app_id, topic, cursor, least, now)
+            except ServiceError:
+                if not read:
+                    raise
+                return read, False  # the cursors of these have moved: they are not read again
+        return read, not any(cursor.wants(least) for cursor in (connection.topics or {}).values())
+
+    async def _read_topic(
+        self, app_id: str, topic: str, cursor: TopicCursor, least: PushPriority, now: int
+    ) -> list[Message]:
+        if len(cursor.deferred) >= DEFERRED_LIMIT:
+            least = PushPriority.LOW
+        cursor.is_behind = False  # a message that is published during the read sets it again
+        due = cursor.due(least)
+        try:
+            found = await self._broadcasts.missed(
+                app_id, topic, cursor=cursor.start(due), now=now, limit=CHUNK
+            )
+        except ServiceError:
+            cursor.is_behind = True
+            raise
+        is_all = len(found) < CHUNK
+        cursor.is_behind = cursor.is_behind or not is_all
+        return cursor.take(found, due, least, is_all=is_all)
+
+
+def _fall_behind(connection: Connection, cursor: TopicCursor) -> None:
+    cursor.is_behind = True
+    read_store(connection)
