@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError
@@ -16,7 +17,12 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from clarion.access.port import Apps
     from clarion.clock import Clock
+    from clarion.push.dispatch import Dispatch
+    from clarion.push.port import Devices
+    from clarion.settings import Settings
+    from clarion.stores import Stores
 
     # Takes the time, does at most a chunk, and returns how much it did.
     Step = Callable[[int], Awaitable[int]]
@@ -47,5 +53,72 @@ class Task:
     async def run_once(self) -> None:
         """Do all that is due now, a chunk at a time."""
         now = self.clock.now()
-        while await self.step(now) >= CHUNK:
+        while await self.step(now) >= CHUNK:  # noqa: ASYNC110 - a pause, not a wait
             await asyncio.sleep(_PAUSE_S)
+
+
+def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[Task, ...]:
+    """Return everything that is expired, recorded or pruned in the background."""
+    steps: dict[str, tuple[float, Step]] = {
+        "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
+        "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
+        "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
+        "prune_idempotency_keys": (60, partial(stores.idempotency_keys.prune, limit=CHUNK)),
+        "prune_claims": (60, partial(stores.retention.prune_claims, limit=CHUNK)),
+        "prune_orphaned_jobs": (60, lambda _now: stores.retention.prune_orphaned_jobs(CHUNK)),
+        "prune_messages": (
+            60,
+            _of_every_app(stores.apps, stores.history.prune, settings.message_days),
+        ),
+        "prune_events": (
+            60,
+            _of_every_app(stores.apps, stores.retention.prune_events, settings.event_days),
+        ),
+        "prune_notifications": (
+            60,
+            _before(settings.notification_days, partial(_prune_notifications, stores)),
+        ),
+        "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
+        "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
+        "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
+    }
+    return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())
+
+
+def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:
+    """Return the step that prunes what is older than so many days."""
+    return lambda now: prune(now - days * DAY_MS, CHUNK)
+
+
+def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], days: int) -> Step:
+    """Return the step that prunes what is older than so many days, app by app."""
+
+    async def step(now: int) -> int:
+        before = now - days * DAY_MS
+        counts = [await prune(app.id, before, CHUNK) for app in await apps.list()]
+        return max(counts, default=0)
+
+    return step
+
+
+async def _record_seen(dispatch: Dispatch, devices: Devices, now: int) -> int:
+    seen, dispatch.seen = dispatch.seen, set()
+    try:
+        await devices.touch(list(seen), now)
+    except ClarionError:
+        dispatch.seen |= seen
+        raise
+    return 0
+
+
+async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:
+    found = await stores.retention.find_old_notifications(before, limit)
+    await asyncio.gather(*(stores.inboxes.forget(*owner, ids) for owner, ids in found.items()))
+    # A notification has several deliveries, so fewer than the limit may be found and more left.
+    return limit if found else 0
+
+
+async def _prune_devices(stores: Stores, kept_ms: int, now: int) -> int:
+    found = await stores.devices.find_old(now - kept_ms, CHUNK)
+    await asyncio.gather(*(stores.devices.delete(*each, now) for each in found))
+    return len(found)

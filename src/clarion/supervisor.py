@@ -37,10 +37,8 @@ class Supervisor:
         self._loops: dict[str, _Loop] = {}
         self._is_stopping = False
 
-    def start(
-        self, name: str, run: Callable[[], Awaitable[None]], *, drains: bool = False
-    ) -> None:
-        """Run a loop until `stop`. One that drains is ended by its owner, which `stop` waits for."""
+    def start(self, name: str, run: Callable[[], Awaitable[None]], *, drains: bool = False) -> None:
+        """Run a loop until `stop`, which waits for those that drain: their owners end them."""
         loop = self._loops[name] = _Loop(run, drains)
         loop.task = asyncio.get_running_loop().create_task(self._supervise(name, loop), name=name)
 

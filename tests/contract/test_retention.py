@@ -21,14 +21,13 @@ from clarion.events.model import (
     LimitClaim,
     Notification,
 )
-from clarion.events.retention import CHUNK, Keeper
 from clarion.events.sql.retention import SqlRetention
+from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
-from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
-from tests.factories import DAY, NOW, FixedClock, make_app, make_once, make_provider_key
+from tests.factories import DAY, NOW, make_app, make_once, make_provider_key
 from tests.pipeline import PipelineStore, make_delivery, make_event, make_job, make_notification
 
 OLD, YOUNG = NOW - 40 * DAY, NOW - 29 * DAY
@@ -58,20 +57,6 @@ def retention(engine: Engine) -> SqlRetention:
 @pytest.fixture
 def inboxes(engine: Engine) -> SqlInboxes:
     return SqlInboxes(engine)
-
-
-@pytest.fixture
-def keeper(engine: Engine, retention: SqlRetention, inboxes: SqlInboxes, apps: Apps) -> Keeper:
-    return Keeper(
-        retention=retention,
-        inboxes=inboxes,
-        apps=apps,
-        devices=SqlDevices(engine),
-        clock=FixedClock(NOW),
-        event_days=30,
-        notification_days=90,
-        device_days=30,
-    )
 
 
 async def add_notification(
@@ -302,44 +287,13 @@ async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRe
     assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
 
-async def test_expired_idempotency_keys_are_deleted(
-    store: PipelineStore, retention: SqlRetention
-) -> None:
+async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> None:
     for key, expires_at in (("a", NOW), ("b", NOW + 1)):
         event = make_event(store.app_id)
         once = make_once(store.app_id, key=key, now=NOW - 1, expires_at=expires_at)
         assert await store.events.accept([event], [], once) is None
-    assert await retention.prune_answers(NOW, 100) == 1
-    assert await retention.prune_answers(NOW, 100) == 0
+    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 1
+    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 0
     again = make_once(store.app_id, key="a", now=NOW - 1)
     assert await store.events.find_response(again) is None
     assert await store.events.find_response(replace(again, key="b")) is not None
-
-
-async def test_the_keeper_keeps_what_is_young(
-    store: PipelineStore, keeper: Keeper, inboxes: SqlInboxes
-) -> None:
-    ancient = await add_notification(store, NOW - 91 * DAY)
-    old, young = await add_notification(store, OLD), await add_notification(store, YOUNG)
-    await keeper.sweep()
-    assert [await is_left(store, each) for each in (ancient, old, young)] == [
-        {False},
-        {True},
-        {True},
-    ]
-    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
-    assert [each.id for each in page.items] == [young.event_id]
-    assert (await inboxes.state(store.app_id, "ana")).unread_count == 2
-
-
-async def test_the_keeper_goes_on_until_nothing_is_left(
-    store: PipelineStore, keeper: Keeper
-) -> None:
-    over = [
-        make_event(store.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
-        for _ in range(CHUNK + 1)
-    ]
-    await store.events.accept(over, [])
-    await keeper.sweep()
-    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
-    assert page.items == ()

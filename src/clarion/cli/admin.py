@@ -6,7 +6,7 @@ from cyclopts import App
 
 from clarion.access.provisioning import create_administrator, new_password
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.house import open_house
+from clarion.stores import open_stores
 
 admin = App(name="admin")
 
@@ -14,7 +14,7 @@ admin = App(name="admin")
 @admin.command
 async def create(username: str, /, **settings: SettingFlags) -> None:
     """Create an administrator with a random password and print the password."""
-    async with open_house(load_settings(settings)) as stores:
+    async with open_stores(load_settings(settings)) as stores:
         password = new_password()
         await create_administrator(
             username=username,

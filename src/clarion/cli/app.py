@@ -7,7 +7,7 @@ from cyclopts import App
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import save_credentials, to_json
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.house import open_house
+from clarion.stores import open_stores
 
 app = App(name="app")
 
@@ -15,7 +15,7 @@ app = App(name="app")
 @app.command
 async def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None:
     """Create an app and print its keys as JSON. The keys cannot be shown again."""
-    async with open_house(load_settings(settings)) as stores:
+    async with open_stores(load_settings(settings)) as stores:
         new = await create_app(
             name=name,
             bundle_id=bundle_id,
@@ -24,12 +24,12 @@ async def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None
             vault=stores.vault,
             clock=stores.clock,
         )
-        print(to_json(save_credentials(stores.folder, new)).decode())
+        print(to_json(save_credentials(stores.directory, new)).decode())
 
 
 @app.command(name="list")
 async def list_apps(**settings: SettingFlags) -> None:
     """List all apps: id, bundle id, name."""
-    async with open_house(load_settings(settings)) as stores:
+    async with open_stores(load_settings(settings)) as stores:
         for each in await stores.apps.list():
             print(f"{each.id}  {each.bundle_id}  {each.name}")

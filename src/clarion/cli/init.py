@@ -23,15 +23,15 @@ from clarion.cli.first_run import (
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.data_directory import write_private
 from clarion.errors import Conflict, StartError
-from clarion.house import open_house
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
+from clarion.stores import open_stores
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from clarion.access.provisioning import NewApp
-    from clarion.house import House as Stores
+    from clarion.stores import Stores
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
@@ -63,14 +63,14 @@ async def init(
 
     """
     settings = load_settings(flags)
-    async with open_house(settings) as stores:
+    async with open_stores(settings) as stores:
         try:
             first = await initialise(stores, settings)
         except AlreadySetUp:
             if not if_needed:
                 raise
             return
-        saved = stores.folder.first_run
+        saved = stores.directory.first_run
         if json:
             print(to_json(first).decode())
         elif greet:
@@ -85,7 +85,7 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
     The call can be interrupted at any point and repeated. It writes the secrets to disk before it
     creates the administrator, so an installation without an administrator is not complete.
     """
-    saved = stores.folder.first_run
+    saved = stores.directory.first_run
     is_complete = await stores.administrators.find(ADMIN_NAME) is not None
     if is_complete and not saved.exists():
         raise AlreadySetUp
@@ -107,15 +107,15 @@ async def _create(stores: Stores, settings: Settings) -> FirstRun:
     except Conflict:
         # An interrupted call left an app whose secrets were never saved.
         app = await _create_demo_app(stores, f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
-    tls = DevelopmentTls(stores.folder.tls)
+    tls = DevelopmentTls(stores.directory.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     first = FirstRun(
         admin=AdminCredentials(ADMIN_NAME, new_password()),
-        app=save_credentials(stores.folder, app),
+        app=save_credentials(stores.directory, app),
         tls=TlsFiles(str(tls.ca.resolve())),
         urls=urls_of(settings),
     )
-    write_private(stores.folder.first_run, to_json(first))
+    write_private(stores.directory.first_run, to_json(first))
     return first
 
 

@@ -7,7 +7,7 @@ from cyclopts import App
 from clarion.access.issuing import issue_key
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.errors import NotFound
-from clarion.house import open_house
+from clarion.stores import open_stores
 
 key = App(name="key")
 
@@ -18,7 +18,7 @@ async def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFl
 
     Scopes are like events:write. Without scopes the key may do everything.
     """
-    async with open_house(load_settings(settings)) as stores:
+    async with open_stores(load_settings(settings)) as stores:
         if await stores.apps.get(app_id) is None:
             msg = f"There is no app {app_id}. `clarion app list` lists the apps."
             raise NotFound(msg)
@@ -34,7 +34,7 @@ async def revoke(app_id: str, key_id: str, /, **settings: SettingFlags) -> None:
 
     The id of a key is the part between the underscores of ck_<id>_<secret>.
     """
-    async with open_house(load_settings(settings)) as stores:
+    async with open_stores(load_settings(settings)) as stores:
         if await stores.keys.revoke(app_id, key_id, stores.clock.now()) is None:
             msg = f"The app {app_id} has no key {key_id}."
             raise NotFound(msg)

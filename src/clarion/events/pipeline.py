@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -130,15 +129,13 @@ class Pipeline:
         now = self._clock.now()
         await self._queue.release_claims(now=now, until=now + LEASE_MS)
 
-    def loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Return the background loops by name. Each is independent, and can be started again.
+    async def watch_queue_age(self) -> None:
+        """Measure the age of the queue once a second, until cancelled."""
+        await self._backlog.watch()
 
-        Those of the workers end after `stop`; `backlog` runs until it is cancelled.
-        """
-        loops: dict[str, Callable[[], Awaitable[None]]] = {"backlog": self._backlog.watch}
-        for number, worker in enumerate(self.workers, 1):
-            loops[f"worker-{number}"] = self._loop_of(worker)
-        return loops
+    def worker_loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return the loops of the workers by name. Each ends after `stop`, and can be restarted."""
+        return {f"worker_{number}": self._loop_of(w) for number, w in enumerate(self.workers, 1)}
 
     def _loop_of(self, worker: Worker) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
@@ -146,15 +143,6 @@ class Pipeline:
             await self._deliverer.finish()
 
         return run
-
-    async def run(self) -> None:
-        """Run all loops until `stop`; return when the workers have finished."""
-        loops = self.loops()
-        watch = asyncio.ensure_future(loops.pop("backlog")())
-        try:
-            await asyncio.gather(*(loop() for loop in loops.values()))
-        finally:
-            watch.cancel()
 
     def stop(self) -> None:
         """Let the workers end after their current batch and the attempts under way."""

@@ -189,14 +189,6 @@ class Retention(Protocol):
         """
         ...
 
-    async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        """Return devices invalidated before a time, at most `limit`, as app and device."""
-        ...
-
     async def prune_claims(self, now: int, limit: int) -> int:
         """Delete expired dedupe keys and limit counts, at most `limit` of each."""
-        ...
-
-    async def prune_answers(self, now: int, limit: int) -> int:
-        """Delete expired idempotency keys, at most `limit`; return how many."""
         ...

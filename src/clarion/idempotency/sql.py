@@ -9,6 +9,7 @@ from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
+from clarion.store.sweeps import expiry_sweep, sweep
 
 if TYPE_CHECKING:
     from clarion.store.engine import Engine
@@ -27,6 +28,7 @@ SELECT_ANSWER = statement(
     """SELECT fingerprint, answer FROM idempotency_keys
     WHERE app_id = :app_id AND key = :key AND expires_at > :now""",
 )
+SELECT_OLD_KEYS, DELETE_KEY = expiry_sweep("idempotency_keys", "key")
 
 
 def claim(once: IdempotencyClaim) -> Step:
@@ -61,3 +63,14 @@ async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredRes
     if not compare_digest(fingerprint, once.fingerprint):
         raise IdempotencyKeyReused
     return StoredResponse(answer)
+
+
+class SqlIdempotencyKeys:
+    """The keys of all apps."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def prune(self, now: int, limit: int) -> int:
+        """Delete keys that have expired, at most `limit`; return how many."""
+        return await sweep(self._engine, SELECT_OLD_KEYS, DELETE_KEY, now=now, limit=limit)

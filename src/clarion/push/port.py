@@ -79,6 +79,10 @@ class Devices(Protocol):
         """
         ...
 
+    async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        """Return devices invalidated before a time, at most `limit`, as app and device id."""
+        ...
+
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         """Delete a device and its subscriptions; add its token to the feedback if it was valid.
 

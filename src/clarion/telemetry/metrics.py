@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sized
+    from collections.abc import Callable, Iterable, Mapping, Sized
 
     from prometheus_client.metrics_core import Metric
 
@@ -102,6 +102,10 @@ class Metrics:
             "clarion_inbox_streams", "Open live streams and sockets of users.", live.__len__
         )
 
+    def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
+        """Export how often each background loop was restarted."""
+        self.registry.register(_LoopCollector(count_restarts))
+
     def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape."""
         Gauge(name, doc, registry=self.registry).set_function(read)
@@ -176,3 +180,18 @@ class _WriterCollector(Collector):
         yield GaugeMetricFamily(
             "clarion_store_waiting", "Units waiting for the next commit.", self._commit.waiting
         )
+
+
+class _LoopCollector(Collector):
+    def __init__(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
+        self._count_restarts = count_restarts
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "clarion_loop_restarts",
+            "Restarts of background loops after a failure.",
+            labels=("loop",),
+        )
+        for name, count in self._count_restarts().items():
+            family.add_metric((name,), count)
+        yield family

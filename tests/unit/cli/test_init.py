@@ -20,7 +20,7 @@ from clarion.settings import Settings, load
 from tests.factories import FixedClock
 
 if TYPE_CHECKING:
-    from clarion.house import House as Stores
+    from clarion.stores import Stores
 
 SETTINGS = Settings()
 
@@ -43,7 +43,7 @@ def stores(
         administrators=administrators,
         vault=vault,
         clock=clock,
-        folder=folder,
+        directory=folder,
     )
 
 
@@ -61,7 +61,7 @@ async def test_everything_is_created(stores: Stores) -> None:
 
 async def test_only_this_account_can_read_the_secrets(stores: Stores) -> None:
     first = await initialise(stores, SETTINGS)
-    for path in (stores.folder.first_run, Path(first.app.provider_key_path)):
+    for path in (stores.directory.first_run, Path(first.app.provider_key_path)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -79,7 +79,7 @@ async def test_the_urls_are_those_of_the_current_settings(stores: Stores) -> Non
 
 async def test_missing_secrets_are_reported(stores: Stores) -> None:
     await initialise(stores, SETTINGS)
-    stores.folder.first_run.unlink()
+    stores.directory.first_run.unlink()
     with pytest.raises(StartError, match="set up already"):
         await initialise(stores, SETTINGS)
 
@@ -104,7 +104,7 @@ async def test_a_run_interrupted_before_its_administrator_creates_one(
 ) -> None:
     first = await initialise(stores, SETTINGS)
     administrators = NoAdministrators()
-    stores.administrators = administrators  # type: ignore[misc]
+    stores.administrators = administrators  # type: ignore[assignment]
     assert await initialise(stores, SETTINGS) == first
     assert administrators.created == [first.admin.username]
 

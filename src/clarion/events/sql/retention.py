@@ -1,7 +1,4 @@
-"""Deletes old data in small steps: rows are selected first, then deleted one by one.
-
-In a single statement PostgreSQL might join the whole table with the few rows that were selected.
-"""
+"""Events, notifications, jobs and claims that were kept long enough, in SQL."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
-from clarion.store.statement import Statement, Unit, statement
+from clarion.store.statement import Unit, statement
+from clarion.store.sweeps import expiry_sweep, sweep
 
 if TYPE_CHECKING:
     from clarion.store.engine import Engine
-    from clarion.store.statement import Step
 
 # Deliveries are in the order of their notifications' ids, so of time; each has at least one.
 SELECT_OLD_NOTIFICATIONS = statement(
@@ -50,35 +47,10 @@ SELECT_ORPHANED_JOBS = statement(
 DELETE_ORPHANED_JOB = statement(
     "delete_orphaned_job", f"DELETE FROM jobs WHERE id = :id AND {_ORPHANED} RETURNING id"
 )
-SELECT_OLD_DEVICES = statement(
-    "select_old_devices",
-    """SELECT app_id, id FROM devices WHERE invalidated_at > 0 AND invalidated_at < :before
-    ORDER BY invalidated_at LIMIT :limit""",
-)
 
 
-def _select_expired(name: str, table: str, key: str) -> Statement:
-    return statement(
-        f"select_expired_{name}",
-        f"""SELECT app_id, {key} FROM {table} WHERE expires_at <= :now
-        ORDER BY expires_at LIMIT :limit""",
-    )
-
-
-def _delete_expired(name: str, table: str, key: str) -> Statement:
-    return statement(
-        f"delete_expired_{name}",
-        f"""DELETE FROM {table} WHERE app_id = :app_id AND {key} = :id AND expires_at <= :now
-        RETURNING app_id""",
-    )
-
-
-SELECT_OLD_DEDUPES = _select_expired("dedupes", "dedupes", "id")
-DELETE_DEDUPE = _delete_expired("dedupe", "dedupes", "id")
-SELECT_OLD_COUNTS = _select_expired("limit_counts", "limit_counts", "id")
-DELETE_COUNT = _delete_expired("limit_count", "limit_counts", "id")
-SELECT_OLD_ANSWERS = _select_expired("answers", "idempotency_keys", "key")
-DELETE_ANSWER = _delete_expired("answer", "idempotency_keys", "key")
+SELECT_OLD_DEDUPES, DELETE_DEDUPE = expiry_sweep("dedupes", "id")
+SELECT_OLD_COUNTS, DELETE_COUNT = expiry_sweep("limit_counts", "id")
 
 
 class SqlRetention:
@@ -117,32 +89,13 @@ class SqlRetention:
         return len(done[0]) if done else 0
 
     async def prune_orphaned_jobs(self, limit: int) -> int:
-        found = await self._engine.fetch_slowly(SELECT_ORPHANED_JOBS, limit=limit)
-        rows = [DELETE_ORPHANED_JOB.bind(id=i) for (i,) in sorted(found)]
-        return await self._delete(DELETE_ORPHANED_JOB.many(rows))
-
-    async def find_old_devices(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        rows = await self._engine.fetch_slowly(SELECT_OLD_DEVICES, before=before, limit=limit)
-        return tuple((app_id, device_id) for app_id, device_id in rows)
+        return await sweep(self._engine, SELECT_ORPHANED_JOBS, DELETE_ORPHANED_JOB, limit=limit)
 
     async def prune_claims(self, now: int, limit: int) -> int:
-        keys = await self._prune(SELECT_OLD_DEDUPES, DELETE_DEDUPE, now, limit)
-        counts = await self._prune(SELECT_OLD_COUNTS, DELETE_COUNT, now, limit)
+        expired = {"now": now, "limit": limit}
+        keys = await sweep(self._engine, SELECT_OLD_DEDUPES, DELETE_DEDUPE, **expired)
+        counts = await sweep(self._engine, SELECT_OLD_COUNTS, DELETE_COUNT, **expired)
         return max(keys, counts)
-
-    async def prune_answers(self, now: int, limit: int) -> int:
-        return await self._prune(SELECT_OLD_ANSWERS, DELETE_ANSWER, now, limit)
-
-    async def _prune(self, select: Statement, delete: Statement, now: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(select, now=now, limit=limit)
-        rows = [delete.bind(app_id=a, id=i, now=now) for a, i in sorted(found)]
-        return await self._delete(delete.many(rows))
-
-    async def _delete(self, step: Step) -> int:
-        if not step.rows:
-            return 0
-        done = await self._engine.write(Unit("", (step,)))
-        return len(done[0]) if done else 0
 
 
 def first_id_of(moment: int) -> str:

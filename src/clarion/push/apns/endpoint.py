@@ -45,6 +45,11 @@ class ApnsEndpoint:
         self._channels = channels
         self._clock = clock
         self._is_stopping = is_stopping
+        self.prefixes = {
+            DEVICE_PREFIX: self.push,
+            BROADCAST_PREFIX: self.broadcast,
+            CHANNELS_PREFIX: self.manage,
+        }
 
     def push(self, request: Request) -> Awaitable[Response]:
         """`POST /3/device/{token}`."""

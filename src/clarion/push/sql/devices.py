@@ -99,6 +99,11 @@ DELETE_SUBSCRIPTIONS = statement(
 DELETE = statement(
     "delete_device", f"DELETE FROM devices WHERE id = :id RETURNING {DEVICES.columns}"
 )
+SELECT_OLD = statement(
+    "select_old_devices",
+    """SELECT app_id, id FROM devices WHERE invalidated_at > 0 AND invalidated_at < :before
+    ORDER BY invalidated_at LIMIT :limit""",
+)
 
 
 class SqlDevices:
@@ -175,6 +180,10 @@ class SqlDevices:
             feedback.ADD.step(id=device_id),
             FAIL_WAITING.step(id=device_id, now=now),
         )
+
+    async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        rows = await self._engine.fetch_slowly(SELECT_OLD, before=before, limit=limit)
+        return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         return await self._write(

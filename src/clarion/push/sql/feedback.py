@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
 from clarion.push.model import Feedback
-from clarion.push.sql.messages import count_changed
 from clarion.store.records import Record
 from clarion.store.statement import statement
+from clarion.store.sweeps import sweep
 
 if TYPE_CHECKING:
     from clarion.store.engine import Engine
@@ -59,12 +59,7 @@ class SqlFeedback:
         return Page(items, _cursor(items[-1]) if len(rows) > limit else None)
 
     async def prune(self, before: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(SELECT_OLD, before=before, limit=limit)
-        rows = [
-            PRUNE.bind(app_id=app_id, invalidated_at=time, token_hash=token_hash)
-            for app_id, time, token_hash in sorted(found)
-        ]
-        return await count_changed(self._engine, "", PRUNE.many(rows))
+        return await sweep(self._engine, SELECT_OLD, PRUNE, before=before, limit=limit)
 
 
 def _cursor(entry: Feedback) -> str:

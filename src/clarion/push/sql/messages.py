@@ -9,13 +9,14 @@ from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageRecord, PushPriority
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
+from clarion.store.sweeps import count_changed, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from clarion.push.model import MessageReason, MessageStatus
     from clarion.store.engine import Engine
-    from clarion.store.statement import Step, Value
+    from clarion.store.statement import Value
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
@@ -201,9 +202,7 @@ class SqlMessages:
         return total
 
     async def expire(self, now: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
-        rows = [EXPIRE.bind(device_id=d, id=i, now=now) for d, i in sorted(found)]
-        return await count_changed(self._engine, "", EXPIRE.many(rows))
+        return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
 
 
 class SqlHistory:
@@ -234,16 +233,6 @@ class SqlHistory:
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
         before *= 1000
-        found = await self._engine.fetch_slowly(
-            SELECT_OLD, app_id=app_id, before=before, limit=limit
+        return await sweep(
+            self._engine, SELECT_OLD, PRUNE, app_id=app_id, before=before, limit=limit
         )
-        rows = [PRUNE.bind(device_id=d, id=i, before=before) for d, i in sorted(found)]
-        return await count_changed(self._engine, app_id, PRUNE.many(rows))
-
-
-async def count_changed(engine: Engine, key: str, step: Step) -> int:
-    """Run a step that returns a row for each that it changed; return how many."""
-    if not step.rows:
-        return 0
-    done = await engine.write(Unit(key, (step,)))
-    return len(done[0]) if done else 0

@@ -8,9 +8,10 @@ from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
 from clarion.push.model import DeviceTopic, Message, StoragePolicy, Subscription
-from clarion.push.sql.messages import MESSAGES, count_changed, message_columns
+from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
+from clarion.store.sweeps import sweep
 
 if TYPE_CHECKING:
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -175,9 +176,7 @@ class SqlDeviceTopics:
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
     async def prune_deleted(self, before: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(SELECT_DELETED, before=before, limit=limit)
-        rows = [PRUNE.bind(app_id=a, topic=t, before=before) for a, t in sorted(found)]
-        return await count_changed(self._engine, "", PRUNE.many(rows))
+        return await sweep(self._engine, SELECT_DELETED, PRUNE, before=before, limit=limit)
 
 
 class SqlBroadcasts:
@@ -237,9 +236,7 @@ class SqlBroadcasts:
         await self._engine.write(Unit(topic, (step,)))
 
     async def expire(self, now: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(SELECT_EXPIRED, now=now, limit=limit)
-        rows = [EXPIRE.bind(app_id=a, topic=t, sequence=s) for a, t, s in sorted(found)]
-        return await count_changed(self._engine, "", EXPIRE.many(rows))
+        return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
 
 
 def _write_steps(message: Message, topic: str, storage_policy: StoragePolicy) -> tuple[Step, ...]:

@@ -5,13 +5,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from clarion.http.idempotency import Idempotency
 from litestar import Litestar
 from litestar.di import Provide
 
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 from clarion.access.port import Vault
 from clarion.http.bodies import StrictBody
+from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
 from clarion.push.api import devices, feedback, history, stats, topics
 from clarion.push.registry import Registry

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clarion.access.sql import SqlApps
 
+from clarion.access.sql import SqlApps
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider, ProviderTokens

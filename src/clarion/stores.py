@@ -1,0 +1,93 @@
+"""Every port of the store with its adapter, one line each: for the server and the command line."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.vault import AesVault
+from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.clock import SystemClock
+from clarion.data_directory import DataDirectory
+from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.events import SqlEvents
+from clarion.events.sql.jobs import SqlQueue
+from clarion.events.sql.notifications import SqlNotificationReader
+from clarion.events.sql.outcomes import SqlOutcomes
+from clarion.events.sql.retention import SqlRetention
+from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.people.sql import SqlUsers
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.feedback import SqlFeedback
+from clarion.push.sql.messages import SqlHistory, SqlMessages
+from clarion.push.sql.statistics import SqlStatistics
+from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.opening import migrate, open_engine
+from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from clarion.clock import Clock
+    from clarion.settings import Settings
+    from clarion.store.engine import Engine
+
+
+class Stores:
+    """The adapters on one engine. Handlers get them by the names of these attributes."""
+
+    def __init__(self, engine: Engine, clock: Clock, directory: DataDirectory) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.directory = directory
+        self.vault = AesVault(directory.master_key())
+        self.apps = SqlApps(engine)
+        self.keys = SqlKeys(engine)
+        self.administrators = SqlAdministrators(engine)
+        self.idempotency_keys = SqlIdempotencyKeys(engine)
+        self.users = SqlUsers(engine)
+        self.types = SqlTypes(engine)
+        self.templates = SqlTemplates(engine)
+        self.catalog = CachedCatalog(self.types, self.templates, clock)
+        self.devices = SqlDevices(engine)
+        self.feedback = SqlFeedback(engine)
+        self.messages = SqlMessages(engine)
+        self.history = SqlHistory(engine)
+        self.topics = SqlDeviceTopics(engine)
+        self.broadcasts = SqlBroadcasts(engine)
+        self.statistics = SqlStatistics(engine)
+        self.events = SqlEvents(engine)
+        self.queue = SqlQueue(engine)
+        self.notifications = SqlNotificationReader(engine)
+        self.outcomes = SqlOutcomes(engine)
+        self.deliveries = SqlDeliveries(engine)
+        self.retention = SqlRetention(engine)
+        self.inboxes = SqlInboxes(engine)
+
+
+@contextlib.asynccontextmanager
+async def open_stores(
+    settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
+) -> AsyncIterator[Stores]:
+    """Bring the database up to date, open it, and close it behind the caller.
+
+    `on_broken` is called if the database can no longer be written to.
+    """
+    directory = DataDirectory(settings.data)
+    directory.ensure()
+    directory.master_key()  # fails here rather than after the database was touched
+    if applied := await migrate(settings.database_url):
+        get_logger().info("migrated", migrations=applied)
+    engine = await open_engine(
+        settings.database_url,
+        waiting_limit=settings.write_waiting,
+        batch_limit=settings.write_batch,
+        on_broken=on_broken,
+    )
+    try:
+        yield Stores(engine, SystemClock(), directory)
+    finally:
+        await engine.close()

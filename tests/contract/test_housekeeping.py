@@ -1,0 +1,124 @@
+"""The table of housekeeping: each task on the real stores, until nothing is left to do."""
+
+from pathlib import Path
+
+import pytest
+
+from clarion.data_directory import DataDirectory
+from clarion.events.model import EventStatus
+from clarion.housekeeping import CHUNK, Task, list_tasks
+from clarion.push.connections import Connections
+from clarion.push.dispatch import Dispatch
+from clarion.push.model import InvalidationReason
+from clarion.settings import load
+from clarion.store.engine import Engine
+from clarion.stores import Stores
+from clarion.telemetry.metrics import GatewayMetrics, Metrics
+from tests.contract.test_retention import OLD, YOUNG, add_notification, id_at, is_left
+from tests.factories import DAY, NOW, FixedClock, make_app, make_device, make_provider_key
+from tests.pipeline import PipelineStore, make_event
+
+SETTINGS = load({"event_days": "30", "notification_days": "90", "device_days": "30"})
+
+
+@pytest.fixture
+def stores(engine: Engine, tmp_path: Path) -> Stores:
+    directory = DataDirectory(tmp_path / "data")
+    directory.ensure()
+    return Stores(engine, FixedClock(NOW), directory)
+
+
+@pytest.fixture
+def dispatch(stores: Stores) -> Dispatch:
+    return Dispatch(
+        messages=stores.messages,
+        broadcasts=stores.broadcasts,
+        connections=Connections(),
+        clock=stores.clock,
+        metrics=GatewayMetrics(Metrics().registry),
+        stored_limit=100,
+    )
+
+
+@pytest.fixture
+def tasks(stores: Stores, dispatch: Dispatch) -> dict[str, Task]:
+    return {task.name: task for task in list_tasks(stores, dispatch, SETTINGS)}
+
+
+@pytest.fixture
+async def store(stores: Stores, engine: Engine) -> PipelineStore:
+    app = make_app()
+    await stores.apps.create(app, make_provider_key(app))
+    return PipelineStore(engine, app.id)
+
+
+async def test_every_task_runs_on_empty_stores(tasks: dict[str, Task]) -> None:
+    for task in tasks.values():
+        await task.run_once()
+    assert len(tasks) == 12
+
+
+async def test_each_kind_of_record_has_its_own_period(
+    store: PipelineStore, stores: Stores, tasks: dict[str, Task]
+) -> None:
+    ancient = await add_notification(store, NOW - 91 * DAY)
+    old, young = await add_notification(store, OLD), await add_notification(store, YOUNG)
+    for task in tasks.values():
+        await task.run_once()
+    assert [await is_left(store, each) for each in (ancient, old, young)] == [
+        {False},
+        {True},
+        {True},
+    ]
+    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
+    assert [each.id for each in page.items] == [young.event_id]
+    assert (await stores.inboxes.state(store.app_id, "ana")).unread_count == 2
+
+
+async def test_a_task_goes_on_until_nothing_is_left(
+    store: PipelineStore, tasks: dict[str, Task]
+) -> None:
+    over = [
+        make_event(store.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
+        for _ in range(CHUNK + 1)
+    ]
+    await store.events.accept(over, [])
+    await tasks["prune_events"].run_once()
+    page = await store.events.list(store.app_id, status=None, after=None, limit=9)
+    assert page.items == ()
+
+
+async def test_devices_that_were_seen_are_recorded(
+    store: PipelineStore, stores: Stores, dispatch: Dispatch, tasks: dict[str, Task]
+) -> None:
+    device = make_device(app_id=store.app_id, last_seen_at=OLD)
+    await stores.devices.add(device)
+    dispatch.seen.add(device.id)
+    await tasks["record_seen_devices"].run_once()
+    found = await stores.devices.get(store.app_id, device.id)
+    assert found is not None
+    assert found.last_seen_at == NOW
+    assert dispatch.seen == set()
+
+
+async def test_invalid_devices_their_feedback_and_deleted_topics_are_pruned(
+    store: PipelineStore, stores: Stores, tasks: dict[str, Task]
+) -> None:
+    old, young = make_device(app_id=store.app_id), make_device(app_id=store.app_id)
+    for device, invalidated_at in ((old, OLD), (young, YOUNG)):
+        await stores.devices.add(device)
+        await stores.devices.invalidate(
+            store.app_id, device.id, InvalidationReason.REVOKED, invalidated_at
+        )
+        await stores.broadcasts.subscribe(store.app_id, device.id, device.id, OLD)
+        await stores.topics.delete(store.app_id, device.id, invalidated_at)
+    for name in ("prune_devices", "prune_feedback", "prune_topics"):
+        await tasks[name].run_once()
+    assert await stores.devices.get(store.app_id, old.id) is None
+    assert await stores.devices.get(store.app_id, young.id) is not None
+    page = await stores.feedback.list(store.app_id, since=0, after=None, limit=9)
+    assert [entry.token_hash for entry in page.items] == [young.token_hash]
+    # A topic that is gone can be used again; one that was deleted lately cannot.
+    again = await stores.broadcasts.subscribe(store.app_id, young.id, old.id, NOW)
+    assert again is not None
+    assert await stores.broadcasts.subscribe(store.app_id, young.id, young.id, NOW) is None
