@@ -146,13 +146,9 @@ def _fits(decode: Callable[[str], Any], text: str) -> bool:
 def _compile_writer(columns: tuple[_Field, ...]) -> Callable[[Any], dict[str, Value]]:
     scope: dict[str, Any] = {}
     parts = []
-    for number, each in enumerate(columns):
+    for each in columns:
         value = "row." + ".".join(each.path)
-        if each.write is not None:
-            scope[f"write_{number}"] = each.write
-            converted = f"write_{number}({value})"
-            value = f"None if {value} is None else {converted}" if each.is_optional else converted
-        parts.append(f"{each.name!r}: {value}")
+        parts.append(f"{each.name!r}: {_convert(each, value, each.write, scope)}")
     writer: Callable[[Any], dict[str, Value]] = _compile(
         f"lambda row: {{{', '.join(parts)}}}", scope
     )
@@ -166,11 +162,7 @@ def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[
     inlined: dict[str, list[str]] = {}
     hints = get_type_hints(row_type)
     for number, each in enumerate(columns):
-        value = f"row[{number}]"
-        if each.read is not None:
-            scope[f"read_{number}"] = each.read
-            converted = f"read_{number}({value})"
-            value = f"None if {value} is None else {converted}" if each.is_optional else converted
+        value = _convert(each, f"row[{number}]", each.read, scope)
         if len(each.path) == 1:
             arguments[each.name] = value
         else:
@@ -181,6 +173,16 @@ def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[
     made = ", ".join(f"{name}={value}" for name, value in arguments.items())
     reader: Callable[[Row], T] = _compile(f"lambda row: make({made})", scope)
     return reader
+
+
+def _convert(
+    column: _Field, value: str, convert: Callable[[Any], Any] | None, scope: dict[str, Any]
+) -> str:
+    if convert is None:
+        return value
+    scope[f"convert_{column.name}"] = convert
+    converted = f"convert_{column.name}({value})"
+    return f"None if {value} is None else {converted}" if column.is_optional else converted
 
 
 def _compile(source: str, scope: dict[str, Any]) -> Any:
