@@ -28,19 +28,24 @@ TEST_PREFIX = "CLARION_TEST_"
 
 
 def _setting(
-    default: str, parser: Callable[[str], Any], doc: str, *, metavar: str, is_secret: bool = False
+    default: str, parser: Callable[[str], Any], metavar: str, doc: str, *, is_secret: bool = False
 ) -> Any:
+    about = {"default": default, "parse": parser, "metavar": metavar, "doc": doc}
     return field(
-        default=parser(default),
-        repr=not is_secret,
-        metadata={
-            "default": default,
-            "parse": parser,
-            "doc": doc,
-            "metavar": metavar,
-            "secret": is_secret,
-        },
+        default=parser(default), repr=not is_secret, metadata={**about, "secret": is_secret}
     )
+
+
+def _number(default: int, low: int, high: int, doc: str, metavar: str = "NUMBER") -> Any:
+    return _setting(str(default), parse.number(low, high), metavar, doc)
+
+
+def _address(default: str, doc: str) -> Any:
+    return _setting(default, parse.optional_address, "HOST:PORT", f"{doc}; `off` for none.")
+
+
+def _choice(default: str, others: str, metavar: str, doc: str) -> Any:
+    return _setting(default, parse.choice(default, *others.split()), metavar, doc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,205 +53,122 @@ class Settings:
     """The settings of one server."""
 
     data: Path = _setting(
-        "./data", parse.path, "Directory for the database, keys and certificates.", metavar="DIR"
+        "./data", parse.path, "DIR", "Directory for the database, keys and certificates."
     )
     listen: Address = _setting(
-        "127.0.0.1:8080",
-        parse.address,
-        "Address for HTTP/1.1 and HTTP/2 without TLS.",
-        metavar="HOST:PORT",
+        "127.0.0.1:8080", parse.address, "HOST:PORT", "HTTP/1.1 and HTTP/2 without TLS."
     )
-    tls_listen: Address | None = _setting(
-        "127.0.0.1:8443",
-        parse.optional_address,
-        "Address for HTTP/2 and HTTP/1.1 over TLS, with the APNs endpoint; `off` for none.",
-        metavar="HOST:PORT",
+    tls_listen: Address | None = _address(
+        "127.0.0.1:8443", "HTTP/2 and HTTP/1.1 over TLS, with the APNs endpoint"
     )
-    gateway_listen: Address | None = _setting(
-        "127.0.0.1:8081",
-        parse.optional_address,
-        "Address for WebSocket connections of devices and users; `off` for none.",
-        metavar="HOST:PORT",
+    gateway_listen: Address | None = _address(
+        "127.0.0.1:8081", "WebSocket connections of devices and users"
     )
-    gateway_tls_listen: Address | None = _setting(
-        "off",
-        parse.optional_address,
-        "Address for WebSocket connections over TLS; `off` for none.",
-        metavar="HOST:PORT",
-    )
+    gateway_tls_listen: Address | None = _address("off", "WebSocket connections over TLS")
     roles: frozenset[str] = _setting(
-        "api,gateway,worker",
-        parse.roles,
-        "Roles of this node, separated by commas.",
-        metavar="LIST",
+        "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
     )
     database: str = _setting(
         "",
         parse.database,
+        "URL",
         "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
-        metavar="URL",
         is_secret=True,
     )
     redis: str = _setting(
         "",
         parse.redis,
+        "URL",
         "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
-        metavar="URL",
         is_secret=True,
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
         parse.name,
+        "NAME",
         "Name of this node in `/health` and in logs.",
-        metavar="NAME",
     )
     tls_certificate: Path | None = _setting(
         "",
         parse.optional_path,
+        "FILE",
         "Certificate chain, PEM. Empty: a development certificate, created in --data.",
-        metavar="FILE",
     )
     tls_key: Path | None = _setting(
-        "",
-        parse.optional_path,
-        "Private key of the certificate, PEM in PKCS#8 without a password.",
-        metavar="FILE",
+        "", parse.optional_path, "FILE", "Private key, PEM in PKCS#8 without a password."
     )
-    log_level: str = _setting(
-        "info",
-        parse.choice("debug", "info", "warning", "error"),
-        "Lowest level that is logged: debug, info, warning or error.",
-        metavar="LEVEL",
+    log_level: str = _choice(
+        "info", "debug warning error", "LEVEL", "Minimum level: debug, info, warning or error."
     )
-    log_format: str = _setting(
-        "auto",
-        parse.choice("auto", "json", "console"),
-        "Format of the log: json, console, or auto (console on a terminal, otherwise json).",
-        metavar="FORMAT",
+    log_format: str = _choice(
+        "auto", "json console", "FORMAT", "json, console, or auto (console on a terminal)."
     )
-    log_requests: str = _setting(
-        "errors",
-        parse.choice("none", "errors", "all"),
-        "Requests to log: none, errors (status 5xx) or all.",
-        metavar="WHICH",
+    log_requests: str = _choice(
+        "errors", "none all", "WHICH", "Requests to log: none, errors (status 5xx) or all."
     )
-    grace_s: int = _setting(
-        "10",
-        parse.number(1, 600),
-        "How long the server waits for running requests when it stops.",
-        metavar="SECONDS",
+    grace_s: int = _number(
+        10, 1, 600, "How long the server waits for running requests when it stops.", "SECONDS"
     )
-    max_body_bytes: int = _setting(
-        "1048576",
-        parse.number(8192, 67_108_864),
-        "Maximum size of a request body.",
-        metavar="BYTES",
+    max_body_bytes: int = _number(
+        1_048_576, 8192, 67_108_864, "Maximum size of a request body.", "BYTES"
     )
-    max_header_bytes: int = _setting(
-        "16384",
-        parse.number(8192, 1_048_576),
-        "Maximum size of the request headers.",
-        metavar="BYTES",
+    max_header_bytes: int = _number(
+        16_384, 8192, 1_048_576, "Maximum size of the request headers.", "BYTES"
     )
-    requests_per_minute: int = _setting(
-        "60000",
-        parse.number(1, 100_000_000),
-        "Requests allowed per minute and API key or user; with Redis, across all nodes.",
-        metavar="NUMBER",
+    requests_per_minute: int = _number(
+        60_000, 1, 100_000_000, "Requests per minute and API key or user; with Redis, on all nodes."
     )
-    device_messages_per_minute: int = _setting(
-        "100",
-        parse.number(1, 100_000_000),
-        "Pushes allowed per minute and device; more are answered TooManyRequests.",
-        metavar="NUMBER",
+    device_messages_per_minute: int = _number(
+        100, 1, 100_000_000, "Pushes per minute and device; more are answered TooManyRequests."
     )
-    app_messages_per_minute: int = _setting(
-        "1000000",
-        parse.number(1, 1_000_000_000),
-        "Pushes allowed per minute and app on one node.",
-        metavar="NUMBER",
+    app_messages_per_minute: int = _number(
+        1_000_000, 1, 1_000_000_000, "Pushes per minute and app on one node."
     )
-    device_stored: int = _setting(
-        "1000",
-        parse.number(1, 100_000),
-        "Messages stored for an offline device; the oldest with the lowest priority are dropped.",
-        metavar="NUMBER",
+    device_stored: int = _number(
+        1000,
+        1,
+        100_000,
+        "Messages stored for one offline device; more replace the oldest of lowest priority.",
     )
-    user_devices: int = _setting(
-        "3",
-        parse.number(1, 1000),
-        "Devices allowed per user; one more revokes the device that was seen longest ago.",
-        metavar="NUMBER",
+    user_devices: int = _number(
+        3, 1, 1000, "Devices per user; one more revokes the one seen longest ago."
     )
-    low_priority_window_s: int = _setting(
-        "30",
-        parse.number(5, 3600),
-        "How often low-priority messages are sent to connected devices.",
-        metavar="SECONDS",
+    low_priority_window_s: int = _number(
+        30, 5, 3600, "How often low-priority messages are sent to connected devices.", "SECONDS"
     )
-    message_days: int = _setting(
-        "30",
-        parse.number(1, 3650),
-        "How long the history of messages to devices is kept.",
-        metavar="DAYS",
+    message_days: int = _number(
+        30, 1, 3650, "How long the history of messages to devices is kept.", "DAYS"
     )
-    event_days: int = _setting(
-        "30",
-        parse.number(1, 3650),
-        "How long finished events are kept.",
-        metavar="DAYS",
+    event_days: int = _number(30, 1, 3650, "How long finished events are kept.", "DAYS")
+    notification_days: int = _number(
+        90, 1, 3650, "How long notifications, their deliveries and attempts are kept.", "DAYS"
     )
-    notification_days: int = _setting(
-        "90",
-        parse.number(1, 3650),
-        "How long notifications, their deliveries and attempts are kept.",
-        metavar="DAYS",
+    device_days: int = _number(
+        30, 1, 3650, "How long revoked and invalidated devices are kept.", "DAYS"
     )
-    device_days: int = _setting(
-        "30",
-        parse.number(1, 3650),
-        "How long revoked and invalidated devices are kept.",
-        metavar="DAYS",
+    user_streams: int = _number(
+        20, 1, 10_000, "Live streams and sockets of one user on one node; more are answered 429."
     )
-    user_streams: int = _setting(
-        "20",
-        parse.number(1, 10_000),
-        "Live streams and sockets that a user may have open on one node.",
-        metavar="NUMBER",
+    node_streams: int = _number(
+        10_000, 1, 1_000_000, "Live streams and sockets open on one node; more are answered 503."
     )
-    node_streams: int = _setting(
-        "10000",
-        parse.number(1, 1_000_000),
-        "Live streams and sockets that a node keeps open; more are answered 503.",
-        metavar="NUMBER",
+    category_per_hour: int = _number(
+        0, 0, 1_000_000, "Notifications per user, category and hour; more are held. 0: no limit."
     )
-    category_per_hour: int = _setting(
-        "0",
-        parse.number(0, 1_000_000),
-        "Notifications per user, category and hour; excess ones are held. 0: no limit.",
-        metavar="NUMBER",
+    user_per_hour: int = _number(
+        0, 0, 1_000_000, "Notifications per user and hour; more are held. 0: no limit."
     )
-    user_per_hour: int = _setting(
-        "0",
-        parse.number(0, 1_000_000),
-        "Notifications per user and hour, of all types; excess ones are held. 0: no limit.",
-        metavar="NUMBER",
+    queue_age_limit_s: int = _number(
+        60,
+        1,
+        86_400,
+        "Age of the oldest waiting event at which new ones are answered 503.",
+        "SECONDS",
     )
-    queue_age_limit_s: int = _setting(
-        "60",
-        parse.number(1, 86_400),
-        "Age of the oldest waiting event at which new events are answered 503.",
-        metavar="SECONDS",
+    write_waiting: int = _number(
+        20_000, 1, 1_000_000, "Writes that may wait for a commit; more are answered 503."
     )
-    write_waiting: int = _setting(
-        "20000",
-        parse.number(1, 1_000_000),
-        "Writes that may wait for the next commit; more are answered 503.",
-        metavar="NUMBER",
-    )
-    write_batch: int = _setting(
-        "1000", parse.number(1, 10_000), "Maximum number of writes in one commit.", metavar="NUMBER"
-    )
+    write_batch: int = _number(1000, 1, 10_000, "Maximum number of writes in one commit.")
 
     @property
     def database_url(self) -> str:

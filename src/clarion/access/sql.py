@@ -8,7 +8,7 @@ from clarion.access.model import Administrator, ApiKey, App, ProviderKey, Scope
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import StoredResponse
 from clarion.pages import Page
-from clarion.store.conflicts import explain_conflict
+from clarion.store.engine import explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 

@@ -31,31 +31,29 @@ class StrictBody(AbstractDTO[Any]):
     """
 
     def decode_bytes(self, value: bytes) -> Any:
-        """Return the body as the type of the handler's `data`."""
         field = self.asgi_connection.route_handler.parsed_data_field
         return decode(_decoder_of(field.annotation), value)
 
+    # The rest is what Litestar asks of a DTO: there is no transfer type beside the type itself.
+
     @classmethod
     def create_for_field_definition(cls, *_args: Any, **_more: Any) -> None:
-        """Do nothing: there is no transfer object beside the type itself."""
+        pass
 
     @classmethod
     def create_openapi_schema(
         cls, field_definition: FieldDefinition, handler_id: str, schema_creator: SchemaCreator
     ) -> Reference | Schema:
-        """Describe the type itself."""
         del handler_id
         return schema_creator.for_field_definition(field_definition)
 
     @classmethod
     def generate_field_definitions(cls, model_type: type[Any]) -> Iterator[DTOFieldDefinition]:  # type: ignore[override]
-        """Return nothing; see `create_for_field_definition`."""
         del model_type
         return iter(())
 
     @classmethod
     def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
-        """Return False; see `create_for_field_definition`."""
         del field_definition
         return False
 

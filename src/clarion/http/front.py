@@ -54,20 +54,12 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
 
 
-class Route(Protocol):
-    """A route of the framework."""
-
-    @property
-    def path(self) -> str: ...
-
-
 class Framework(Protocol):
-    """An ASGI application that names its routes."""
+    """An ASGI application that lists its routes, each with a `path`."""
 
     @property
-    def routes(self) -> Sequence[Route]: ...
+    def routes(self) -> Sequence[Any]: ...
 
-    # Litestar types each ASGI message; here they are mappings.
     async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from clarion.errors import Conflict
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from clarion.store.batch import Outcome
     from clarion.store.group_commit import GroupCommit
@@ -48,3 +51,12 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Commit all waiting units, then close."""
         ...
+
+
+@contextmanager
+def explain_conflict(detail: str) -> Iterator[None]:
+    """Say what exists already if a write in the block is a `Conflict`."""
+    try:
+        yield
+    except Conflict as error:
+        raise Conflict(detail) from error

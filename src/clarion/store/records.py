@@ -164,13 +164,12 @@ def _compile_binder(columns: tuple[_Field, ...]) -> Callable[[Any], Row]:
 def _written(each: _Field, scope: dict[str, Any]) -> str:
     """Return the expression for a column's value; what it calls is added to the scope."""
     value = "row." + ".".join(each.path)
-    if each.write is None:
-        return value
-    scope[f"write_{each.name}"] = each.write
+    if each.write is not _write_enum:
+        return _convert(each, value, each.write, scope)
     # An attribute costs a third of a call, and most rows have several enums.
-    is_enum = each.write is _write_enum
-    converted = f"{value}._value_" if is_enum else f"write_{each.name}({value})"
-    return f"None if {value} is None else {converted}" if each.is_optional else converted
+    return (
+        f"None if {value} is None else {value}._value_" if each.is_optional else f"{value}._value_"
+    )
 
 
 def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[[Row], T]:
@@ -180,11 +179,7 @@ def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[
     inlined: dict[str, list[str]] = {}
     hints = get_type_hints(row_type)
     for number, each in enumerate(columns):
-        value = f"row[{number}]"
-        if each.read is not None:
-            scope[f"read_{number}"] = each.read
-            converted = f"read_{number}({value})"
-            value = f"None if {value} is None else {converted}" if each.is_optional else converted
+        value = _convert(each, f"row[{number}]", each.read, scope)
         if len(each.path) == 1:
             arguments[each.name] = value
         else:
@@ -195,6 +190,16 @@ def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[
     made = ", ".join(f"{name}={value}" for name, value in arguments.items())
     reader: Callable[[Row], T] = _compile(f"lambda row: make({made})", scope)
     return reader
+
+
+def _convert(
+    column: _Field, value: str, convert: Callable[[Any], Any] | None, scope: dict[str, Any]
+) -> str:
+    if convert is None:
+        return value
+    scope[f"convert_{column.name}"] = convert
+    converted = f"convert_{column.name}({value})"
+    return f"None if {value} is None else {converted}" if column.is_optional else converted
 
 
 def _compile(source: str, scope: dict[str, Any]) -> Any:

@@ -167,19 +167,14 @@ class _WriterCollector(Collector):
         self._commit = commit
 
     def collect(self) -> Iterable[Metric]:
-        counts = self._commit.counts
-        yield CounterMetricFamily(
-            "clarion_store_units", "Units committed by the writer.", counts.units
-        )
-        yield CounterMetricFamily(
-            "clarion_store_batches", "Batches committed by the writer.", counts.batches
-        )
-        yield CounterMetricFamily(
-            "clarion_store_refused", "Units refused because too many were waiting.", counts.refused
-        )
-        yield GaugeMetricFamily(
-            "clarion_store_waiting", "Units waiting for the next commit.", self._commit.waiting
-        )
+        counts, waiting = self._commit.counts, self._commit.waiting
+        for name, doc, count in (
+            ("units", "Units committed by the writer.", counts.units),
+            ("batches", "Batches committed by the writer.", counts.batches),
+            ("refused", "Units refused because too many were waiting.", counts.refused),
+        ):
+            yield CounterMetricFamily(f"clarion_store_{name}", doc, count)
+        yield GaugeMetricFamily("clarion_store_waiting", "Units waiting for a commit.", waiting)
 
 
 class _LoopCollector(Collector):
