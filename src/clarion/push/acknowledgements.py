@@ -68,7 +68,9 @@ class Acknowledgements:
         direct = [(m.device_id, m.id) for _, m in batch if m.topic is None]
         while True:
             try:
-                await self._store(direct, moved, now)
+                await self._messages.acknowledge(direct, now)
+                # Started together, so that they are written in the same commits.
+                await asyncio.gather(*(self._broadcasts.advance(*key, moved[key]) for key in moved))
                 break
             except ServiceError as error:
                 # Devices do not repeat acknowledgements, so the write is repeated.
@@ -77,15 +79,3 @@ class Acknowledgements:
         for connection, message in batch:
             self._metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
             connection.carry_out(connection.session.settle((message.id,)))
-
-    async def _store(
-        self, direct: list[tuple[str, str]], moved: dict[tuple[str, str], int], now: int
-    ) -> None:
-        await self._messages.acknowledge(direct, now)
-        # Started together, so that they are written in the same commits.
-        await asyncio.gather(
-            *(
-                self._broadcasts.advance(device_id, topic, cursor)
-                for (device_id, topic), cursor in moved.items()
-            )
-        )

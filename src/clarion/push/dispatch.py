@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, ServiceError
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
-from clarion.push.connections import offer, read_store
-from clarion.push.model import Message, MessageReason, MessageStatus
+from clarion.push.connections import Connection, Connections, offer, read_store
+from clarion.push.model import Device, Message, MessageReason, MessageStatus, PushPriority
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.telemetry.logs import get_logger
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from clarion.clock import Clock
     from clarion.push.apns.request import Push
-    from clarion.push.connections import Connection, Connections
-    from clarion.push.model import Device, PushPriority
     from clarion.push.port import Broadcasts, Messages
     from clarion.telemetry.metrics import GatewayMetrics
 

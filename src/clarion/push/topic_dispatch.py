@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clarion.errors import ServiceError
-from clarion.idempotency.model import StoredResponse
-from clarion.push.connections import TopicCursor, offer, read_store
-from clarion.push.model import PushPriority
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
+from clarion.push.model import Device, Message, PushPriority, StoragePolicy
 
 if TYPE_CHECKING:
     from clarion.clock import Clock
-    from clarion.idempotency.model import IdempotencyClaim
-    from clarion.push.connections import Connection, Connections
-    from clarion.push.model import Device, Message, StoragePolicy
     from clarion.push.port import Broadcasts
 
 CHUNK = 64

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, Response, delete, get, patch, post
 
 from clarion import fields
-from clarion.access.model import AppCaller, Scope, UserCaller, require_app
+from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
 from clarion.clock import to_rfc3339
 from clarion.errors import Forbidden, NotFound
 from clarion.http.bodies import Body
@@ -30,14 +30,10 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.push.connections import Connections
-from clarion.push.model import DeviceDetails, InvalidationReason, Platform
+from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.port import Devices
 from clarion.push.registry import Registry, new_token
 from clarion.sockets.protocol import CloseCode
-
-if TYPE_CHECKING:
-    from clarion.access.model import Caller
-    from clarion.push.model import Device
 
 _PLATFORMS = {
     **{platform.value: platform for platform in Platform},
@@ -138,7 +134,7 @@ class DevicesController(Controller):
 
         If the user then has more devices than allowed, the least recently seen one is revoked.
         """
-        caller = _writer(request)
+        caller = _caller(request, Scope.DEVICES_WRITE)
         details = _details_of(caller, data)
         token = data.token if data.token is not None else new_token()
         checked = collect(
@@ -252,18 +248,17 @@ async def list_devices(
     return Items([_view(device, connections) for device in page.items], page.next)
 
 
-def _writer(request: Request[Any, Any, Any]) -> Caller:
+def _caller(request: Request[Any, Any, Any], scope: Scope) -> Caller:
+    """Return the calling user, or the calling app if its key has the scope."""
     caller = caller_of(request)
-    return require_app(caller, Scope.DEVICES_WRITE) if isinstance(caller, AppCaller) else caller
+    return require_app(caller, scope) if isinstance(caller, AppCaller) else caller
 
 
 async def find_device(
     request: Request[Any, Any, Any], device_id: str, devices: Devices, scope: Scope
 ) -> Device:
     """Return a device of the calling app or user; `NotFound` if it is not theirs."""
-    caller = caller_of(request)
-    if isinstance(caller, AppCaller):
-        require_app(caller, scope)
+    caller = _caller(request, scope)
     device = _found(await devices.get(caller.app_id, device_id))
     if isinstance(caller, UserCaller) and device.details.user_id != caller.user_id:
         return _found(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import Request, get
@@ -13,11 +13,8 @@ from clarion.http.callers import app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 from clarion.http.views import Timestamp, View
-from clarion.push.model import MessageReason, MessageStatus, PushPriority
+from clarion.push.model import MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.port import History
-
-if TYPE_CHECKING:
-    from clarion.push.model import MessageRecord
 
 
 class MessageView(View):

@@ -9,7 +9,7 @@ import msgspec
 
 from clarion.errors import BodyTooLarge, ClarionError
 from clarion.http.asgi import Request, Response, header
-from clarion.push.apns.channels import read_request_id
+from clarion.push.apns.channels import BroadcastChannels, read_request_id
 from clarion.push.apns.reasons import Reason, Rejected, status_of
 from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
 from clarion.telemetry.logs import get_logger
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from clarion.clock import Clock
-    from clarion.push.apns.channels import BroadcastChannels
     from clarion.push.apns.intake import PushIntake
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.

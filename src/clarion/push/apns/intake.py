@@ -9,17 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from clarion.push.apns.reasons import Reason, Rejected
-from clarion.push.apns.request import parse_push
-from clarion.push.model import InvalidationReason
+from clarion.push.apns.request import Push, parse_push
+from clarion.push.model import Device, InvalidationReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from clarion.clock import Clock
     from clarion.push.apns.provider_tokens import Provider, ProviderTokens
-    from clarion.push.apns.request import Push
     from clarion.push.dispatch import Dispatch
-    from clarion.push.model import Device
     from clarion.push.registry import Registry
 
 _WINDOW_S = 60

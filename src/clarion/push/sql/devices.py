@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
-from clarion.push.model import Device, DeviceDetails
+from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.sql import feedback
 from clarion.push.sql.messages import WAITS
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Statement, Step, Unit, Value, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.push.model import InvalidationReason
     from clarion.store.engine import Engine
-    from clarion.store.statement import Statement, Step, Value
 
 TOUCH_LIMIT = 500
 DEVICES = Record(Device, inline=("details",))

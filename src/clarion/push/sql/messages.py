@@ -6,17 +6,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from clarion.pages import Page, read_cursor, write_cursor
-from clarion.push.model import Message, MessageRecord, PushPriority
+from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit, Value, statement
 from clarion.store.sweeps import count_changed, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from clarion.push.model import MessageReason, MessageStatus
     from clarion.store.engine import Engine
-    from clarion.store.statement import Value
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000

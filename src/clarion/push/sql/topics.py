@@ -10,13 +10,12 @@ from clarion.pages import Page
 from clarion.push.model import DeviceTopic, Message, StoragePolicy, Subscription
 from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Step, Unit, statement
 from clarion.store.sweeps import sweep
 
 if TYPE_CHECKING:
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
     from clarion.store.engine import Engine
-    from clarion.store.statement import Step
 
 SUBSCRIPTIONS_LIMIT = 1000
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
