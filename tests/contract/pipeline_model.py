@@ -1,7 +1,7 @@
-"""What the pipeline should do, written down a second time: plain lists, one person at a time.
+"""What the pipeline should do, written a second time: plain lists, one user at a time.
 
 It knows nothing of jobs, leases or batches. The one thing it takes from the pipeline is the order
-in which events that were due at the same moment were decided, and who of too many was let through.
+in which events that were due at the same moment were decided, and which of them a limit refused.
 """
 
 import datetime as dt
@@ -20,8 +20,8 @@ NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
 
 
 @dataclass
-class Person:
-    """Somebody, with what they have set."""
+class ModelUser:
+    """A user and their settings."""
 
     id: str
     zone: str
@@ -43,10 +43,10 @@ class Person:
 
 @dataclass(eq=False)
 class Item:
-    """One event for one person. `states` is where it is on each channel."""
+    """One event for one user. `states` has its state on each channel."""
 
     event_id: str
-    person: Person
+    user: ModelUser
     type: NotificationType
     channels: tuple[Channel, ...]
     is_critical: bool
@@ -71,15 +71,15 @@ class Item:
 
     @property
     def place(self) -> tuple[str, str]:
-        return self.event_id, self.person.id
+        return self.event_id, self.user.id
 
     @property
     def is_unread(self) -> bool:
         return self.is_shown and not self.is_read and not self.is_dismissed
 
     @property
-    def is_loud(self) -> bool:
-        """Whether it is heard at any hour."""
+    def is_mandatory(self) -> bool:
+        """Whether it ignores quiet hours and limits."""
         return self.is_critical or self.type.category is Category.SAFETY
 
     def is_unwanted(self, channel: Channel, now: int) -> bool:
@@ -89,12 +89,12 @@ class Item:
             return True
         if self.type.category is Category.SAFETY:
             return False
-        person = self.person
-        is_off = (self.type.type, channel) in person.off
-        return is_off or self.type.category in person.categories_off
+        user = self.user
+        is_off = (self.type.type, channel) in user.off
+        return is_off or self.type.category in user.categories_off
 
     def wanted(self, now: int, channels: tuple[Channel, ...]) -> list[Channel]:
-        """Return the channels that it may go to; on the others it is over."""
+        """Return the channels that it may go to; on the others it is dropped."""
         for channel in channels:
             if self.is_unwanted(channel, now):
                 self.states[channel] = "dropped"
@@ -109,7 +109,7 @@ Digest = tuple[str, Channel, str]
 
 @dataclass
 class Model:
-    """All of it."""
+    """The state of the whole pipeline."""
 
     now: int
     pending: list[Item] = field(default_factory=list)
@@ -120,14 +120,14 @@ class Model:
     sent: list[tuple[str, str, int, int]] = field(default_factory=list)
     dead: int = 0
 
-    # What is due.
+    # Due jobs.
 
     def drain(self, ids: Mapping[tuple[str, str], str], limited: set[tuple[str, str]]) -> None:
-        """Do what is due, in the order of the ids; `limited` is who was not let through."""
+        """Do what is due, in the order of the ids; `limited` are those that a limit refused."""
         self.release_held()
         self.release_limited(limited)
         for digest in [each for each, due in self.digests.items() if due <= self.now]:
-            self.tell_digest(digest)
+            self.send_digest(digest)
         due = [item for item in self.pending if item.due_at <= self.now]
         for item in sorted(due, key=lambda item: ids[item.place]):
             self.pending.remove(item)
@@ -141,13 +141,13 @@ class Model:
     def in_state(self, state: str) -> list[Item]:
         return [item for item in self.items if item.in_state(state)]
 
-    def wake(self, person: Person) -> None:
-        """Everything that waits for a person is due."""
+    def wake(self, user: ModelUser) -> None:
+        """Make everything due that waits for a user."""
         for item in self.items:
-            if item.person is person:
+            if item.user is user:
                 item.until = dict.fromkeys(item.until, self.now)
         for digest in self.digests:
-            if digest[0] == person.id:
+            if digest[0] == user.id:
                 self.digests[digest] = self.now
 
     def can_cancel(self, event_id: str) -> bool:
@@ -159,7 +159,7 @@ class Model:
         return any(i in self.pending or any(i.in_state(state) for state in waits) for i in mine)
 
     def cancel(self, event_id: str) -> None:
-        """Call an event back: what is held is due at once, and unwanted."""
+        """Cancel an event: what is held is due at once, and dropped."""
         self.pending = [item for item in self.pending if item.event_id != event_id]
         for item in self.items:
             if item.event_id == event_id:
@@ -178,12 +178,12 @@ class Model:
         self.take_use(item)
         if item.type.dedupe is not None:
             expires_at = self.now + item.type.dedupe.window_s * 1000
-            self.keys[item.person.id, item.type.type, item.key] = (expires_at, item)
+            self.keys[item.user.id, item.type.type, item.key] = (expires_at, item)
         for channel in wanted:
             self.go(item, channel)
 
     def is_repeat(self, item: Item) -> bool:
-        expires_at, earlier = self.keys.get((item.person.id, item.type.type, item.key), (0, item))
+        expires_at, earlier = self.keys.get((item.user.id, item.type.type, item.key), (0, item))
         if item.type.dedupe is None or expires_at <= self.now:
             return False
         if item.type.dedupe.mode is DedupeMode.DROP:
@@ -191,21 +191,21 @@ class Model:
         if not earlier.is_unread:
             return False
         earlier.count += 1
-        item.person.changes += 1
+        item.user.changes += 1
         return True
 
     def is_over_limit(self, item: Item) -> bool:
         limit = item.type.rate_limit
-        if limit is None or item.is_loud:
+        if limit is None or item.is_mandatory:
             return False
         return self.used[self.hour_of(item)] >= limit.per_user_per_hour
 
     def take_use(self, item: Item) -> None:
-        if item.type.rate_limit is not None and not item.is_loud:
+        if item.type.rate_limit is not None and not item.is_mandatory:
             self.used[self.hour_of(item)] += 1
 
     def hour_of(self, item: Item) -> tuple[str, str, int]:
-        return item.person.id, item.type.type, self.now // HOUR
+        return item.user.id, item.type.type, self.now // HOUR
 
     def overflow(self, item: Item, wanted: list[Channel]) -> None:
         assert item.type.rate_limit is not None
@@ -220,14 +220,14 @@ class Model:
                     self.collect(item, channel, next_hour)
 
     def go(self, item: Item, channel: Channel) -> None:
-        """Nothing is against it any more but the hour, and that it is told with others."""
-        is_quiet = item.person.is_quiet(self.now) and not item.is_loud
+        """Send it, unless it is a quiet hour or the type has a digest."""
+        is_quiet = item.user.is_quiet(self.now) and not item.is_mandatory
         if channel is Channel.IN_APP:
             self.show(item, item.count)
         elif is_quiet:
             item.states[channel] = "held"
-            item.until[channel] = item.person.wakes_at(self.now)
-        elif item.type.digest is not None and not item.is_loud and not item.was_collected:
+            item.until[channel] = item.user.wakes_at(self.now)
+        elif item.type.digest is not None and not item.is_mandatory and not item.was_collected:
             self.collect(item, channel, self.now + (item.type.digest.window_s or 0) * 1000)
         else:
             item.states[channel], item.tries = "queued", 0
@@ -235,9 +235,9 @@ class Model:
     def show(self, item: Item, count: int) -> None:
         item.states[Channel.IN_APP] = "done"
         item.is_shown, item.count = True, count
-        item.person.changes += 1
+        item.user.changes += 1
 
-    # What waits.
+    # Waiting.
 
     def release_held(self) -> None:
         for item in self.in_state("held"):
@@ -280,19 +280,19 @@ class Model:
 
     def collect(self, item: Item, channel: Channel, until: int) -> None:
         item.states[channel], item.collected[channel] = "collected", until
-        digest = (item.person.id, channel, item.type.type)
+        digest = (item.user.id, channel, item.type.type)
         self.digests[digest] = min(self.digests.get(digest, NEVER), until)
 
     def parts_of(self, digest: Digest) -> list[Item]:
-        person_id, channel, name = digest
+        user_id, channel, name = digest
         return [
             item
             for item in self.items
-            if (item.person.id, item.type.type) == (person_id, name)
+            if (item.user.id, item.type.type) == (user_id, name)
             and channel in item.in_state("collected")
         ]
 
-    def tell_digest(self, digest: Digest) -> None:
+    def send_digest(self, digest: Digest) -> None:
         channel = digest[1]
         parts = self.parts_of(digest)
         first = min((item.collected[channel] for item in parts), default=self.now)
@@ -300,8 +300,8 @@ class Model:
             self.digests[digest] = first
             return
         left = [item for item in parts if item.wanted(self.now, (channel,))]
-        if left and channel is Channel.STUB and left[-1].person.is_quiet(self.now):
-            self.digests[digest] = left[-1].person.wakes_at(self.now)
+        if left and channel is Channel.STUB and left[-1].user.is_quiet(self.now):
+            self.digests[digest] = left[-1].user.wakes_at(self.now)
             return
         del self.digests[digest]
         for item in left[:-1]:
@@ -316,28 +316,28 @@ class Model:
             item.states[channel], item.tries = "queued", 0
             item.stub_count, item.was_collected = count, True
 
-    # Out of the house.
+    # Sending.
 
     def send(self, item: Item) -> None:
         if not item.wanted(self.now, (Channel.STUB,)):
             return
-        if item.person.is_quiet(self.now) and not item.is_loud:
+        if item.user.is_quiet(self.now) and not item.is_mandatory:
             item.states[Channel.STUB] = "held"
-            item.until[Channel.STUB] = item.person.wakes_at(self.now)
+            item.until[Channel.STUB] = item.user.wakes_at(self.now)
             return
         self.sent.append((*item.place, self.now, item.stub_count))
         item.attempts, item.tries, item.tried_at = item.attempts + 1, item.tries + 1, self.now
-        word, _, times = item.person.stub.partition(" ")
+        word, _, times = item.user.stub.partition(" ")
         if word != "retry" or (times and item.attempts > int(times)):
             item.states[Channel.STUB] = "done"
         elif item.tries == TRIES:
             item.states[Channel.STUB] = "dead"
             self.dead += 1
 
-    # What there is to see.
+    # What can be observed.
 
-    def inbox(self, person: Person) -> list[Item]:
-        return [i for i in self.items if i.person is person and i.is_shown and not i.is_dismissed]
+    def inbox(self, user: ModelUser) -> list[Item]:
+        return [i for i in self.items if i.user is user and i.is_shown and not i.is_dismissed]
 
     def next_moment(self) -> int | None:
         """Return when the next thing is due, or None."""
@@ -353,5 +353,5 @@ class Model:
 
 
 def settled(model: Model) -> Iterator[tuple[str, int]]:
-    """Yield each event that is decided, and for how many people."""
+    """Yield each event that is decided, and for how many users."""
     yield from Counter(item.event_id for item in model.items).items()

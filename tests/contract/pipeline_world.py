@@ -1,4 +1,4 @@
-"""The real pipeline on a real store, driven by hand: its clock stands still until it is moved."""
+"""The real pipeline on a real store, driven step by step with a clock that the test moves."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
-from tests.contract.pipeline_model import Person
+from tests.contract.pipeline_model import ModelUser
 from tests.factories import FixedClock, make_template, make_type, make_user, new_app_id
 from tests.pipeline import PipelineStore, build_pipeline, drain
 
@@ -57,7 +57,7 @@ READ_NOTIFICATIONS = statement(
     "SELECT event_id, user_id, id FROM notifications WHERE app_id = :app_id",
 )
 READ_LIMITED = statement(
-    "read_all_limited",
+    "read_limited",
     """SELECT DISTINCT n.event_id, n.user_id FROM deliveries d JOIN notifications n
     ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id
     WHERE d.app_id = :app_id AND d.status = 'held' AND d.reason = 'limit_waits'""",
@@ -87,11 +87,11 @@ TYPES = {
 
 @dataclass
 class Recorder:
-    """The stub channel; remembers what it was given, when, and if the person slept."""
+    """The stub provider; records its messages, their times, and if the hour was quiet."""
 
     clock: FixedClock
-    people: list[Person]
-    parcels: list[tuple[OutgoingMessage, int, bool]] = field(default_factory=list)
+    users: list[ModelUser]
+    messages: list[tuple[OutgoingMessage, int, bool]] = field(default_factory=list)
     name = "stub"
 
     def can_reach(self, user: User) -> bool:
@@ -99,19 +99,19 @@ class Recorder:
 
     async def deliver(self, message: OutgoingMessage) -> Outcome:
         now = self.clock.now()
-        (person,) = [each for each in self.people if each.id == message.user.id]
-        self.parcels.append((message, now, person.is_quiet(now)))
+        (user,) = [each for each in self.users if each.id == message.user.id]
+        self.messages.append((message, now, user.is_quiet(now)))
         return await StubProvider().deliver(message)
 
 
 class World:
-    """One app of its own in an open store, with three people and all types."""
+    """One app in an open store, with three users and all types."""
 
-    def __init__(self, runner: asyncio.Runner, engine: Engine, people: list[Person]) -> None:
+    def __init__(self, runner: asyncio.Runner, engine: Engine, users: list[ModelUser]) -> None:
         self.app_id = new_app_id()
-        # One row of ids for all worlds: they share a store.
+        # All worlds share a store, so they share the numbers of their ids.
         self.clock = FixedClock(START, _ids)
-        self.provider = Recorder(self.clock, people)
+        self.provider = Recorder(self.clock, users)
         self.store = PipelineStore(engine, self.app_id)
         self._runner = runner
         self._engine = engine
@@ -120,26 +120,26 @@ class World:
         providers: dict[Channel, ChannelProvider] = {Channel.STUB: self.provider}
         self._make = partial(_build, engine, self.clock, providers)
         self.zombie = self.pipeline = runner.run(self._make())
-        runner.run(self._furnish(people))
+        runner.run(self._set_up(users))
 
-    async def _furnish(self, people: list[Person]) -> None:
+    async def _set_up(self, users: list[ModelUser]) -> None:
         types, templates = SqlTypes(self._engine), SqlTemplates(self._engine)
         await asyncio.gather(
-            *(self._users.put(make_user(p.id, app_id=self.app_id)) for p in people),
+            *(self._users.put(make_user(p.id, app_id=self.app_id)) for p in users),
             *(types.put(self.app_id, each, START) for each in TYPES.values()),
-            *(templates.put(self.app_id, _words(name)) for name in TYPES),
+            *(templates.put(self.app_id, _make_template(name)) for name in TYPES),
         )
         await asyncio.gather(
-            *(self._users.follow(self.app_id, p.id, TOPIC, START) for p in people[:2]),
-            *(self._users.patch(self.app_id, p.id, _edit(p)) for p in people),
+            *(self._users.follow(self.app_id, p.id, TOPIC, START) for p in users[:2]),
+            *(self._users.patch(self.app_id, p.id, _edit(p)) for p in users),
         )
 
-    def wake_zombie(self) -> None:
-        """Let the pipeline before this one go on with what it had in hand."""
+    def resume_zombie(self) -> None:
+        """Let the pipeline before this one continue with its claimed jobs."""
         self._runner.run(drain(self.zombie))
 
     def restart(self) -> None:
-        """Begin with a new pipeline; what the old one had in hand is gone with it."""
+        """Start a new pipeline; the old one keeps its claimed jobs."""
         self.zombie = self.pipeline
         self.pipeline = self._runner.run(self._make())
 
@@ -150,11 +150,11 @@ class World:
         self._runner.run(drain(self.pipeline))
 
     def claim(self) -> None:
-        """Claim all that is due, and do nothing about it."""
+        """Claim all due jobs, and do nothing with them."""
         self._runner.run(self.store.claim(self.clock.now()))
 
     def send(self, body: dict[str, Any]) -> str:
-        """Have an event accepted, and return its id."""
+        """Send an event, and return its id."""
         return self._runner.run(self._accept(msgspec.convert(body, EventDraft)))
 
     async def _accept(self, draft: EventDraft) -> str:
@@ -171,46 +171,46 @@ class World:
         replaying = self.store.events.replay(self.app_id, event_id, lane, now)
         return self._runner.run(replaying)
 
-    def change(self, person: Person) -> None:
-        """Store what a person has set, as the API does, and plan anew."""
-        self._runner.run(self._users.patch(self.app_id, person.id, _edit(person)))
-        self._runner.run(self.pipeline.replan(self.app_id, person.id))
+    def change(self, user: ModelUser) -> None:
+        """Store the settings of a user as the API does, and replan."""
+        self._runner.run(self._users.patch(self.app_id, user.id, _edit(user)))
+        self._runner.run(self.pipeline.replan(self.app_id, user.id))
 
-    def act(self, verb: str, person: Person, notification_id: str) -> None:
-        owner, now = (self.app_id, person.id), self.clock.now()
+    def act(self, verb: str, user: ModelUser, notification_id: str) -> None:
+        owner, now = (self.app_id, user.id), self.clock.now()
         self._runner.run(self._inboxes.apply(InboxAction(verb), *owner, notification_id, now))
 
-    def read_all(self, person: Person) -> None:
-        self._runner.run(self._inboxes.read_all(self.app_id, person.id, self.clock.now()))
+    def read_all(self, user: ModelUser) -> None:
+        self._runner.run(self._inboxes.read_all(self.app_id, user.id, self.clock.now()))
 
-    def inbox(self, person: Person) -> list[Notification]:
+    def inbox(self, user: ModelUser) -> list[Notification]:
         page = self._inboxes.page(
-            self.app_id, person.id, unread=False, category=None, after=None, limit=1_000
+            self.app_id, user.id, unread=False, category=None, after=None, limit=1_000
         )
         return list(self._runner.run(page).items)
 
-    def state(self, person: Person) -> tuple[int, int]:
-        state = self._runner.run(self._inboxes.state(self.app_id, person.id))
+    def state(self, user: ModelUser) -> tuple[int, int]:
+        state = self._runner.run(self._inboxes.state(self.app_id, user.id))
         return state.unread_count, state.sequence
 
-    def sequences(self, person: Person) -> list[int]:
-        changes = self._inboxes.changes(self.app_id, person.id, 0, 1_000)
+    def sequences(self, user: ModelUser) -> list[int]:
+        changes = self._inboxes.changes(self.app_id, user.id, 0, 1_000)
         return [each.sequence for each in self._runner.run(changes)]
 
     def notifications(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield event and person, and the id."""
+        """Yield event and user, and the id."""
         for event_id, user_id, notification_id in self._fetch(READ_NOTIFICATIONS):
             yield (event_id, user_id), notification_id
 
     def limited(self) -> set[tuple[str, str]]:
-        """Return what waits because there was too much of it."""
+        """Return what waits for a limit."""
         return set(self._fetch(READ_LIMITED))
 
     def events(self) -> list[tuple[str, str, int, int]]:
         return list(self._fetch(READ_EVENTS))
 
     def count_jobs(self) -> tuple[int, int]:
-        """Return how much work waits, and how much is dead."""
+        """Return how many jobs wait, and how many are dead letters."""
         ((waiting, dead),) = self._fetch(COUNT_JOBS)
         return waiting or 0, dead or 0
 
@@ -218,7 +218,7 @@ class World:
         return self._runner.run(self._engine.fetch(of, app_id=self.app_id))
 
     def forget(self) -> None:
-        """Leave no work to the next world."""
+        """Leave no jobs to the next world."""
         self._runner.run(self._engine.write(Unit("", (FORGET_JOBS.step(),))))
 
 
@@ -228,24 +228,24 @@ async def _build(
     return build_pipeline(engine, clock, providers)
 
 
-def _words(name: str) -> Any:
+def _make_template(name: str) -> Any:
     return make_template(
         name, channel=Channel.IN_APP, subject=None, body="{{ count }}", variables=()
     )
 
 
-def _edit(person: Person) -> Any:
+def _edit(settings: ModelUser) -> Any:
     def edit(user: User) -> User:
         types: dict[str, dict[Channel, bool]] = {}
-        for name, channel in person.off:
+        for name, channel in settings.off:
             types.setdefault(name, {})[channel] = False
         preferences = Preferences(
-            quiet_hours=person.quiet,
-            categories=dict.fromkeys(person.categories_off, False),
+            quiet_hours=settings.quiet,
+            categories=dict.fromkeys(settings.categories_off, False),
             types=types,
         )
-        attributes: dict[str, object] = {"stub": person.stub}
-        return replace(user, timezone=person.zone, preferences=preferences, attributes=attributes)
+        attributes: dict[str, object] = {"stub": settings.stub}
+        return replace(user, timezone=settings.zone, preferences=preferences, attributes=attributes)
 
     return edit
 
@@ -258,8 +258,8 @@ class Store:
         self._stack = AsyncExitStack()
         self._engine = self._runner.run(self._stack.enter_async_context(opened(url)))
 
-    def make_world(self, people: list[Person]) -> World:
-        return World(self._runner, self._engine, people)
+    def make_world(self, users: list[ModelUser]) -> World:
+        return World(self._runner, self._engine, users)
 
     def close(self) -> None:
         self._runner.run(self._stack.aclose())

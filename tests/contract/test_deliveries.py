@@ -59,7 +59,7 @@ async def put(
     return added, made
 
 
-async def test_deliveries_are_found_as_they_were_put(store: PipelineStore) -> None:
+async def test_deliveries_are_read_back_unchanged(store: PipelineStore) -> None:
     full = {
         "channel": Channel.IN_APP,
         "status": DeliveryStatus.HELD,
@@ -86,12 +86,12 @@ async def test_deliveries_are_found_as_they_were_put(store: PipelineStore) -> No
     assert await store.deliveries.find_many(new_app_id(), [one.id]) == {}
 
 
-async def test_a_delivery_that_is_put_again_is_as_it_is_then(store: PipelineStore) -> None:
+async def test_a_delivery_can_be_replaced(store: PipelineStore) -> None:
     added, (delivery,) = await put(store, {"status": DeliveryStatus.HELD, "until": NOW + 1})
-    turned = replace(delivery, status=DeliveryStatus.DELIVERED, until=None, delivered_at=NOW + 2)
+    replaced = replace(delivery, status=DeliveryStatus.DELIVERED, until=None, delivered_at=NOW + 2)
     _, job = await store.claimed()
-    await store.write(JobOutcome(job=job, deliveries=(turned,)))
-    assert await store.deliveries.find_many(store.app_id, [added.id]) == {added.id: (turned,)}
+    await store.write(JobOutcome(job=job, deliveries=(replaced,)))
+    assert await store.deliveries.find_many(store.app_id, [added.id]) == {added.id: (replaced,)}
     assert await store.deliveries.list_waiting(store.app_id, "ana", after=None, limit=9) == ()
 
 
@@ -140,7 +140,7 @@ async def hold_key(
     return added
 
 
-async def test_who_holds_a_key_is_known_within_its_window(store: PipelineStore) -> None:
+async def test_the_holder_of_a_key_is_found_within_its_window(store: PipelineStore) -> None:
     added = await hold_key(store, expires_at=NOW + 5, count=3)
     earlier = EarlierNotification(notification_id=added.id, count=3, is_unread=True)
     assert await store.notifications.find_earlier(store.app_id, ["key", "x"], NOW + 4) == {
@@ -151,7 +151,7 @@ async def test_who_holds_a_key_is_known_within_its_window(store: PipelineStore) 
 
 
 @pytest.mark.parametrize("act", ["read", "dismiss", "hidden"])
-async def test_what_was_read_or_is_not_shown_is_not_unread(
+async def test_read_and_hidden_notifications_are_not_unread(
     engine: Engine, store: PipelineStore, act: str
 ) -> None:
     added = await hold_key(store, is_shown=act != "hidden")

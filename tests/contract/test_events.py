@@ -1,4 +1,4 @@
-"""The `Events` port: accepted with their work or not at all, listed, called back, revived."""
+"""The `Events` port: accept, list, cancel, replay."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def store(engine: Engine) -> PipelineStore:
     return PipelineStore(engine, new_app_id())
 
 
-async def test_what_was_accepted_is_found_as_it_was(store: PipelineStore) -> None:
+async def test_an_accepted_event_is_read_back_unchanged(store: PipelineStore) -> None:
     content = Content(
         data={"text": "ä📦", "n": 1.5, "list": [None, True]},
         actor=Actor("bo", "Bø"),
@@ -50,7 +50,7 @@ async def test_what_was_accepted_is_found_as_it_was(store: PipelineStore) -> Non
     assert await store.events.find_many(new_app_id(), [event.id]) == {}
 
 
-async def test_events_come_with_their_work_or_not_at_all(store: PipelineStore) -> None:
+async def test_events_are_stored_with_their_jobs_or_not_at_all(store: PipelineStore) -> None:
     first = await store.accept()
     again = make_event(store.app_id)
     with pytest.raises(Conflict):
@@ -79,7 +79,7 @@ async def test_the_list_is_newest_first_and_in_pages(store: PipelineStore) -> No
     assert rest.next is None
 
 
-async def test_the_list_can_be_narrowed_to_a_status(store: PipelineStore) -> None:
+async def test_the_list_can_be_filtered_by_status(store: PipelineStore) -> None:
     await store.accept()
     scheduled = await store.accept(status=EventStatus.SCHEDULED)
     page = await store.events.list(store.app_id, status=EventStatus.SCHEDULED, after=None, limit=9)
@@ -87,9 +87,7 @@ async def test_the_list_can_be_narrowed_to_a_status(store: PipelineStore) -> Non
 
 
 @pytest.mark.parametrize("status", list(EventStatus))
-async def test_only_what_is_not_over_can_be_called_back(
-    store: PipelineStore, status: EventStatus
-) -> None:
+async def test_only_open_events_can_be_cancelled(store: PipelineStore, status: EventStatus) -> None:
     event = await store.accept(status=status)
     is_open = status in {EventStatus.SCHEDULED, EventStatus.PENDING, EventStatus.PROCESSING}
     assert await store.events.cancel(store.app_id, event.id, LATER) is is_open
@@ -99,7 +97,9 @@ async def test_only_what_is_not_over_can_be_called_back(
     assert (found.status is EventStatus.CANCELLED) is (is_open or status is EventStatus.CANCELLED)
 
 
-async def test_nothing_of_another_app_is_called_back_or_replayed(store: PipelineStore) -> None:
+async def test_events_of_another_app_cannot_be_cancelled_or_replayed(
+    store: PipelineStore,
+) -> None:
     event = await store.accept()
     other = new_app_id()
     assert not await store.events.cancel(other, event.id, LATER)
@@ -118,6 +118,6 @@ async def test_a_dead_letter_is_replayed_from_its_first_try(store: PipelineStore
     assert failed is not None
     assert (failed.status, failed.last_error) == (EventStatus.FAILED, "broken")
     assert await store.events.replay(store.app_id, event.id, Priority.HIGH, LATER)
-    (revived,) = await store.claim(now=LATER)
-    assert (revived.tries, revived.lane, revived.due_at) == (0, Priority.HIGH, LATER + 45_000)
-    assert revived.token > job.token
+    (replayed,) = await store.claim(now=LATER)
+    assert (replayed.tries, replayed.lane, replayed.due_at) == (0, Priority.HIGH, LATER + 45_000)
+    assert replayed.token > job.token

@@ -1,4 +1,4 @@
-"""T30, T43: the real pipeline on both engines does what a small model says, whatever happens."""
+"""T30, T43: the real pipeline on both engines does what a small model says, in any order."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -17,14 +17,14 @@ from hypothesis.stateful import (
 
 from clarion.catalog.model import Category, Channel
 from clarion.store.opening import migrate
-from tests.contract.pipeline_model import NIGHT, Item, Model, Person, settled
+from tests.contract.pipeline_model import NIGHT, Item, Model, ModelUser, settled
 from tests.contract.pipeline_world import START, TOPIC, TYPES, Store
 from tests.faults.sizes import SIZES
 from tests.pipeline import LEASE
 
 MINUTE = 60_000
-NOBODY = (False,) * 24
-ALWAYS = (True,) * 24
+NEVER_QUIET = (False,) * 24
+ALWAYS_QUIET = (True,) * 24
 NOON = tuple(hour in {12, 13} for hour in range(24))
 # Kathmandu's hours begin at a quarter to; Berlin's clocks change in the first night.
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC")
@@ -59,13 +59,13 @@ class PipelineMachine(RuleBasedStateMachine):
 
     def __init__(self, store: Store) -> None:
         super().__init__()
-        self.people = [
-            Person("ana", "Europe/Berlin"),
-            Person("bo", "America/New_York", stub="retry 1"),
-            Person("cy", "Asia/Kathmandu"),
+        self.users = [
+            ModelUser("ana", "Europe/Berlin"),
+            ModelUser("bo", "America/New_York", stub="retry 1"),
+            ModelUser("cy", "Asia/Kathmandu"),
         ]
         self.model = Model(START)
-        self.world = store.make_world(self.people)
+        self.world = store.make_world(self.users)
         self.ids: dict[tuple[str, str], str] = {}
         self.cancelled: set[str] = set()
         self.types = sorted(TYPES)
@@ -76,10 +76,10 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @initialize(types=st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=3))
     def choose_types(self, types: list[str]) -> None:
-        """A run is about a few types, so that what they do to each other is seen."""
+        """A run has few types, so that they affect each other."""
         self.types = types
 
-    # What applications do.
+    # Applications.
 
     @rule(body=bodies())
     def send(self, body: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ class PipelineMachine(RuleBasedStateMachine):
             self.model.cancel(event_id)
             self.drain()
 
-    # What people do.
+    # Users.
 
     @rule(place=st.integers(0, 99), verb=st.sampled_from(["read", "unread", "dismiss"]))
     def act(self, place: int, verb: str) -> None:
@@ -118,36 +118,36 @@ class PipelineMachine(RuleBasedStateMachine):
         if not items:
             return
         item = items[-1 - place % len(items)]
-        self.world.act(verb, item.person, self.ids[item.place])
+        self.world.act(verb, item.user, self.ids[item.place])
         if verb == "dismiss" and not item.is_dismissed:
             item.is_dismissed = True
-            item.person.changes += 1
+            item.user.changes += 1
         elif not item.is_dismissed and item.is_read is not (verb == "read"):
             item.is_read = verb == "read"
-            item.person.changes += 1
+            item.user.changes += 1
 
     @rule(place=st.integers(0, 2))
     def read_all(self, place: int) -> None:
-        person = self.people[place]
-        self.world.read_all(person)
-        for item in self.model.inbox(person):
-            person.changes += item.is_unread
+        user = self.users[place]
+        self.world.read_all(user)
+        for item in self.model.inbox(user):
+            user.changes += item.is_unread
             item.is_read = True
 
-    @rule(place=st.integers(0, 2), quiet=st.sampled_from([NIGHT, NOBODY, ALWAYS, NOON]))
+    @rule(place=st.integers(0, 2), quiet=st.sampled_from([NIGHT, NEVER_QUIET, ALWAYS_QUIET, NOON]))
     def change_quiet_hours(self, place: int, quiet: tuple[bool, ...]) -> None:
-        self.people[place].quiet = quiet
-        self.replan(self.people[place])
+        self.users[place].quiet = quiet
+        self.replan(self.users[place])
 
     @rule(place=st.integers(0, 2), zone=st.sampled_from(ZONES))
     def travel(self, place: int, zone: str) -> None:
-        self.people[place].zone = zone
-        self.replan(self.people[place])
+        self.users[place].zone = zone
+        self.replan(self.users[place])
 
     @rule(place=st.integers(0, 2), category=st.sampled_from([Category.SOCIAL, Category.NEWS]))
     def toggle_category(self, place: int, category: Category) -> None:
-        self.people[place].categories_off ^= {category}
-        self.replan(self.people[place])
+        self.users[place].categories_off ^= {category}
+        self.replan(self.users[place])
 
     @rule(
         place=st.integers(0, 2),
@@ -155,15 +155,15 @@ class PipelineMachine(RuleBasedStateMachine):
         channel=st.sampled_from([Channel.IN_APP, Channel.STUB]),
     )
     def toggle_channel(self, place: int, name: str, channel: Channel) -> None:
-        self.people[place].off ^= {(name, channel)}
-        self.replan(self.people[place])
+        self.users[place].off ^= {(name, channel)}
+        self.replan(self.users[place])
 
     @rule(place=st.integers(0, 2), stub=st.sampled_from(["delivered", "retry 2", "retry", "gone"]))
     def move(self, place: int, stub: str) -> None:
-        self.people[place].stub = stub
-        self.replan(self.people[place])
+        self.users[place].stub = stub
+        self.replan(self.users[place])
 
-    # What time and fate do.
+    # Time and crashes.
 
     @rule(minutes=st.sampled_from([1, 7, 30, 60, 125, 600, 1_380]))
     def wait(self, minutes: int) -> None:
@@ -173,7 +173,7 @@ class PipelineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.next_moment() is not None)
     @rule(early=st.sampled_from([0, 0, MINUTE]))
     def wait_for_the_next(self, early: int) -> None:
-        """Look at the very moment at which something is due, or just before."""
+        """Wait until exactly when something is due, or a minute less."""
         moment = self.model.next_moment()
         assert moment is not None
         self.advance(max(moment - early - self.model.now, MINUTE))
@@ -181,7 +181,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule(body=bodies(), is_alone=st.booleans())
     def die_with_an_event(self, body: dict[str, Any], is_alone: bool) -> None:  # noqa: FBT001
-        """The server dies between the answer and the first look at the event."""
+        """The server dies after the response and before it decides the event."""
         self.accept(body, due_at=self.model.now)
         self.world.restart()
         if is_alone:
@@ -191,17 +191,17 @@ class PipelineMachine(RuleBasedStateMachine):
         self.drain()
 
     @rule(body=bodies())
-    def come_back_from_the_dead(self, body: dict[str, Any]) -> None:
-        """T17: a server sleeps over its leases, and goes on when another has done its work."""
+    def resume_after_leases_expired(self, body: dict[str, Any]) -> None:
+        """T17: a server pauses until its leases expire, and goes on after another did its jobs."""
         self.accept(body, due_at=self.model.now)
         self.world.restart()
         self.advance(LEASE)
         self.drain()
-        self.world.wake_zombie()
+        self.world.resume_zombie()
 
     @rule(minutes=st.sampled_from([1, 60, 600]))
-    def die_at_work(self, minutes: int) -> None:
-        """The server dies with everything that is due in its hands, and nothing done."""
+    def die_with_claimed_jobs(self, minutes: int) -> None:
+        """The server dies with all due jobs claimed, and none done."""
         self.advance(minutes * MINUTE)
         self.world.claim()
         self.world.restart()
@@ -209,20 +209,20 @@ class PipelineMachine(RuleBasedStateMachine):
         self.advance(LEASE)
         self.drain()
 
-    # How it is done, in the world and in the model.
+    # Both in the world and in the model.
 
     def accept(self, body: dict[str, Any], due_at: int) -> None:
         body = body | {"type": self.types[body["type"] % len(self.types)]}
         event_id = self.world.send({k: v for k, v in body.items() if v is not None})
         self.due[event_id] = due_at
-        kind = TYPES[body["type"]]
-        channels = tuple(map(Channel, body["channels"] or kind.default_channels))
+        definition = TYPES[body["type"]]
+        channels = tuple(map(Channel, body["channels"] or definition.default_channels))
         expires_at = due_at + body["ttl_s"] * 1000 if body["ttl_s"] else None
-        for person in self.audience(body["recipient"]):
+        for user in self.audience(body["recipient"]):
             item = Item(
                 event_id=event_id,
-                person=person,
-                type=kind,
+                user=user,
+                type=definition,
                 channels=channels,
                 is_critical=body["priority"] == "critical",
                 key=body["dedupe_key"],
@@ -231,17 +231,17 @@ class PipelineMachine(RuleBasedStateMachine):
             )
             self.model.pending.append(item)
 
-    def audience(self, recipient: dict[str, Any]) -> list[Person]:
+    def audience(self, recipient: dict[str, Any]) -> list[ModelUser]:
         if "all" in recipient:
-            return self.people
+            return self.users
         if "topic" in recipient:
-            return self.people[:2]
+            return self.users[:2]
         names = recipient.get("user_ids") or [recipient["user_id"]]
-        return [person for person in self.people if person.id in names]
+        return [user for user in self.users if user.id in names]
 
-    def replan(self, person: Person) -> None:
-        self.world.change(person)
-        self.model.wake(person)
+    def replan(self, user: ModelUser) -> None:
+        self.world.change(user)
+        self.model.wake(user)
         self.drain()
 
     def advance(self, milliseconds: int) -> None:
@@ -252,55 +252,57 @@ class PipelineMachine(RuleBasedStateMachine):
         self.world.drain()
         rows = list(self.world.notifications())
         self.ids = dict(rows)
-        assert len(self.ids) == len(rows), "an event was decided twice for somebody"
+        assert len(self.ids) == len(rows), "an event was decided twice for a user"
         self.model.drain(self.ids, self.world.limited())
 
     def drain_nothing(self) -> None:
-        before = len(self.world.provider.parcels)
+        before = len(self.world.provider.messages)
         self.world.drain()
-        assert len(self.world.provider.parcels) == before, "it took what somebody else had claimed"
+        assert len(self.world.provider.messages) == before, "it did jobs that another had claimed"
 
-    # What holds at every moment.
+    # Invariants.
 
     @invariant()
     def inboxes_are_as_the_model_says(self) -> None:
-        for person in self.people:
+        for user in self.users:
             expected = [
                 (self.ids[item.place], item.count, f"{item.count}", item.is_read)
-                for item in self.model.inbox(person)
+                for item in self.model.inbox(user)
             ]
             found = [
                 (each.id, each.count, each.body, each.read_at is not None)
-                for each in self.world.inbox(person)
+                for each in self.world.inbox(user)
             ]
             assert found == sorted(expected, reverse=True)
 
     @invariant()
     def numbers_are_exact(self) -> None:
-        for person in self.people:
-            unread = sum(item.is_unread for item in self.model.inbox(person))
-            assert self.world.state(person) == (unread, person.changes)
-            sequences = self.world.sequences(person)
+        for user in self.users:
+            unread = sum(item.is_unread for item in self.model.inbox(user))
+            assert self.world.state(user) == (unread, user.changes)
+            sequences = self.world.sequences(user)
             assert sequences == sorted(set(sequences))
-            assert sequences[-1:] in ([], [person.changes])
+            assert sequences[-1:] in ([], [user.changes])
 
     @invariant()
     def each_is_sent_once_and_in_time(self) -> None:
         places = {notification_id: place for place, notification_id in self.ids.items()}
-        parcels = self.world.provider.parcels
-        sent = [(*places[message.notification_id], at, message.count) for message, at, _ in parcels]
+        messages = self.world.provider.messages
+        sent = [
+            (*places[message.notification_id], at, message.count) for message, at, _ in messages
+        ]
         assert sorted(sent) == sorted(self.model.sent)
 
     @invariant()
-    def nobody_is_woken(self) -> None:
-        loud = {self.ids[item.place] for item in self.model.items if item.is_loud}
-        parcels = self.world.provider.parcels
-        woken = {message.notification_id for message, _, asleep in parcels if asleep}
-        assert woken <= loud
+    def quiet_hours_are_kept(self) -> None:
+        mandatory = {self.ids[item.place] for item in self.model.items if item.is_mandatory}
+        messages = self.world.provider.messages
+        interrupted = {message.notification_id for message, _, asleep in messages if asleep}
+        assert interrupted <= mandatory
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        """Accepted = settled + cancelled + waiting, and every piece of work is one of ours."""
+        """Accepted = settled + cancelled + waiting, and every job is expected."""
         done = {k: v for k, v in settled(self.model) if k not in self.cancelled}
         waiting = {item.event_id for item in self.model.pending}
         for event_id, status, remaining, count in self.world.events():
@@ -314,7 +316,7 @@ class PipelineMachine(RuleBasedStateMachine):
         assert self.world.count_jobs() == (waits, self.model.dead)
 
     def unseen(self) -> set[str]:
-        """Return the cancelled events whose time has not come: their work ends then."""
+        """Return the cancelled events whose time has not come: their jobs end then."""
         return {each for each in self.cancelled if self.due[each] > self.model.now}
 
 
@@ -338,7 +340,7 @@ def test_the_pipeline_does_what_the_model_says(database_url: str) -> None:
 def test_the_model_counts_minutes_over_a_change_of_clocks() -> None:
     """Berlin sleeps from 22 to 7: eight hours of nine in the night that has no third hour."""
     night = datetime(2026, 3, 28, 21, tzinfo=UTC)
-    ana = Person("ana", "Europe/Berlin")
+    ana = ModelUser("ana", "Europe/Berlin")
     began = round(night.timestamp() * 1000)
     assert ana.is_quiet(began)
     assert ana.wakes_at(began) == began + timedelta(hours=8) // timedelta(milliseconds=1)

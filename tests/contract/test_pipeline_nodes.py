@@ -16,7 +16,7 @@ from tests.pipeline import LEASE, PipelineStore, build_pipeline, drain, make_eve
 
 LIMIT = 7
 EACH = 40
-PEOPLE = ("ana", "bo")
+USERS = ("ana", "bo")
 TYPES = (
     make_type("PLAIN", default_channels=(Channel.IN_APP,)),
     make_type(
@@ -32,22 +32,24 @@ TYPES = (
 )
 
 
-async def furnish(engine: Engine, app_id: str) -> list[Event]:
-    """Make the people, and return events of all types for each of them."""
-    for person in PEOPLE:
-        await SqlUsers(engine).put(make_user(person, app_id=app_id))
+async def set_up(engine: Engine, app_id: str) -> list[Event]:
+    """Create the users, and return events of all types for each of them."""
+    for user in USERS:
+        await SqlUsers(engine).put(make_user(user, app_id=app_id))
     for each in TYPES:
         await SqlTypes(engine).put(app_id, each, NOW)
-        words = make_template(each.type, channel=Channel.IN_APP, body="{{ count }}", subject=None)
-        await SqlTemplates(engine).put(app_id, words)
+        template = make_template(
+            each.type, channel=Channel.IN_APP, body="{{ count }}", subject=None
+        )
+        await SqlTemplates(engine).put(app_id, template)
     return [
         make_event(
             app_id,
             type=each.type,
-            audience=Audience(AudienceKind.USER, (person,)),
+            audience=Audience(AudienceKind.USER, (user,)),
             dedupe_key="k",
         )
-        for person in PEOPLE
+        for user in USERS
         for each in TYPES
         for _ in range(EACH)
     ]
@@ -61,14 +63,12 @@ def on_nodes(engine: Engine, other_node: Engine, clock: FixedClock) -> list[Pipe
 async def check(engine: Engine, app_id: str) -> None:
     """Everything was decided once, and the inboxes are exact."""
     inboxes, expected = SqlInboxes(engine), EACH + 1 + LIMIT
-    for person in PEOPLE:
-        page = await inboxes.page(
-            app_id, person, unread=True, category=None, after=None, limit=1_000
-        )
+    for user in USERS:
+        page = await inboxes.page(app_id, user, unread=True, category=None, after=None, limit=1_000)
         counts = Counter(each.type for each in page.items)
         assert counts == Counter(PLAIN=EACH, LIKES=1, FEW=LIMIT)
         assert sum(each.count for each in page.items if each.type == "LIKES") == EACH
-        state = await inboxes.state(app_id, person)
+        state = await inboxes.state(app_id, user)
         assert (state.unread_count, state.sequence) == (expected, expected + EACH - 1)
     events = await PipelineStore(engine, app_id).events.list(
         app_id, status=None, after=None, limit=1_000
@@ -77,26 +77,26 @@ async def check(engine: Engine, app_id: str) -> None:
 
 
 async def work_together(nodes: list[Pipeline], clock: FixedClock) -> None:
-    """Let nodes work until nothing comes back, not even from a lease."""
+    """Let nodes work until nothing is due, even after the leases expire."""
     while any(await asyncio.gather(*(drain(node) for node in nodes))):
         clock.advance(LEASE)
 
 
 async def test_two_nodes_decide_each_event_once(engine: Engine, other_node: Engine) -> None:
     app_id, clock = new_app_id(), FixedClock()
-    events = await furnish(engine, app_id)
+    events = await set_up(engine, app_id)
     jobs = [make_job(event, user_id=event.audience.ids[0]) for event in events]
     await PipelineStore(engine, app_id).events.accept(events, jobs)
     await work_together(on_nodes(engine, other_node, clock), clock)
     await check(engine, app_id)
 
 
-async def test_a_node_that_sleeps_over_its_leases_spoils_nothing(
+async def test_a_node_whose_leases_have_expired_changes_nothing(
     engine: Engine, other_node: Engine
 ) -> None:
-    """T17: it goes on with all it had in hand, at the moment at which another does the same."""
+    """T17: it continues with its claimed jobs while another node does the same ones."""
     app_id, clock = new_app_id(), FixedClock()
-    events = await furnish(engine, app_id)
+    events = await set_up(engine, app_id)
     nodes = on_nodes(engine, other_node, clock)
     assert await nodes[0].intake.accept(events) is None
     clock.advance(LEASE)

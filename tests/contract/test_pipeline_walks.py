@@ -1,6 +1,6 @@
 """T30: long walks through everything that can happen to the pipeline, each by its seed.
 
-Hypothesis finds short ways to a fault and shows them well; walks get to where much has piled up.
+Hypothesis finds short sequences; walks reach states in which much waits.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from clarion.store.opening import migrate
 from tests.contract.pipeline_model import NIGHT
 from tests.contract.pipeline_world import TYPES, Store
 from tests.contract.test_pipeline_model import (
-    ALWAYS,
+    ALWAYS_QUIET,
     MINUTE,
-    NOBODY,
+    NEVER_QUIET,
     NOON,
     ODDS,
     TARGETS,
@@ -50,7 +50,7 @@ class Walk:
         self.machine.inboxes_are_as_the_model_says()
         self.machine.numbers_are_exact()
         self.machine.each_is_sent_once_and_in_time()
-        self.machine.nobody_is_woken()
+        self.machine.quiet_hours_are_kept()
         self.machine.nothing_is_lost()
 
     def body(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Walk:
         place = self.pick(range(3))
         change = self.pick(["quiet", "zone", "stub"])
         if change == "quiet":
-            quiet = self.pick([NIGHT, NIGHT, NOBODY, ALWAYS, NOON])
+            quiet = self.pick([NIGHT, NIGHT, NEVER_QUIET, ALWAYS_QUIET, NOON])
             self.machine.change_quiet_hours(place=place, quiet=quiet)
         elif change == "zone":
             self.machine.travel(place=place, zone=self.pick(ZONES))
@@ -116,9 +116,9 @@ class Walk:
             case "with an event":
                 self.machine.die_with_an_event(body=self.body(), is_alone=self.pick([True, False]))
             case "at work":
-                self.machine.die_at_work(minutes=self.pick([1, 60, 600]))
+                self.machine.die_with_claimed_jobs(minutes=self.pick([1, 60, 600]))
             case _:
-                self.machine.come_back_from_the_dead(body=self.body())
+                self.machine.resume_after_leases_expired(body=self.body())
 
 
 def test_on_long_walks_the_pipeline_does_what_the_model_says(database_url: str) -> None:

@@ -135,7 +135,7 @@ VALUES: dict[str, Value] = {
     "past_decisions": "[]",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
-# What has another meaning in some statements.
+# Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
@@ -197,7 +197,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
 
 def pipeline_rows() -> dict[str, list[tuple[Value, ...]]]:
     """Return the rows of the pipeline's tables: few jobs are due, held or dead."""
-    # So many, and so long, that a look at a hundred of them is cheaper than a look at all.
+    # So many and so long that an index is cheaper than reading all of them.
     many = [(f"app-{n % APPS}", n) for n in range(DEVICES * 4)]
     numbers = many[:DEVICES]
     return {
@@ -238,7 +238,7 @@ def user_row(app_id: str, n: int) -> tuple[Value, ...]:
 
 
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:
-    """Return one of a person's five: the last is unread, another is dismissed."""
+    """Return one of five notifications of a user: the last is unread, another is dismissed."""
     said = ("event", "TYPE_7", "social", 1, None, "text", "{}", 1, 1, None, k + 1)
     ends = (NOW if k < 4 else None, NOW if k == 2 else None, None, NOW)
     return (app_id, f"user-{n}", f"n{k}", *said, *ends)
@@ -311,7 +311,7 @@ async def test_no_statement_reads_a_big_table_whole(database: str) -> None:
     explain = explain_on_sqlite if sqlite_path(database) else explain_on_postgres
     async with opened(database) as engine:
         if explain is explain_on_sqlite:
-            await check_all(engine, explain)  # as it is: nobody has analysed it
+            await check_all(engine, explain)  # without statistics
         await engine.write(Unit("", (statement("analyze", "ANALYZE").step(),)))
         await check_all(engine, explain)
 

@@ -48,21 +48,21 @@ async def test_each_lane_has_its_quota_and_the_oldest_go_first(store: PipelineSt
     assert {(job.token, job.due_at) for job in jobs} == {(1, NOW + LEASE)}
 
 
-async def test_what_is_not_due_waits(store: PipelineStore) -> None:
+async def test_a_job_waits_until_it_is_due(store: PipelineStore) -> None:
     job = await add(store, due_at=NOW + 1)
     assert await store.claim(NOW) == []
     assert [each.id for each in await store.claim(NOW + 1)] == [job.id]
 
 
-async def test_a_lease_that_runs_out_gives_the_job_back(store: PipelineStore) -> None:
+async def test_a_job_is_due_again_when_its_lease_expires(store: PipelineStore) -> None:
     _, first = await store.claimed()
     assert await store.claim(NOW + LEASE - 1) == []
     (second,) = await store.claim(NOW + LEASE)
     assert (second.id, second.token) == (first.id, first.token + 1)
 
 
-async def test_who_comes_too_late_is_refused(store: PipelineStore) -> None:
-    """T17: whatever the zombie wants to write, nothing of it is stored."""
+async def test_an_expired_claim_is_refused(store: PipelineStore) -> None:
+    """T17: nothing that a zombie writes is stored."""
     _, old = await store.claimed()
     (new,) = await store.claim(NOW + LEASE)
     for outcome in (
@@ -88,8 +88,8 @@ async def test_a_token_is_never_given_twice(store: PipelineStore, outcome: Resch
     assert seen == sorted(set(seen))
 
 
-async def test_a_job_that_gets_on_is_claimed_for_the_first_time_again(store: PipelineStore) -> None:
-    """An audience of a million is claimed two thousand times, and is not worn by that."""
+async def test_progress_resets_the_count_of_claims(store: PipelineStore) -> None:
+    """An audience of a million is claimed two thousand times, and is no dead letter for it."""
     _, job = await store.claimed()
     (job,) = await store.claim(NOW + LEASE)
     assert job.token % 1_000 == 2
@@ -145,7 +145,7 @@ async def test_a_dead_letter_is_not_woken(store: PipelineStore) -> None:
     assert await store.claim(NOW + DAY) == []
 
 
-async def test_who_is_alone_takes_over_what_was_claimed_and_nothing_else(
+async def test_only_claimed_jobs_are_released(
     store: PipelineStore,
 ) -> None:
     claimed = await add(store)
@@ -159,7 +159,7 @@ async def test_who_is_alone_takes_over_what_was_claimed_and_nothing_else(
     assert moved.id in {job.id for job in await store.claim(NOW + 2)}
 
 
-async def test_how_old_and_how_much_a_lane_is(store: PipelineStore) -> None:
+async def test_the_oldest_job_and_the_number_of_due_jobs_of_a_lane(store: PipelineStore) -> None:
     lane = Priority.HIGH
     assert await store.queue.oldest_due_at(lane) is None
     job = await add(store, lane=lane, due_at=NOW - 7)
@@ -189,11 +189,11 @@ async def remaining(store: PipelineStore, event: Event) -> tuple[int, EventStatu
     return found.remaining, found.status
 
 
-async def test_an_audience_is_found_chunk_by_chunk_each_once(store: PipelineStore) -> None:
+async def test_an_audience_is_expanded_in_chunks_each_once(store: PipelineStore) -> None:
     event, job = await claim_audience(store)
     assert await store.queue.expand(job, user_jobs(event, "a", "b"), "b", NOW)
     assert await remaining(store, event) == (3, EventStatus.PROCESSING)
-    # The same chunk again, by a worker that does not know that it is done.
+    # The same chunk again, by a worker whose claim has expired.
     assert not await store.queue.expand(job, user_jobs(event, "a", "b"), "b", NOW)
     claimed = await store.claim()
     (job,) = [each for each in claimed if each.kind is JobKind.EXPAND]
@@ -204,14 +204,14 @@ async def test_an_audience_is_found_chunk_by_chunk_each_once(store: PipelineStor
     assert names == ["a", "b", "c"]
 
 
-async def test_an_audience_of_nobody_is_over(store: PipelineStore) -> None:
+async def test_an_empty_audience_completes_the_event(store: PipelineStore) -> None:
     event, job = await claim_audience(store)
     assert await store.queue.expand(job, [], None, NOW)
     assert await remaining(store, event) == (0, EventStatus.COMPLETED)
     assert await store.claim(NOW + DAY) == []
 
 
-async def test_of_a_cancelled_event_nobody_more_is_found(store: PipelineStore) -> None:
+async def test_a_cancelled_event_is_not_expanded(store: PipelineStore) -> None:
     event, job = await claim_audience(store)
     assert await store.events.cancel(store.app_id, event.id, NOW)
     assert not await store.queue.expand(job, user_jobs(event, "a"), None, NOW)
@@ -220,7 +220,7 @@ async def test_of_a_cancelled_event_nobody_more_is_found(store: PipelineStore) -
 
 
 async def test_an_audience_with_a_dead_letter_stays_failed(store: PipelineStore) -> None:
-    """Were it to look well again, its dead letter could not be found nor replayed."""
+    """Otherwise its dead letter could be neither found nor replayed."""
     event, job = await claim_audience(store)
     assert await store.queue.expand(job, user_jobs(event, "a"), "a", NOW)
     decide, audience = sorted(await store.claim(), key=lambda each: each.kind)

@@ -73,11 +73,7 @@ async def add_notification(
         notification_id=made.id,
         channel=Channel.STUB,
         number=1,
-        device_id="",
         status="delivered",
-        provider_response=None,
-        error_code=None,
-        error_message=None,
         attempted_at=moment,
     )
     outcome = JobOutcome(

@@ -83,29 +83,21 @@ class PreparedCase:
     case: Case
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseReader:
     """Reads what the rules need to know, for many requests at once."""
 
-    def __init__(
-        self,
-        *,
-        users: Users,
-        notifications: NotificationReader,
-        providers: Mapping[Channel, ChannelProvider],
-        caps: FrequencyCaps,
-    ) -> None:
-        self._users = users
-        self._notifications = notifications
-        self._providers = providers
-        self._caps = caps
-        self._available = frozenset({Channel.IN_APP, *providers})
+    users: Users
+    notifications: NotificationReader
+    providers: Mapping[Channel, ChannelProvider]
+    caps: FrequencyCaps
 
     async def read(self, requests: Sequence[DecisionRequest]) -> list[PreparedCase]:
         """Return a case for each request, in order. All are of one app."""
         if not requests:
             return []
         app_id, now = requests[0].app_id, requests[0].now
-        users = await self._users.find_many(app_id, {each.user_id for each in requests})
+        users = await self.users.find_many(app_id, {each.user_id for each in requests})
         earlier = await self._find_earlier(app_id, requests, now)
         used = await self._count_used(app_id, requests)
         return [
@@ -119,13 +111,13 @@ class CaseReader:
         ids = {each.dedupe_id for each in requests} - {None}
         if not ids:
             return {}
-        return await self._notifications.find_earlier(app_id, ids, now)  # type: ignore[arg-type]
+        return await self.notifications.find_earlier(app_id, ids, now)  # type: ignore[arg-type]
 
     async def _count_used(
         self, app_id: str, requests: Iterable[DecisionRequest]
     ) -> Mapping[str, int]:
-        ids = {limit.id for each in requests for limit in self._caps.limits_of(each)}
-        return await self._notifications.find_limit_counts(app_id, ids) if ids else {}
+        ids = {limit.id for each in requests for limit in self.caps.limits_of(each)}
+        return await self.notifications.find_limit_counts(app_id, ids) if ids else {}
 
     def _prepare(
         self,
@@ -140,20 +132,20 @@ class CaseReader:
             priority=request.priority,
             channels=request.channels,
             templates=_templates_of(request.entry),
-            available=self._available,
+            available=frozenset({Channel.IN_APP, *self.providers}),
             expires_at=request.expires_at,
             user=self._describe(user) if user else None,
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
-                for each in self._caps.limits_of(request)
+                for each in self.caps.limits_of(request)
             ),
             next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )
         return PreparedCase(request, user, case)
 
     def _describe(self, user: User) -> CaseUser:
-        reachable = (c for c, provider in self._providers.items() if provider.can_reach(user))
+        reachable = (c for c, provider in self.providers.items() if provider.can_reach(user))
         return CaseUser(
             id=user.id,
             is_active=user.status is UserStatus.ACTIVE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.events.batch_view import BatchView
@@ -26,23 +27,15 @@ if TYPE_CHECKING:
 ROUNDS = 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decider:
     """Handles the jobs that decide one event for one user."""
 
-    def __init__(
-        self,
-        *,
-        events: Events,
-        catalog: Catalog,
-        cases: CaseReader,
-        writer: OutcomeWriter,
-        clock: Clock,
-    ) -> None:
-        self._events = events
-        self._catalog = catalog
-        self._cases = cases
-        self._writer = writer
-        self._clock = clock
+    events: Events
+    catalog: Catalog
+    cases: CaseReader
+    writer: OutcomeWriter
+    clock: Clock
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide for jobs of one app."""
@@ -57,7 +50,7 @@ class Decider:
             await self._decide(some)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        events = await self._events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        events = await self.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
         return [(job, events.get(job.event_id)) for job in jobs]
 
     async def _decide(self, pairs: Sequence[tuple[Job, Event | None]]) -> None:
@@ -66,8 +59,8 @@ class Decider:
             if not left:
                 return
             left = await self._decide_round(await self._with_events(left))
-        again = Reschedule(due_at=self._clock.now())
-        await self._writer.write([JobOutcome(job=job, next=again) for job in left])
+        again = Reschedule(due_at=self.clock.now())
+        await self.writer.write([JobOutcome(job=job, next=again) for job in left])
 
     async def _decide_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
         """Decide for all that can be decided now; return the jobs that are left."""
@@ -78,15 +71,15 @@ class Decider:
             if event is None or event.status is EventStatus.CANCELLED:
                 outcomes.append(JobOutcome(job=job))
                 continue
-            entry = await self._catalog.find(event.app_id, event.type)
+            entry = await self.catalog.find(event.app_id, event.type)
             if entry is None:
                 outcomes.append(fail_without_type(job, event.type))
                 continue
             undecided.append((job, event))
-            requests.append(make_request(event, job.user_id, entry, self._clock.now()))
-        cases = await self._cases.read(requests)
+            requests.append(make_request(event, job.user_id, entry, self.clock.now()))
+        cases = await self.cases.read(requests)
         decided, later = self._decide_in_order(zip(undecided, cases, strict=True))
-        refused = await self._writer.write([*outcomes, *decided])
+        refused = await self.writer.write([*outcomes, *decided])
         return [*refused, *later]
 
     def _decide_in_order(
@@ -101,13 +94,13 @@ class Decider:
             if projected is None:
                 later.append(job)
                 continue
-            outcome = self._writer.run_safely(job, self._decide_one, job, event, projected)
+            outcome = self.writer.run_safely(job, self._decide_one, job, event, projected)
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
         return outcomes, later
 
     def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
-        notification_id = self._clock.new_id()
+        notification_id = self.clock.new_id()
         return apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
 
 

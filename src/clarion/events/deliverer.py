@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
@@ -42,31 +42,23 @@ FULL_MS = 1_000
 TEXT_LENGTH = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deliverer:
     """Handles the jobs that send; each in a task of its own, so a slow provider delays no other."""
 
-    def __init__(
-        self,
-        *,
-        waiting: WaitingReader,
-        cases: CaseReader,
-        writer: OutcomeWriter,
-        providers: Mapping[Channel, ChannelProvider],
-        clock: Clock,
-    ) -> None:
-        self._waiting = waiting
-        self._cases = cases
-        self._writer = writer
-        self._providers = providers
-        self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+    waiting: WaitingReader
+    cases: CaseReader
+    writer: OutcomeWriter
+    providers: Mapping[Channel, ChannelProvider]
+    clock: Clock
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Start to deliver jobs of one app; the attempts go on after this returns."""
         free = max(IN_FLIGHT - len(self._tasks), 0)
-        later = Reschedule(due_at=self._clock.now() + FULL_MS)
+        later = Reschedule(due_at=self.clock.now() + FULL_MS)
         delayed = [JobOutcome(job=job, next=later) for job in jobs[free:]]
-        await self._writer.write([*delayed, *await self._start(jobs[:free])])
+        await self.writer.write([*delayed, *await self._start(jobs[:free])])
 
     async def finish(self) -> None:
         """Wait for the attempts under way, at most as long as a provider may take."""
@@ -78,11 +70,11 @@ class Deliverer:
         if not jobs:
             return []
         pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
-        found, outcomes = await self._waiting.read(pairs)
+        found, outcomes = await self.waiting.read(pairs)
         outcomes += [JobOutcome(job=each.job) for each in found if not _queued(each)]
         queued = [each for each in found if _queued(each)]
-        cases = await self._cases.read(
-            [self._waiting.make_request(each, _queued(each), was_collected=True) for each in queued]
+        cases = await self.cases.read(
+            [self.waiting.make_request(each, _queued(each), was_collected=True) for each in queued]
         )
         for waiting, prepared in zip(queued, cases, strict=True):
             if (outcome := self._decide(waiting, prepared)) is not None:
@@ -101,15 +93,14 @@ class Deliverer:
             task.add_done_callback(self._tasks.discard)
             return None
         delivery = redecide(delivery, prepared.request, decision)
-        job, notification = waiting.job, waiting.notification
-        jobs, shared = make_jobs(prepared.request, job.event_id, notification.id, (delivery,))
-        return JobOutcome(job=job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
+        jobs, shared = make_jobs(prepared.request, waiting.job.event_id, (delivery,))
+        return JobOutcome(job=waiting.job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
 
     async def _send(
         self, waiting: WaitingNotification, prepared: PreparedCase, delivery: Delivery
     ) -> None:
         try:
-            await self._writer.write([await self._attempt(waiting, prepared, delivery)])
+            await self.writer.write([await self._attempt(waiting, prepared, delivery)])
         except ClarionError as error:
             # The job is due again when its lease expires.
             get_logger().warning("delivery_not_recorded", code=error.code)
@@ -117,13 +108,13 @@ class Deliverer:
     async def _attempt(
         self, waiting: WaitingNotification, prepared: PreparedCase, delivery: Delivery
     ) -> JobOutcome:
-        job, provider = waiting.job, self._providers[delivery.channel]
+        job, provider = waiting.job, self.providers[delivery.channel]
         try:
             message = make_message(waiting, prepared, delivery)
         except Exception as error:  # noqa: BLE001 - a template may fail in any way
-            return self._writer.fail(job, error)
+            return self.writer.fail(job, error)
         outcome = await _try(provider, message)
-        now = self._clock.now()
+        now = self.clock.now()
         tried = replace(
             delivery,
             attempt_count=delivery.attempt_count + 1,
@@ -151,7 +142,7 @@ class Deliverer:
                 return None, _fail(failed, ReasonCode.ADDRESS_GONE, now)
             case Retry(after_s=after_s):
                 error = f"{tried.channel}: {code}: {outcome.error_message}"
-                next_ = self._writer.retry(job, error, after_s)
+                next_ = self.writer.retry(job, error, after_s)
                 if isinstance(next_, DeadLetter):
                     return next_, _fail(failed, ReasonCode.ATTEMPTS_EXHAUSTED, now)
                 return next_, failed
@@ -209,19 +200,14 @@ def _fail(delivery: Delivery, reason: ReasonCode, now: int) -> Delivery:
 
 
 def _make_attempt(delivery: Delivery, outcome: Outcome, now: int) -> Attempt:
-    response = code = message = None
-    if isinstance(outcome, Delivered):
-        response = (outcome.response or "")[:TEXT_LENGTH] or None
-    else:
-        code, message = outcome.error_code, outcome.error_message[:TEXT_LENGTH]
-    return Attempt(
+    attempt = Attempt(
         notification_id=delivery.notification_id,
         channel=delivery.channel,
         number=delivery.attempt_count,
-        device_id="",
         status=type(outcome).__name__.lower(),
-        provider_response=response,
-        error_code=code,
-        error_message=message,
         attempted_at=now,
     )
+    if isinstance(outcome, Delivered):
+        return replace(attempt, provider_response=(outcome.response or "")[:TEXT_LENGTH] or None)
+    message = outcome.error_message[:TEXT_LENGTH]
+    return replace(attempt, error_code=outcome.error_code, error_message=message)

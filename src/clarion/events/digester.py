@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.catalog.model import Channel
@@ -30,42 +30,36 @@ if TYPE_CHECKING:
 DIGEST_LIMIT = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Digester:
     """Handles the jobs of digests."""
 
-    def __init__(
-        self,
-        deliveries: Deliveries,
-        waiting: WaitingReader,
-        cases: CaseReader,
-        writer: OutcomeWriter,
-    ) -> None:
-        self._deliveries = deliveries
-        self._waiting = waiting
-        self._cases = cases
-        self._writer = writer
+    deliveries: Deliveries
+    waiting: WaitingReader
+    cases: CaseReader
+    writer: OutcomeWriter
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Send the digests one by one: they are few."""
         for job in jobs:
-            collected = await self._deliveries.list_collected(
+            collected = await self.deliveries.list_collected(
                 job.app_id, job.user_id, job.id, DIGEST_LIMIT
             )
-            await self._writer.write([await self._digest(job, collected)])
+            await self.writer.write([await self._digest(job, collected)])
 
     async def _digest(self, job: Job, collected: tuple[Delivery, ...]) -> JobOutcome:
         if not collected:
             return JobOutcome(job=job)
-        found, _ = await self._waiting.read([(job, each.notification_id) for each in collected])
+        found, _ = await self.waiting.read([(job, each.notification_id) for each in collected])
         by_id = {each.notification.id: each for each in found}
         known = [(each, by_id[i]) for each in collected if (i := each.notification_id) in by_id]
         if not known:
             return _drop_all(job, collected)
-        cases = await self._cases.read(
-            [self._waiting.make_request(w, (each,), was_collected=True) for each, w in known]
+        cases = await self.cases.read(
+            [self.waiting.make_request(w, (each,), was_collected=True) for each, w in known]
         )
         parts = [_Part(d, w, case) for (d, w), case in zip(known, cases, strict=True)]
-        return self._writer.run_safely(job, digest, job, parts)
+        return self.writer.run_safely(job, digest, job, parts)
 
 
 class _Part(NamedTuple):
@@ -122,7 +116,7 @@ def _send(
     if channel is Channel.IN_APP:
         update = update_inbox(prepared, notification.id, count, notification.count, is_new=True)
         return replace(outcome, inbox_update=update)
-    send = make_deliver_job(prepared.request, notification.event_id, notification.id, channel)
+    send = make_deliver_job(prepared.request, notification.event_id, first)
     return replace(outcome, jobs=(send,))
 
 

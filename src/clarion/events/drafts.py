@@ -150,15 +150,9 @@ def _time_faults(draft: EventDraft) -> Iterator[FieldFault]:
             yield FieldFault(name, "must have an offset, like 2026-01-31T12:00:00Z")
     if draft.ttl_s is not None and draft.expires_at is not None:
         yield FieldFault("expires_at", "must not be given together with ttl_s")
-    if _expires_too_early(draft):
-        yield FieldFault("expires_at", "must be after scheduled_at")
-
-
-def _expires_too_early(draft: EventDraft) -> bool:
     start, end = draft.scheduled_at, draft.expires_at
-    if start is None or end is None or start.tzinfo is None or end.tzinfo is None:
-        return False
-    return end <= start
+    if start and end and start.tzinfo and end.tzinfo and end <= start:
+        yield FieldFault("expires_at", "must be after scheduled_at")
 
 
 def make_event(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.events.model import AudienceKind, EventStatus, Job, JobKind, JobOutcome, Reschedule
@@ -23,33 +24,31 @@ DUE_LIMIT = 2_000
 PAUSE_MS = 100
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expander:
     """Handles the jobs of audiences."""
 
-    def __init__(
-        self, *, events: Events, users: Users, queue: Queue, writer: OutcomeWriter, clock: Clock
-    ) -> None:
-        self._events = events
-        self._users = users
-        self._queue = queue
-        self._writer = writer
-        self._clock = clock
+    events: Events
+    users: Users
+    queue: Queue
+    writer: OutcomeWriter
+    clock: Clock
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Add the next users of each audience, for jobs of one app."""
-        events = await self._events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        events = await self.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
         for job in jobs:
             event = events.get(job.event_id)
             if event is None or event.status is EventStatus.CANCELLED:
-                await self._writer.write([JobOutcome(job=job)])
+                await self.writer.write([JobOutcome(job=job)])
             else:
                 await self._expand(job, event)
 
     async def _expand(self, job: Job, event: Event) -> None:
-        now = self._clock.now()
-        if await self._queue.count_due(job.lane, now, DUE_LIMIT) >= DUE_LIMIT:
+        now = self.clock.now()
+        if await self.queue.count_due(job.lane, now, DUE_LIMIT) >= DUE_LIMIT:
             later = Reschedule(due_at=now + PAUSE_MS)
-            await self._writer.write([JobOutcome(job=job, next=later)])
+            await self.writer.write([JobOutcome(job=job, next=later)])
             return
         page = await self._list_users(event, job.subject)
         found = [
@@ -58,17 +57,17 @@ class Expander:
         ]
         # If that is refused, the event was cancelled or another worker has the job: the next claim
         # of it finds out.
-        await self._queue.expand(job, found, page.next, now)
+        await self.queue.expand(job, found, page.next, now)
 
     async def _list_users(self, event: Event, after: str) -> Page[str]:
         audience = event.audience
         match audience.kind:
             case AudienceKind.TOPIC:
-                return await self._users.followers(
+                return await self.users.followers(
                     event.app_id, audience.topic or "", after=after or None, limit=CHUNK
                 )
             case AudienceKind.ALL:
-                return await self._users.list_ids(event.app_id, after=after or None, limit=CHUNK)
+                return await self.users.list_ids(event.app_id, after=after or None, limit=CHUNK)
             case _:
                 start = int(after or 0)
                 end = start + CHUNK

@@ -29,12 +29,12 @@ class Explanation:
     decisions: tuple[Decision, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
     """Decides, and writes nothing."""
 
-    def __init__(self, catalog: Catalog, cases: CaseReader) -> None:
-        self._catalog = catalog
-        self._cases = cases
+    catalog: Catalog
+    cases: CaseReader
 
     async def explain(self, app_id: str, draft: EventDraft, at: int) -> Explanation:
         """Return the decisions for an event with a single recipient."""
@@ -42,11 +42,11 @@ class Explainer:
         if user_id is None:
             reason = "is required: an explanation is for one user"
             raise InvalidFields(FieldFault("recipient.user_id", reason))
-        entry = await self._catalog.find(app_id, draft.type)
+        entry = await self.catalog.find(app_id, draft.type)
         if entry is None:
             raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
         if faults := (*find_timeless_faults(draft), *find_type_faults(draft, entry)):
             raise InvalidFields(*faults)
         event = make_event(draft, app_id, "", at, priority=entry.type.priority)
-        (prepared,) = await self._cases.read([make_request(event, user_id, entry, at)])
+        (prepared,) = await self.cases.read([make_request(event, user_id, entry, at)])
         return Explanation(user_id, at, decide(prepared.case))

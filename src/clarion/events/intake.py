@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clarion.errors import FieldFault, InvalidFields, Overloaded
@@ -28,38 +29,28 @@ KNOWN_LIMIT = 200_000
 _FAULTS_LIMIT = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     """Accepts events. Without a handover, another process decides them."""
 
-    def __init__(
-        self,
-        *,
-        events: Events,
-        users: Users,
-        catalog: Catalog,
-        clock: Clock,
-        handover: Handover | None,
-        on_accepted: Callable[[int], None],
-        is_overloaded: Callable[[], bool],
-    ) -> None:
-        self._events = events
-        self._users = users
-        self._catalog = catalog
-        self._clock = clock
-        self._handover = handover
-        self._on_accepted = on_accepted
-        self._is_overloaded = is_overloaded
-        self._known: set[tuple[str, str]] = set()
+    events: Events
+    users: Users
+    catalog: Catalog
+    clock: Clock
+    handover: Handover | None
+    on_accepted: Callable[[int], None]
+    is_overloaded: Callable[[], bool]
+    _known: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     async def prepare(self, app_id: str, draft: EventDraft) -> Event:
         """Return the event of a draft; `InvalidFields` names every fault of the draft."""
-        now = self._clock.now()
-        entry = await self._catalog.find(app_id, draft.type)
+        now = self.clock.now()
+        entry = await self.catalog.find(app_id, draft.type)
         if entry is None:
             raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
         if faults := (*find_faults(draft, now), *find_type_faults(draft, entry)):
             raise InvalidFields(*faults)
-        event_id = self._clock.new_id()
+        event_id = self.clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
         check_context(entry, _template_channels(draft, entry), event.content)
         await self._check_recipients(event, draft)
@@ -72,14 +63,14 @@ class Intake:
 
         If an earlier request has claimed `once`, store nothing and return its response.
         """
-        if self._is_overloaded():
+        if self.is_overloaded():
             raise Overloaded
         pairs = [(self._make_job(each), each) for each in events]
-        replay = await self._events.accept(events, [job for job, _ in pairs], once)
+        replay = await self.events.accept(events, [job for job, _ in pairs], once)
         if replay is None:
-            if self._handover is not None:
-                self._handover.put(pair for pair in pairs if pair[0].token)
-            self._on_accepted(len(events))
+            if self.handover is not None:
+                self.handover.put(pair for pair in pairs if pair[0].token)
+            self.on_accepted(len(events))
         return replay
 
     def _make_job(self, event: Event) -> Job:
@@ -89,7 +80,7 @@ class Intake:
             kind, user_id = JobKind.DECIDE, event.audience.ids[0]
         due_at, token = event.scheduled_at or event.created_at, 0
         is_due = event.scheduled_at is None and kind is JobKind.DECIDE
-        if is_due and self._handover is not None and self._handover.has_room():
+        if is_due and self.handover is not None and self.handover.has_room():
             due_at, token = event.created_at + LEASE_MS, FIRST_TOKEN
         return Job(
             event.id, event.priority, due_at, kind, event.app_id, event.id, user_id, token=token
@@ -97,7 +88,7 @@ class Intake:
 
     async def find_response(self, once: IdempotencyClaim | None) -> StoredResponse | None:
         """Return the response to an earlier request with the same idempotency key, if any."""
-        return await self._events.find_response(once) if once else None
+        return await self.events.find_response(once) if once else None
 
     def forget_user(self, app_id: str, user_id: str) -> None:
         """Look a user up again next time: they may be deleted."""
@@ -108,7 +99,7 @@ class Intake:
         unknown = [i for i in event.audience.ids if (app_id, i) not in self._known]
         if not unknown:
             return
-        found = await self._users.find_many(app_id, unknown)
+        found = await self.users.find_many(app_id, unknown)
         self._remember(app_id, found)
         missing = [user_id for user_id in unknown if user_id not in found]
         if missing:

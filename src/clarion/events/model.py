@@ -216,11 +216,11 @@ class Attempt:
     notification_id: str
     channel: Channel
     number: int
-    device_id: str
+    device_id: str = ""
     status: str
-    provider_response: str | None
-    error_code: str | None
-    error_message: str | None
+    provider_response: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
     attempted_at: int
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clarion.errors import ClarionError
@@ -22,20 +23,14 @@ FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 600.0
 
 
+@dataclass(frozen=True, slots=True)
 class OutcomeWriter:
     """Writes outcomes, counts them, and reports the inboxes that have changed."""
 
-    def __init__(
-        self,
-        outcomes: Outcomes,
-        clock: Clock,
-        metrics: PipelineMetrics,
-        on_inbox_changed: Callable[[str, str], None],
-    ) -> None:
-        self._outcomes = outcomes
-        self._clock = clock
-        self._metrics = metrics
-        self._on_inbox_changed = on_inbox_changed
+    outcomes: Outcomes
+    clock: Clock
+    metrics: PipelineMetrics
+    on_inbox_changed: Callable[[str, str], None]
 
     def run_safely(self, job: Job, work: Callable[..., JobOutcome], *arguments: Any) -> JobOutcome:
         """Return what the work returns, or the outcome of its failure."""
@@ -56,13 +51,13 @@ class OutcomeWriter:
         if job.tries + 1 >= TRIES:
             return DeadLetter(error=error)
         wait_s = after_s if after_s is not None else back_off(job.tries)
-        return Reschedule(due_at=self._clock.now() + int(wait_s * 1000), error=error)
+        return Reschedule(due_at=self.clock.now() + int(wait_s * 1000), error=error)
 
     async def write(self, outcomes: Sequence[JobOutcome]) -> list[Job]:
         """Commit outcomes; return the jobs of those that were refused."""
         if not outcomes:
             return []
-        stored = await self._outcomes.write(outcomes, self._clock.now())
+        stored = await self.outcomes.write(outcomes, self.clock.now())
         for outcome, is_stored in zip(outcomes, stored, strict=True):
             if is_stored:
                 self._report(outcome)
@@ -70,16 +65,16 @@ class OutcomeWriter:
 
     def _report(self, outcome: JobOutcome) -> None:
         if outcome.changes_inbox:
-            self._on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
+            self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
         is_dead = isinstance(outcome.next, DeadLetter)
         is_retry = isinstance(outcome.next, Reschedule) and outcome.next.error is not None
         if is_dead or is_retry:
-            self._metrics.failures[outcome.job.kind, is_dead] += 1
+            self.metrics.failures[outcome.job.kind, is_dead] += 1
         if is_retry:
             # Its deliveries keep their status.
             return
         for each in outcome.deliveries:
-            self._metrics.deliveries[each.channel, each.status, each.reason] += 1
+            self.metrics.deliveries[each.channel, each.status, each.reason] += 1
 
 
 def back_off(tries: int) -> float:

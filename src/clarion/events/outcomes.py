@@ -56,7 +56,7 @@ def apply_decisions(
     request = prepared.request
     folded_into = _find_fold(decisions)
     deliveries = tuple(_make_delivery(request, notification_id, each) for each in decisions)
-    jobs, shared = make_jobs(request, job.event_id, notification_id, deliveries)
+    jobs, shared = make_jobs(request, job.event_id, deliveries)
     return JobOutcome(
         job=job,
         final_status=_final_status(event, decisions),
@@ -222,22 +222,19 @@ def _status_of(channel: Channel, verdict: Verdict) -> tuple[DeliveryStatus, int 
 
 
 def make_jobs(
-    request: DecisionRequest, event_id: str, notification_id: str, deliveries: Sequence[Delivery]
+    request: DecisionRequest, event_id: str, deliveries: Sequence[Delivery]
 ) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
-    """Return the jobs that deliveries need: their own ones, and those shared with others."""
-    own = [
-        make_deliver_job(request, event_id, d.notification_id, d.channel)
-        for d in deliveries
-        if d.status is DeliveryStatus.QUEUED
-    ]
+    """Return the jobs that a notification's deliveries need: its own, and shared ones."""
+    queued = (d for d in deliveries if d.status is DeliveryStatus.QUEUED)
+    own = tuple(make_deliver_job(request, event_id, d) for d in queued)
     shared = [_make_digest_job(request, event_id, d) for d in deliveries if d.digest is not None]
     held_until = find_held_until(deliveries)
     if held_until is not None:
+        notification_id = deliveries[0].notification_id
         job_id = f"{notification_id}/held"
-        shared.append(
-            _make_job(request, event_id, job_id, JobKind.HELD, held_until, notification_id)
-        )
-    return tuple(own), tuple(shared)
+        held = _make_job(request, event_id, job_id, JobKind.HELD, held_until, notification_id)
+        shared.append(held)
+    return own, tuple(shared)
 
 
 def find_held_until(deliveries: Iterable[Delivery]) -> int | None:
@@ -246,10 +243,9 @@ def find_held_until(deliveries: Iterable[Delivery]) -> int | None:
     return min(held, default=None)
 
 
-def make_deliver_job(
-    request: DecisionRequest, event_id: str, notification_id: str, channel: Channel
-) -> Job:
-    """Return the job that sends a notification over a channel now."""
+def make_deliver_job(request: DecisionRequest, event_id: str, delivery: Delivery) -> Job:
+    """Return the job that sends a delivery now."""
+    notification_id, channel = delivery.notification_id, delivery.channel
     job_id, subject = f"{notification_id}/{channel}", f"{channel}/{notification_id}"
     return _make_job(request, event_id, job_id, JobKind.DELIVER, request.now, subject)
 

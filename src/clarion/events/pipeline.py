@@ -96,7 +96,7 @@ class Pipeline:
             for _ in range(WORKERS if has_workers else 0)
         ]
         self.intake = self._build_intake(ports, handover if has_workers else None)
-        self.explainer = Explainer(ports.catalog, cases)
+        self.explainer = Explainer(catalog=ports.catalog, cases=cases)
 
     def _build_intake(self, ports: PipelinePorts, handover: Handover | None) -> Intake:
         return Intake(
@@ -176,11 +176,11 @@ def _build_handlers(ports: PipelinePorts, cases: CaseReader, writer: OutcomeWrit
         deliverer=Deliverer(
             waiting=waiting, cases=cases, writer=writer, providers=ports.providers, clock=clock
         ),
-        digester=Digester(ports.deliveries, waiting, cases, writer),
+        digester=Digester(deliveries=ports.deliveries, waiting=waiting, cases=cases, writer=writer),
         expander=Expander(
             events=events, users=users, queue=ports.queue, writer=writer, clock=clock
         ),
-        releaser=Releaser(waiting, cases, writer),
+        releaser=Releaser(waiting=waiting, cases=cases, writer=writer),
     )
 
 

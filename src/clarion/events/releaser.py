@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.events.batch_view import BatchView
@@ -27,32 +28,32 @@ if TYPE_CHECKING:
     from clarion.events.waiting import WaitingNotification, WaitingReader
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Releaser:
     """Handles the jobs of notifications that are held on some channels."""
 
-    def __init__(self, waiting: WaitingReader, cases: CaseReader, writer: OutcomeWriter) -> None:
-        self._waiting = waiting
-        self._cases = cases
-        self._writer = writer
+    waiting: WaitingReader
+    cases: CaseReader
+    writer: OutcomeWriter
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide again for jobs of one app. Refused ones are due again when their lease expires."""
-        found, outcomes = await self._waiting.read([(job, job.subject) for job in jobs])
+        found, outcomes = await self.waiting.read([(job, job.subject) for job in jobs])
         outcomes += [JobOutcome(job=each.job) for each in found if not _held(each)]
         held = [each for each in found if _held(each)]
-        cases = await self._cases.read(
+        cases = await self.cases.read(
             [
-                self._waiting.make_request(each, _held(each), was_collected=_was_collected(each))
+                self.waiting.make_request(each, _held(each), was_collected=_was_collected(each))
                 for each in held
             ]
         )
         batch = BatchView()
         for waiting, prepared in zip(held, cases, strict=True):
             projected = batch.project(prepared) or prepared
-            outcome = self._writer.run_safely(waiting.job, release, waiting, projected)
+            outcome = self.writer.run_safely(waiting.job, release, waiting, projected)
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
-        await self._writer.write(outcomes)
+        await self.writer.write(outcomes)
 
 
 def _held(waiting: WaitingNotification) -> tuple[Delivery, ...]:
@@ -70,8 +71,7 @@ def release(waiting: WaitingNotification, prepared: PreparedCase) -> JobOutcome:
     held, job = by_channel(_held(waiting)), waiting.job
     decisions = cancel(prepared) if waiting.is_cancelled else decide(prepared.case)
     deliveries = tuple(redecide(held[d.channel], prepared.request, d) for d in decisions)
-    notification_id = waiting.notification.id
-    jobs, shared = make_jobs(prepared.request, job.event_id, notification_id, deliveries)
+    jobs, shared = make_jobs(prepared.request, job.event_id, deliveries)
     held_until = find_held_until(deliveries)
     return JobOutcome(
         job=job,

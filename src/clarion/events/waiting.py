@@ -33,23 +33,15 @@ class WaitingNotification:
         return self.event is not None and self.event.status is EventStatus.CANCELLED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingReader:
     """Reads notifications that wait, for many jobs of one app at once."""
 
-    def __init__(
-        self,
-        *,
-        notifications: NotificationReader,
-        deliveries: Deliveries,
-        events: Events,
-        catalog: Catalog,
-        clock: Clock,
-    ) -> None:
-        self._notifications = notifications
-        self._deliveries = deliveries
-        self._events = events
-        self._catalog = catalog
-        self._clock = clock
+    notifications: NotificationReader
+    deliveries: Deliveries
+    events: Events
+    catalog: Catalog
+    clock: Clock
 
     async def read(
         self, pairs: Sequence[tuple[Job, str]]
@@ -62,9 +54,9 @@ class WaitingReader:
         app_id = pairs[0][0].app_id
         ids = [notification_id for _, notification_id in pairs]
         user_ids = {job.user_id for job, _ in pairs}
-        found = await self._notifications.find_many(app_id, user_ids, ids)
-        deliveries = await self._deliveries.find_many(app_id, ids)
-        events = await self._events.find_many(app_id, {n.event_id for n in found.values()})
+        found = await self.notifications.find_many(app_id, user_ids, ids)
+        deliveries = await self.deliveries.find_many(app_id, ids)
+        events = await self.events.find_many(app_id, {n.event_id for n in found.values()})
         waiting: list[WaitingNotification] = []
         outcomes: list[JobOutcome] = []
         for job, notification_id in pairs:
@@ -72,7 +64,7 @@ class WaitingReader:
             if notification is None:
                 outcomes.append(JobOutcome(job=job))
                 continue
-            entry = await self._catalog.find(app_id, notification.type)
+            entry = await self.catalog.find(app_id, notification.type)
             if entry is None:
                 outcomes.append(fail_without_type(job, notification.type))
                 continue
@@ -104,7 +96,7 @@ class WaitingReader:
             channels=tuple(each.channel for each in chosen),
             expires_at=notification.expires_at,
             is_limited=any(each.reason is ReasonCode.LIMIT_WAITS for each in chosen),
-            now=self._clock.now(),
+            now=self.clock.now(),
         )
 
 

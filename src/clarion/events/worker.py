@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from clarion.catalog.model import Priority
@@ -49,29 +50,20 @@ class JobHandler(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
 class Worker:
     """Works until it is stopped."""
 
-    def __init__(
-        self,
-        *,
-        queue: Queue,
-        handover: Handover,
-        decider: Decider,
-        handlers: Mapping[JobKind, JobHandler],
-        writer: OutcomeWriter,
-        clock: Clock,
-    ) -> None:
-        self._queue = queue
-        self._handover = handover
-        self._decider = decider
-        self._handlers = handlers
-        self._writer = writer
-        self._clock = clock
-        self._rounds = 0
-        self._wake = asyncio.Event()
-        self._is_stopping = False
-        self._full_lanes: set[Priority] = set(Priority)
+    queue: Queue
+    handover: Handover
+    decider: Decider
+    handlers: Mapping[JobKind, JobHandler]
+    writer: OutcomeWriter
+    clock: Clock
+    _rounds: int = field(default=0, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_stopping: bool = field(default=False, init=False)
+    _full_lanes: set[Priority] = field(default_factory=lambda: set(Priority), init=False)
 
     def wake(self) -> None:
         """Look for work at once."""
@@ -84,7 +76,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`, and then until the handover is empty. Can be run again if it fails."""
-        while not self._is_stopping or len(self._handover):
+        while not self._is_stopping or len(self.handover):
             self._wake.clear()
             try:
                 if await self.work():
@@ -100,23 +92,23 @@ class Worker:
 
     async def work(self) -> int:
         """Do new events and due jobs, at most a batch of each; return how many jobs that were."""
-        accepted = self._handover.take(BATCH)
+        accepted = self.handover.take(BATCH)
         if accepted:
-            await self._decider.handle_accepted(accepted)
+            await self.decider.handle_accepted(accepted)
         self._rounds += 1
         if accepted and self._rounds % CLAIM_EVERY:
             return len(accepted)
         return len(accepted) + await self._work_due()
 
     async def _work_due(self) -> int:
-        now = self._clock.now()
-        jobs = await self._queue.claim(self._quotas(), now=now, until=now + LEASE_MS)
+        now = self.clock.now()
+        jobs = await self.queue.claim(self._quotas(), now=now, until=now + LEASE_MS)
         self._note_full_lanes(jobs)
         if stuck := [job for job in jobs if _is_stuck(job)]:
             dead = DeadLetter(error=f"given up after {CLAIMS} claims")
-            await self._writer.write([JobOutcome(job=job, next=dead) for job in stuck])
+            await self.writer.write([JobOutcome(job=job, next=dead) for job in stuck])
         for kind, some in _group([job for job in jobs if not _is_stuck(job)]):
-            await self._handlers[kind].handle(some)
+            await self.handlers[kind].handle(some)
         return len(jobs)
 
     def _quotas(self) -> Mapping[Priority, int]:

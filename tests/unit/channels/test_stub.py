@@ -1,4 +1,4 @@
-"""The stub answers what the address says."""
+"""The stub returns the outcome that the address names."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from clarion.events.model import Content
 from tests.factories import make_user
 
 
-def make_parcel(address: object, attempt: int = 1) -> OutgoingMessage:
+def make_message(address: object, attempt: int = 1) -> OutgoingMessage:
     return OutgoingMessage(
         id="n1/stub",
         notification_id="n1",
@@ -17,7 +17,7 @@ def make_parcel(address: object, attempt: int = 1) -> OutgoingMessage:
         type="ORDER",
         priority=Priority.MEDIUM,
         subject=None,
-        body="words",
+        body="text",
         content=Content(),
         count=1,
         expires_at=None,
@@ -26,11 +26,11 @@ def make_parcel(address: object, attempt: int = 1) -> OutgoingMessage:
 
 
 async def deliver(address: object, attempt: int = 1) -> Outcome:
-    return await StubProvider().deliver(make_parcel(address, attempt))
+    return await StubProvider().deliver(make_message(address, attempt))
 
 
 @pytest.mark.parametrize(
-    ("address", "kind"),
+    ("address", "outcome"),
     [
         ("delivered", Delivered),
         ("rejected", Rejected),
@@ -44,21 +44,23 @@ async def deliver(address: object, attempt: int = 1) -> Outcome:
         (7, Rejected),
     ],
 )
-async def test_the_address_is_the_answer(address: object, kind: type[Outcome]) -> None:
-    assert isinstance(await deliver(address), kind)
+async def test_the_address_names_the_outcome(address: object, outcome: type[Outcome]) -> None:
+    assert isinstance(await deliver(address), outcome)
 
 
-@pytest.mark.parametrize(("attempt", "kind"), [(1, Retry), (2, Retry), (3, Delivered)])
-async def test_it_fails_as_often_as_the_address_says(attempt: int, kind: type[Outcome]) -> None:
-    assert isinstance(await deliver("retry 2", attempt), kind)
+@pytest.mark.parametrize(("attempt", "outcome"), [(1, Retry), (2, Retry), (3, Delivered)])
+async def test_it_fails_as_often_as_the_address_says(attempt: int, outcome: type[Outcome]) -> None:
+    assert isinstance(await deliver("retry 2", attempt), outcome)
 
 
-async def test_it_can_break() -> None:
+async def test_it_can_raise_an_error() -> None:
     with pytest.raises(RuntimeError, match="the address says so"):
         await deliver("broken")
 
 
 @pytest.mark.parametrize(("attributes", "can"), [({"stub": "x"}, True), ({"stub": 7}, False)])
-def test_who_has_the_attribute_can_be_reached(attributes: dict[str, object], *, can: bool) -> None:
+def test_a_user_with_the_attribute_can_be_reached(
+    attributes: dict[str, object], *, can: bool
+) -> None:
     assert StubProvider().can_reach(make_user(attributes=attributes)) is can
     assert not StubProvider().can_reach(make_user())

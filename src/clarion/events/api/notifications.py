@@ -228,23 +228,17 @@ def _view_delivery(
 def _view_attempts(delivery: Delivery, attempts: tuple[Attempt, ...]) -> list[AttemptView]:
     if delivery.channel is Channel.IN_APP and delivery.delivered_at is not None:
         # Its one attempt was the commit that added it to the inbox; that is not stored twice.
-        attempts = (_make_inbox_attempt(delivery, delivery.delivered_at),)
+        attempts = (
+            Attempt(
+                notification_id=delivery.notification_id,
+                channel=delivery.channel,
+                number=1,
+                status=delivery.status.value,
+                attempted_at=delivery.delivered_at,
+            ),
+        )
     return [
         AttemptView.of(each, device_id=each.device_id or None)
         for each in attempts
         if each.channel is delivery.channel
     ]
-
-
-def _make_inbox_attempt(delivery: Delivery, attempted_at: int) -> Attempt:
-    return Attempt(
-        notification_id=delivery.notification_id,
-        channel=delivery.channel,
-        number=1,
-        device_id="",
-        status=delivery.status.value,
-        provider_response=None,
-        error_code=None,
-        error_message=None,
-        attempted_at=attempted_at,
-    )

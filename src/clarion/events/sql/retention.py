@@ -43,7 +43,7 @@ OR kind = 'digest' AND (SELECT d.digest FROM deliveries d WHERE d.app_id = jobs.
 SELECT_ORPHANED_JOBS = statement(
     "select_orphaned_jobs", f"SELECT id FROM jobs WHERE {_ORPHANED} LIMIT :limit"
 )
-# Checked again: a digest may have begun anew meanwhile, and then it has a due time.
+# Checked again: a new digest may have begun meanwhile, and then it has a due time.
 DELETE_ORPHANED_JOB = statement(
     "delete_orphaned_job", f"DELETE FROM jobs WHERE id = :id AND {_ORPHANED} RETURNING id"
 )
