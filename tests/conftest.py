@@ -1,5 +1,6 @@
 """What every test may ask for: real servers, a fresh database, an empty Redis."""
 
+import gc
 import os
 import signal
 import uuid
@@ -36,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(SERVERS, None):
         servers.stop()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
