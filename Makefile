@@ -30,7 +30,7 @@ run: ## Start Clarion on this machine (DATA=folder, default: data)
 
 test: ## Run all tests (TESTS=path, ARGS="more pytest options")
 	$(SETUP) dev
-	@$(VENV)/python -m pytest -n auto $(ARGS) $(TESTS)
+	@$(VENV)/python -m pytest -n auto --dist worksteal $(ARGS) $(TESTS)
 
 check: ## Check format, lint, types, layers and docs
 	$(SETUP) dev

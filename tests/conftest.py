@@ -39,6 +39,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         servers.stop()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: tests wait for processes and clocks a third of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the long tests first: one that came last would keep a single worker busy."""
+    items.sort(key=lambda item: item.get_closest_marker("fault") is None)
+
+
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of every later search for garbage."""
     gc.collect()

@@ -38,7 +38,7 @@ class Installation:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -118,6 +118,7 @@ def run_clarion(*words: str, **flags: str) -> subprocess.CompletedProcess[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Only this much: a stray CLARION_… of the caller must not reach the program."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    names = ("PATH", "PYTHONPATH", "HOME", "LANG")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     # Wide enough that no sentence is broken where a test looks for it.
     return {**kept, "COLUMNS": "400", **more}
