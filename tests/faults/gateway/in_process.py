@@ -1,4 +1,4 @@
-"""A gateway in the test's own process: real sockets and a real store, and a clock to turn."""
+"""A gateway in the test's own process: real sockets and a real store, and a clock to set."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ from tests.processes import free_port
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
+class Gateway:
     """The gateway, its clock, and one device that is registered with it."""
 
     port: int
@@ -65,7 +65,7 @@ class House:
 
 
 @asynccontextmanager
-async def gateway(folder: Path) -> AsyncIterator[House]:
+async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
     """Open a gateway on a new database in a folder."""
     installation = Installation(
         settings=load({"data": str(folder)}),
@@ -101,7 +101,7 @@ async def gateway(folder: Path) -> AsyncIterator[House]:
         port = free_port()
         await sockets.listen(Address("127.0.0.1", port))
         try:
-            yield House(
+            yield Gateway(
                 port=port,
                 clock=clock,
                 messages=messages,
