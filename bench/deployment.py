@@ -1,4 +1,4 @@
-"""A site of the bench: an installation, and the real server that serves it as a process."""
+"""What is measured: an installation, the real server as a process, and the baseline beside it."""
 
 import asyncio
 import subprocess
@@ -25,8 +25,8 @@ NO_LIMITS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
-    """A server that runs."""
+class Deployment:
+    """A running server and its installation."""
 
     name: str
     installation: Installation
@@ -34,6 +34,8 @@ class Site:
     server: Server
     port: int
     gateway_port: int
+    baseline: Server
+    baseline_port: int
 
     def measure(
         self,
@@ -44,54 +46,87 @@ class Site:
         total: int | None = None,
         warm_up_s: float = WARM_UP_S,
     ) -> tuple[Result, float]:
-        """Put a load on the server; gives its result, and the server's CPU time a request."""
-        load = Load(host=HOST, port=self.port, connections=8, streams=64, duration_s=seconds)
-        if warm_up_s:  # a run of its own, so that its CPU time is not counted either
-            run_in_process(replace(load, duration_s=warm_up_s), requests)
-        before = self.server.usage().cpu_s
-        result = run_in_process(replace(load, rate=rate, total=total), requests)
-        return result, (self.server.usage().cpu_s - before) / max(result.sent, 1)
+        """Put a load on the server; return its result, and the server's CPU time per request."""
+        load = _load(self.port, seconds, rate=rate, total=total)
+        return _measure(self.server, load, requests, warm_up_s)
+
+    def measure_baseline(self, request: Request, seconds: float) -> tuple[Result, float]:
+        """Put the same load on the baseline."""
+        return _measure(self.baseline, _load(self.baseline_port, seconds), request, WARM_UP_S)
+
+
+def _load(
+    port: int, seconds: float, *, rate: float | None = None, total: int | None = None
+) -> Load:
+    return Load(
+        host=HOST,
+        port=port,
+        connections=8,
+        streams=64,
+        duration_s=seconds,
+        rate=rate,
+        total=total,
+    )
+
+
+def _measure(
+    server: Server, load: Load, requests: Request | Source, warm_up_s: float
+) -> tuple[Result, float]:
+    if warm_up_s:  # a run of its own, so that its CPU time is not counted either
+        warm_up = replace(load, duration_s=warm_up_s, rate=None, total=None)
+        run_in_process(warm_up, requests)
+    before = server.usage().cpu_s
+    result = run_in_process(load, requests)
+    return result, (server.usage().cpu_s - before) / max(result.sent, 1)
 
 
 @contextmanager
-def on_sqlite(*, devices: int = 0, people: int = 0) -> Iterator[Site]:
-    """Have a site on SQLite for as long as the block lasts."""
+def on_sqlite(*, devices: int = 0, users: int = 0) -> Iterator[Deployment]:
+    """Run a deployment on SQLite for as long as the block lasts."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        _site("SQLite", Path(folder), "", devices, people) as site,
+        _deployment("SQLite", Path(folder), "", devices, users) as deployment,
     ):
-        yield site
+        yield deployment
 
 
 @contextmanager
-def on_postgres(*, devices: int = 0, people: int = 0) -> Iterator[Site]:
-    """Have a site on PostgreSQL for as long as the block lasts."""
+def on_postgres(*, devices: int = 0, users: int = 0) -> Iterator[Deployment]:
+    """Run a deployment on PostgreSQL for as long as the block lasts."""
     with (
         tempfile.TemporaryDirectory() as folder,
         PostgresServer() as postgres,
-        _site("PostgreSQL", Path(folder), postgres.url, devices, people) as site,
+        _deployment("PostgreSQL", Path(folder), postgres.url, devices, users) as deployment,
     ):
-        yield site
+        yield deployment
 
 
 @contextmanager
-def _site(name: str, folder: Path, database: str, devices: int, people: int) -> Iterator[Site]:
+def _deployment(
+    name: str, folder: Path, database: str, devices: int, users: int
+) -> Iterator[Deployment]:
     data = [f"--data={folder}", f"--database={database}"]
     command = [sys.executable, "-m", "clarion", "init", "--log-level=warning", *data]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     installation = Installation.read(folder, database)
     device_ids = asyncio.run(installation.add_devices(devices))
-    asyncio.run(installation.add_users(people))
-    port, gateway_port = free_ports(2)
-    flags = [f"--listen={HOST}:{port}", f"--gateway-listen={HOST}:{gateway_port}"]
-    flags += ["--tls-listen=off", "--log-level=warning", *NO_LIMITS]
-    command = [sys.executable, "-m", "bench.server", *data, *flags]
-    with serving(command, f"http://{HOST}:{port}/ready") as server:
-        yield Site(
+    asyncio.run(installation.add_users(users))
+    port, gateway_port, baseline_port = free_ports(3)
+    flags = [*data, "--tls-listen=off", "--log-level=warning", *NO_LIMITS]
+    addresses = [f"--listen={HOST}:{port}", f"--gateway-listen={HOST}:{gateway_port}"]
+    serve = [sys.executable, "-m", "clarion", "serve", *flags, *addresses]
+    compare = [sys.executable, "-m", "bench.baseline", *flags, f"--listen={HOST}:{baseline_port}"]
+    with (
+        serving(serve, f"http://{HOST}:{port}/ready") as server,
+        serving(compare, f"http://{HOST}:{baseline_port}/ready") as baseline,
+    ):
+        yield Deployment(
             name=name,
             installation=installation,
             device_ids=device_ids,
             server=server,
             port=port,
             gateway_port=gateway_port,
+            baseline=baseline,
+            baseline_port=baseline_port,
         )

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from clarion.events.pipeline import Pipeline
     from clarion.events.retention import Keeper
     from clarion.house import House
-    from clarion.http.asgi import Endpoint
     from clarion.inbox.screens import Screens
     from clarion.nodes.port import Dependency, Limits
     from clarion.push.sockets import Sockets
@@ -114,13 +113,8 @@ def _build_operation(
 class Server:
     """Clarion, serving until it is told to stop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        annex: Callable[[House], dict[tuple[str, str], Endpoint]] | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._annex = annex
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
@@ -200,7 +194,6 @@ class Server:
                 ("POST", event_door.PATH): events.accept,
                 ("POST", event_door.BATCH_PATH): events.accept_batch,
                 **pages.routes(),
-                **(self._annex(house) if self._annex else {}),
             },
             prefixes={
                 apns.DEVICE_PREFIX: door.push,

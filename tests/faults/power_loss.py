@@ -12,6 +12,7 @@ the power went. What it assumes of a disk is the least that SQLite asks of one:
   Until then a new file may be gone, and a deleted one may be back with what it last held.
 """
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -224,6 +225,15 @@ class Disk:
                 if file is not None:
                     entries[name] = file
         return entries
+
+
+def digest_of(image: Image) -> bytes:
+    """Identify an image: many crashes leave the same, and one check will do for those."""
+    digest = hashlib.sha256()
+    for name, content in sorted(image.items()):
+        digest.update(f"{name} {len(content)} ".encode())
+        digest.update(content)
+    return digest.digest()
 
 
 def write_image(image: Image, folder: Path) -> None:

@@ -1,7 +1,6 @@
 """T10: migrations are killed at every step, and then run again."""
 
 import asyncio
-import hashlib
 import itertools
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,10 +17,10 @@ from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from tests.faults.migrating import LATER, PROCESSES, migrate
 from tests.faults.power_loss import (
     Disk,
-    Image,
     Operation,
     RecordingVfs,
     Survival,
+    digest_of,
     everything,
     nothing,
     torn,
@@ -204,25 +203,20 @@ def check_crash(folder: Path, whole: list[tuple[object, ...]], *, is_filled: boo
     assert found in ((NAMES,) if is_filled else (NAMES, set()))
 
 
-def digest_of(image: Image, *, is_filled: bool) -> bytes:
-    """Identify what a crash left: many leave the same, and one check will do for those."""
-    return hashlib.sha256(repr((sorted(image.items()), is_filled)).encode()).digest()
-
-
 def test_a_migration_crashed_at_any_operation_is_finished_by_the_next(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T10: kill, power loss and torn writes at every operation of the disk; no row is lost."""
     operations, filled = record(scratch)
     whole = describe_file(scratch / DATABASE)
-    disk, count, checked = Disk(), 0, set[bytes]()
+    disk, count, checked = Disk(), 0, set[tuple[bytes, bool]]()
     for moment, operation in enumerate(operations):
         is_filled = moment >= filled
         for survival in crashes(moment):
             image = disk.image(survival)
             count += 1
-            if (digest := digest_of(image, is_filled=is_filled)) not in checked:
-                checked.add(digest)
+            if (case := (digest_of(image), is_filled)) not in checked:
+                checked.add(case)
                 write_image(image, scratch / "crashed")
                 check_crash(scratch / "crashed", whole, is_filled=is_filled)
         disk.play(operation)

@@ -8,7 +8,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.faults.power_loss import Disk, Image, Survival, everything, nothing, torn, write_image
+from tests.faults.power_loss import (
+    Disk,
+    Image,
+    Survival,
+    digest_of,
+    everything,
+    nothing,
+    torn,
+    write_image,
+)
 from tests.faults.scenario import (
     AS_SERVED,
     DATABASE,
@@ -77,17 +86,16 @@ def examine(image: Image, folder: Path) -> Survivors | str:
 def crash(recording: Recording, plan: Plan, folder: Path, tally: Tally) -> None:
     """Replay a recording once and crash it as planned on the way.
 
-    A crash that leaves the same files as the one before it is not examined again.
+    Files that an earlier crash left the same are not examined again.
     """
     disk = Disk()
-    examined: dict[str, tuple[Image, Survivors | str]] = {}
+    examined: dict[bytes, Survivors | str] = {}
     for moment, operation in enumerate([*recording.operations, None]):
         for survival in plan.get(moment, ()):
             image = disk.image(survival)
-            before = examined.get(survival.name)
-            is_same = before is not None and before[0] == image
-            found = before[1] if is_same else examine(image, folder / "crashed")
-            examined = {**examined, survival.name: (image, found)}
+            if (digest := digest_of(image)) not in examined:
+                examined[digest] = examine(image, folder / "crashed")
+            found = examined[digest]
             tally.count(recording, moment, found, f"after operation {moment}, {survival.name}")
         if operation is not None:
             disk.play(operation)
