@@ -1,4 +1,4 @@
-"""A real server for each constellation, once a worker; tests share it and make their own apps."""
+"""A real server for each constellation, once per worker; tests share it and create their own apps."""
 
 import asyncio
 import json
@@ -30,25 +30,25 @@ class Server:
 
     @property
     def anyone(self) -> Asker:
-        """Someone without a key."""
+        """A client without a key."""
         return Asker(self.installation.port)
 
     @property
     def app(self) -> Asker:
-        """The app of the first run."""
+        """A client with the key of the first app."""
         return self.with_key(self.first["app"]["api_key"])
 
     def with_key(self, key: str) -> Asker:
         return Asker(self.installation.port, key)
 
     def make_key(self, *scopes: str) -> Asker:
-        """Make another key of the app, and return who holds it."""
+        """Create another key of the app, and return a client with it."""
         made = self.app.post("/v1/keys", {"label": "test", "scopes": list(scopes) or ["*"]})
         assert made.status == 201, made.body
         return self.with_key(made.json["api_key"])
 
     def make_app(self) -> dict[str, Any]:
-        """Make another app by the command line, while the server runs."""
+        """Create another app by the command line, while the server runs."""
         done = self.installation.run("app", "create", "Other", f"com.example.a{uuid.uuid4().hex}")
         assert done.returncode == 0, done.stderr
         card: dict[str, Any] = json.loads(done.stdout)

@@ -235,7 +235,7 @@ async def test_a_refusal_waits_for_the_body_and_breaks_nothing_off(
     assert client.resets == []
 
 
-async def test_the_door_answers_http_1_as_well(
+async def test_http_1_is_answered_as_well(
     server: ConformanceServer, provider: Provider, device: Device
 ) -> None:
     good = push(provider, device.token)
