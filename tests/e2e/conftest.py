@@ -1,4 +1,4 @@
-"""A real server for each constellation, once per worker; tests share it and create their own apps."""
+"""A real server for each constellation, once per worker; tests share it, each with its own app."""
 
 import asyncio
 import json
