@@ -1,11 +1,14 @@
 """What every test may ask for: real servers, a fresh database, an empty Redis."""
 
+import asyncio
 import gc
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -15,6 +18,7 @@ from hypothesis import settings
 
 from tests.servers import POSTGRES, REDIS, SharedServers, shared_url
 
+T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
 
 # A limit for each example would fail by chance on a busy machine; pytest-timeout bounds the test.
@@ -95,6 +99,12 @@ def redis_url() -> str:
 def worker_number() -> int:
     """0 for gw0 and for a run without workers, 3 for gw3."""
     return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+def run_apart(work: Coroutine[None, None, T]) -> T:
+    """Run something in a loop of its own: fixtures of the session have none."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
 
 
 async def run_sql(url: str, statement: str) -> None:

@@ -4,8 +4,7 @@ import asyncio
 import gc
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -40,7 +39,7 @@ from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
-from tests.conftest import run_sql
+from tests.conftest import run_apart, run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
 STORES = {"sqlite": "sqlite_database", "postgres": "emptied_database"}
@@ -94,12 +93,6 @@ def worker_database(postgres_url: str) -> Iterator[str]:
     run_apart(run_sql(url, REMEMBER_TABLES))
     yield url
     run_apart(run_sql(postgres_url, f"DROP DATABASE {name} WITH (FORCE)"))
-
-
-def run_apart(work: Coroutine[None, None, object]) -> None:
-    """Run something in a loop of its own: fixtures of the session have none."""
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(asyncio.run, work).result()
 
 
 @pytest.fixture
