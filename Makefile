@@ -30,7 +30,7 @@ run: ## Install, set up and start Clarion (DATA=folder, default: data)
 
 test: ## Run all tests (TESTS=path, ARGS="more pytest options")
 	$(SETUP) dev
-	@$(VENV)/python -m pytest -n auto $(ARGS) $(TESTS)
+	@$(VENV)/python -m pytest -n auto --dist worksteal $(ARGS) $(TESTS)
 
 check: ## Check format, lint, types, imports and docs
 	$(SETUP) dev

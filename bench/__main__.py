@@ -22,7 +22,9 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5, help="how long each row is measured")
+    parser.add_argument(
+        "--seconds", type=float, default=5, help="how long each row is measured (default: 5)"
+    )
     parser.add_argument("--only", choices=SUBJECTS, help="measure this subject alone")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     options = parser.parse_args()

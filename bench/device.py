@@ -1,4 +1,4 @@
-"""A device on the gateway's socket: says hello, hands on what it hears, and acknowledges.
+"""A device on the gateway's socket: says hello, passes messages on, and acknowledges.
 
 WebSocket by hand on plain asyncio, so that one process can be thousands of devices.
 """
@@ -51,10 +51,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Listener(Protocol):
-    """Who hears what a device hears."""
+    """Receives what happens on a device's connection."""
 
     def on_ready(self, socket: "DeviceSocket", ready: Ready) -> None:
-        """The device is let in."""
+        """The server has accepted the device."""
         ...
 
     def on_messages(self, socket: "DeviceSocket", messages: list[Notification]) -> None:
@@ -62,7 +62,7 @@ class Listener(Protocol):
         ...
 
     def on_closed(self, socket: "DeviceSocket", code: int | None) -> None:
-        """The connection has ended; None if the server did not say why."""
+        """The connection has ended; the code is None if the server sent none."""
         ...
 
 
@@ -89,7 +89,7 @@ class DeviceSocket(asyncio.Protocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc  # what the server said is in the close code
+        del exc  # the reason is in the close code
         self._listener.on_closed(self, self._code)
 
     def data_received(self, data: bytes) -> None:
@@ -107,7 +107,7 @@ class DeviceSocket(asyncio.Protocol):
             self._listener.on_messages(self, messages)
 
     def acknowledge(self, messages: list[Notification]) -> None:
-        """Tell the server that the device has these messages for good."""
+        """Acknowledge messages."""
         self.send({"type": "ack", "ids": [message.id for message in messages]})
 
     def send(self, frame: object) -> None:
@@ -115,7 +115,7 @@ class DeviceSocket(asyncio.Protocol):
         self.transport.write(encode_frame(TEXT, _encode(frame)))
 
     def cut(self) -> None:
-        """End the connection without a word."""
+        """End the connection without a close frame."""
         self.transport.abort()
 
     def _upgrade(self) -> bool:
@@ -130,7 +130,7 @@ class DeviceSocket(asyncio.Protocol):
         return True
 
     def _frames(self) -> Iterator[tuple[int, bytes]]:
-        """Give the whole frames that have come, and keep the rest."""
+        """Yield the complete frames that have come, and keep the rest."""
         data, at = self._rest, 0
         while (frame := next_frame(data, at)) is not None:
             opcode, payload, at = frame
@@ -150,7 +150,7 @@ class DeviceSocket(asyncio.Protocol):
 
 
 def next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Give opcode, payload and end of the frame at a place; None if it is not whole yet."""
+    """Return opcode, payload and end of the frame at an offset; None if it is incomplete."""
     if len(data) < at + 2:
         return None
     size, start = data[at + 1], at + 2
@@ -180,7 +180,7 @@ def encode_frame(opcode: int, payload: bytes, *, is_final: bool = True) -> bytes
 async def connect(
     port: int, token: str, secret: str, listener: Listener, *, host: str = "127.0.0.1"
 ) -> DeviceSocket:
-    """Open a connection; the listener hears the rest. OSError if nobody answers."""
+    """Open a connection; the rest goes to the listener. OSError if nothing answers."""
     make: Callable[[], DeviceSocket] = lambda: DeviceSocket(token, secret, listener)  # noqa: E731
     _, socket = await asyncio.get_running_loop().create_connection(make, host, port)
     return socket

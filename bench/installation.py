@@ -1,7 +1,7 @@
-"""An installation of Clarion to be measured or tormented: its app, its provider and its devices.
+"""An installation of Clarion for benchmarks and fault tests: its app, its provider and its devices.
 
-Devices are made straight in the store, where a thousand take a moment. Their tokens and secrets
-follow from their numbers, so that another process needs to know no more than how many there are.
+Devices are created in the store itself, where a thousand take a moment. Their tokens and secrets
+follow from their numbers, so that another process needs to know only how many there are.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Installation:
 
     @classmethod
     def read(cls, data: Path, database: str = "") -> "Installation":
-        """Read the card of an installation that is set up."""
+        """Read `first-run.json` of an installation."""
         app = json.loads((data / "first-run.json").read_bytes())["app"]
         return cls(
             settings=load({"data": str(data), "database": database}),
@@ -76,21 +76,21 @@ class Installation:
         return [device.id for device in devices]
 
     async def add_users(self, count: int) -> None:
-        """Add people number 0 to `count`."""
+        """Create users number 0 to `count`."""
         now = SystemClock().now()
-        people = [
+        users = [
             User(app_id=self.app_id, id=user_of(n), name=f"U {n}", created_at=now, updated_at=now)
             for n in range(count)
         ]
         async with self.opened() as engine:
             store = SqlUsers(engine)
             for start in range(0, count, AT_A_TIME):
-                part = people[start : start + AT_A_TIME]
+                part = users[start : start + AT_A_TIME]
                 await asyncio.gather(*(store.put(user) for user in part))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Engine]:
-        """Have its store open, beside the server if that runs."""
+        """Open its store, beside the server if that runs."""
         engine = await open_engine(
             self.settings.database_url,
             waiting_limit=self.settings.write_waiting,
@@ -122,7 +122,7 @@ def _give_up(message: str) -> None:
 
 
 def token_of(number: int) -> str:
-    """Return the token of a device: 64 hexadecimal digits, as those of Apple's own."""
+    """Return the token of a device: 64 hexadecimal digits, as Apple's have."""
     return hashlib.sha256(b"token %d" % number).hexdigest()
 
 
@@ -132,5 +132,5 @@ def secret_of(number: int) -> str:
 
 
 def user_of(number: int) -> str:
-    """Return the id of a person."""
+    """Return the id of a user."""
     return f"user-{number}"

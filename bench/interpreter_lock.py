@@ -3,7 +3,7 @@
 `python -m bench.interpreter_lock` shows why the SQLite writer is a process: a thread that comes
 back from a call into the kernel must take the lock again, and a loop that gives it up often, but
 only for microseconds at a time, is faster than the thread can wake. Run it on a quiet machine: with
-no core to spare, the thread runs in bursts and only the longest wait tells.
+no core to spare, the thread runs in bursts and only the longest wait says anything.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A server under measurement: started, waited for, weighed and stopped as a process of its own."""
+"""A server under measurement: started, waited for, sampled and stopped as a process of its own."""
 
 import http.client
 import os
@@ -64,7 +64,7 @@ class Server:
                 raise self._error(f"did not answer {url} within {within_s:g} s")
 
     def stop(self, within_s: float = 10.0) -> None:
-        """Send SIGTERM; kills a server that does not heed it, and raises ServerError."""
+        """Send SIGTERM; kill a server that does not end, and raise ServerError."""
         self._process.terminate()
         if not self._ended_within(within_s):
             self._process.kill()

@@ -1,4 +1,4 @@
-"""Measurements → rows, shown as an aligned table to people and as JSON lines to programs."""
+"""Measurements → rows, printed as an aligned table or as JSON lines."""
 
 import json
 import math
@@ -46,12 +46,12 @@ class Row:
             p99_s=_known(result.percentile(99)),
             cpu_s=cpu_s,
             ratio=_ratio(result.throughput, baseline),
-            note=", ".join([*filter(None, [note]), *_complaints(result)]),
+            note=", ".join([*filter(None, [note]), *_warnings(result)]),
         )
 
 
 def text(rows: Iterable[Row]) -> str:
-    """Words to the left, numbers to the right."""
+    """Text to the left, numbers to the right."""
     cells = [HEADINGS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_aligned(line, widths) for line in cells) + "\n"
@@ -62,19 +62,19 @@ def json_lines(rows: Iterable[Row]) -> str:
 
 
 def rate(per_second: float) -> str:
-    """For people: 61,234/s, 12.3/s, 0.25/s."""
+    """Format a rate: 61,234/s, 12.3/s, 0.25/s."""
     return f"{_short(per_second)}/s"
 
 
 def duration(seconds: float) -> str:
-    """For people: 320 µs, 1.26 ms, 2.10 s."""
+    """Format a time: 320 µs, 1.26 ms, 2.10 s."""
     if seconds >= 1:
         return f"{_short(seconds)} s"
     return f"{_short(seconds * 1e3)} ms" if seconds >= 0.001 else f"{seconds * 1e6:.0f} µs"
 
 
 def size(size_bytes: float) -> str:
-    """For people: 812 B, 9.10 KiB, 3.42 MiB, 1,500 GiB."""
+    """Format a size: 812 B, 9.10 KiB, 3.42 MiB, 1,500 GiB."""
     if size_bytes < 1024:
         return f"{size_bytes:.0f} B"
     power = min(int(math.log(size_bytes, 1024)), 3)
@@ -96,8 +96,8 @@ def _ratio(throughput: float, baseline: Row | None) -> float | None:
     return throughput / baseline.throughput if baseline and baseline.throughput else None
 
 
-def _complaints(result: Result) -> Iterable[str]:
-    """What makes a number worth less than it looks."""
+def _warnings(result: Result) -> Iterable[str]:
+    """Return what makes a number less reliable than it looks."""
     counts = {f"{status}": n for status, n in result.by_status.items() if status >= 300}
     yield from (f"{name}: {count:,}" for name, count in (counts | result.errors).items())
     if result.busy > 0.9:

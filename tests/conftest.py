@@ -1,10 +1,14 @@
 """What every test may ask for: real servers, a fresh database, an empty Redis."""
 
+import asyncio
+import gc
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -14,6 +18,7 @@ from hypothesis import settings
 
 from tests.servers import POSTGRES, REDIS, SharedServers, shared_url
 
+T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
 
 # A limit for each example would fail by chance on a busy machine; pytest-timeout bounds the test.
@@ -36,6 +41,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(SERVERS, None):
         servers.stop()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: tests wait for processes and clocks a third of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the long tests first: one that came last would keep a single worker busy."""
+    items.sort(key=lambda item: item.get_closest_marker("fault") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -77,6 +99,12 @@ def redis_url() -> str:
 def worker_number() -> int:
     """0 for gw0 and for a run without workers, 3 for gw3."""
     return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+def run_apart(work: Coroutine[None, None, T]) -> T:
+    """Run something in a loop of its own: fixtures of the session have none."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
 
 
 async def run_sql(url: str, statement: str) -> None:

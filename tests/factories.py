@@ -1,4 +1,4 @@
-"""Makes what tests speak about: apps, keys, people, devices, and a clock that stands still."""
+"""Makes what tests need: apps, keys, users, devices, and a clock that stands still."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

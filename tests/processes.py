@@ -89,7 +89,8 @@ def unprivileged() -> Account:
 
 def environment(folder: Path) -> dict[str, str]:
     """Only this much: a stray PGPORT or LANG of the caller must not reach a server."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LC_ALL": "C"}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    return {"PATH": os.defpath, **kept, "HOME": str(folder), "LC_ALL": "C"}
 
 
 class Daemon:
@@ -194,7 +195,7 @@ class Server:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

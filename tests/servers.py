@@ -173,7 +173,7 @@ def package(name: str) -> Path:
 
 
 class SharedServers:
-    """The servers of one pytest run, told to its workers by environment variables."""
+    """The servers of one pytest run; its workers find them by environment variables."""
 
     def __init__(self) -> None:
         self._servers: dict[str, PostgresServer | RedisServer] = {}

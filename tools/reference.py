@@ -33,6 +33,7 @@ on it, not on the text. A running server shows this list at `/docs/errors`. This
 by `tools/reference.py`.
 """
 
+
 def settings_page() -> str:
     rows = [
         f"| `{flag} {metavar}` | `{variable}` | {_shown(default)} | {doc} |"

@@ -176,8 +176,8 @@ class Connection(asyncio.Protocol):
         if not upload.rest:
             del self._uploads[stream]
 
-    def _send(self, kind: int, flags: int, stream: int, payload: bytes | memoryview) -> None:
-        self._out += (FRAME.pack(len(payload) << 8 | kind, flags, stream), payload)
+    def _send(self, frame_type: int, flags: int, stream: int, payload: bytes | memoryview) -> None:
+        self._out += (FRAME.pack(len(payload) << 8 | frame_type, flags, stream), payload)
 
     def _give_up(self, reason: str) -> None:
         for exchange in self._exchanges.values():
@@ -196,17 +196,17 @@ class Connection(asyncio.Protocol):
         at, end = 0, len(data)
         while end - at >= FRAME.size:
             word, flags, stream = FRAME.unpack_from(data, at)
-            kind, start, after = word & 0xFF, at + FRAME.size, at + FRAME.size + (word >> 8)
+            frame_type, start, after = word & 0xFF, at + FRAME.size, at + FRAME.size + (word >> 8)
             if after > end:
                 _check_size(word >> 8)
                 break
             at = after
-            if kind == HEADERS:
+            if frame_type == HEADERS:
                 self._on_headers(stream, flags, data[start:after], now)
-            elif kind == DATA:
+            elif frame_type == DATA:
                 self._on_data(stream, flags, data[start:after], now)
-            elif kind in self._controls:
-                self._controls[kind](stream, flags, data[start:after])
+            elif frame_type in self._controls:
+                self._controls[frame_type](stream, flags, data[start:after])
         return data[at:]
 
     def _on_headers(self, stream: int, flags: int, block: bytes, now: float) -> None:

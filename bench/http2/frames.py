@@ -11,7 +11,7 @@ END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x01, 0x01, 0x04, 0x08, 0x20
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_STREAMS, INITIAL_WINDOW, MAX_FRAME = 1, 2, 3, 4, 5
 CANCEL = 8
 
-# Length and kind share the first word, so one unpack reads a whole frame header.
+# Length and type share the first word, so one unpack reads a whole frame header.
 FRAME = struct.Struct(">IBI")
 SETTING = struct.Struct(">HI")
 WORD = struct.Struct(">I")

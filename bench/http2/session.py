@@ -116,7 +116,7 @@ class Tally:
 
 
 class Session:
-    """What the connections of a run share, and how they tell that nothing is left to do."""
+    """What the connections of a run share, and how they know that nothing is left to do."""
 
     def __init__(self, load: Load, source: Source, on_answer: OnAnswer | None) -> None:
         self.load = load

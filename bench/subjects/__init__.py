@@ -1,1 +1,1 @@
-"""What is measured, one file a subject: a function that gives the rows of the table."""
+"""What is measured, one file a subject: a function that yields the rows of the table."""

@@ -1,4 +1,4 @@
-"""One message to a topic that very many hear who are all away: it must be written once."""
+"""One message to a topic with very many offline subscribers: it must be written once."""
 
 import asyncio
 import json
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from time import perf_counter
 
+from bench.deployment import HOST, Deployment, on_sqlite
 from bench.installation import Installation
-from bench.site import HOST, Site, on_sqlite
 from bench.table import Row
 from clarion.push.sql import topics
 from clarion.store.engine import Engine
@@ -24,25 +24,25 @@ TABLES = statement("bench_tables", "SELECT name FROM sqlite_master WHERE type = 
 def measure(seconds: float) -> Iterator[Row]:
     """Measure some messages, one after the other; how long does not matter here."""
     del seconds
-    with on_sqlite() as site:
-        rows_before = asyncio.run(_subscribe(site.installation))
-        before = site.server.usage().cpu_s
-        times = sorted(_publish(site) for _ in range(MESSAGES))
-        cpu_s = (site.server.usage().cpu_s - before) / MESSAGES
-        rows = (asyncio.run(_count(site.installation)) - rows_before) / MESSAGES
+    with on_sqlite() as deployment:
+        rows_before = asyncio.run(_subscribe(deployment.installation))
+        before = deployment.server.usage().cpu_s
+        times = sorted(_publish(deployment) for _ in range(MESSAGES))
+        cpu_s = (deployment.server.usage().cpu_s - before) / MESSAGES
+        rows = (asyncio.run(_count(deployment.installation)) - rows_before) / MESSAGES
     yield Row(
         what=f"message to a topic with {SUBSCRIBERS:,} offline subscribers, SQLite",
         throughput=MESSAGES / sum(times),
         p50_s=times[MESSAGES // 2],
         p99_s=times[-1],
         cpu_s=cpu_s,
-        note=f"{rows:g} rows a message, one at a time, HTTP/1.1",
+        note=f"{rows:g} rows per message, one at a time, HTTP/1.1",
     )
 
 
-def _publish(site: Site) -> float:
-    headers = {"authorization": f"Bearer {site.installation.api_key}"}
-    connection = HTTPConnection(HOST, site.port)
+def _publish(deployment: Deployment) -> float:
+    headers = {"authorization": f"Bearer {deployment.installation.api_key}"}
+    connection = HTTPConnection(HOST, deployment.port)
     connection.connect()
     began = perf_counter()
     connection.request("POST", f"/v1/topics/{TOPIC}/messages", BODY, headers)
@@ -54,7 +54,7 @@ def _publish(site: Site) -> float:
 
 
 async def _subscribe(installation: Installation) -> int:
-    """Let the devices hear the topic; gives how many rows the store has then."""
+    """Subscribe the devices to the topic; return how many rows the store has then."""
     app_id = installation.app_id
     async with installation.opened() as engine:
         await engine.write(Unit(TOPIC, (topics.LOCK.guard(app_id=app_id, topic=TOPIC, now=0),)))

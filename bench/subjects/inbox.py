@@ -1,11 +1,11 @@
-"""One person's inbox, small and very large: a page of it, and the count of what is unread."""
+"""The inbox of one user, small and very large: a page of it, and the unread count."""
 
 import asyncio
 from collections.abc import Iterator
 
+from bench.deployment import Deployment, on_postgres, on_sqlite
 from bench.installation import Installation, user_of
 from bench.load import Request
-from bench.site import Site, on_postgres, on_sqlite
 from bench.table import Row
 from clarion.events.sql.retention import first_id_of
 from clarion.store.statement import Unit, statement
@@ -33,34 +33,38 @@ COUNT = statement(
 
 def measure(seconds: float) -> Iterator[Row]:
     """Measure on both engines."""
-    with on_sqlite(people=1) as site:
-        yield from _measure(site, seconds)
-    with on_postgres(people=1) as site:
-        yield from _measure(site, seconds)
+    with on_sqlite(users=1) as deployment:
+        yield from _measure(deployment, seconds)
+    with on_postgres(users=1) as deployment:
+        yield from _measure(deployment, seconds)
 
 
-def _measure(site: Site, seconds: float) -> Iterator[Row]:
-    asyncio.run(_fill(site.installation, 0, SMALL))
-    small = [_look(site, seconds, what, path, SMALL, None) for what, path in _paths()]
+def _measure(deployment: Deployment, seconds: float) -> Iterator[Row]:
+    asyncio.run(_fill(deployment.installation, 0, SMALL))
+    small = [_look(deployment, seconds, what, path, SMALL, None) for what, path in _paths()]
     yield from small
-    asyncio.run(_fill(site.installation, SMALL, LARGE))
+    asyncio.run(_fill(deployment.installation, SMALL, LARGE))
     for (what, path), before in zip(_paths(), small, strict=True):
-        yield _look(site, seconds, what, path, LARGE, before)
+        yield _look(deployment, seconds, what, path, LARGE, before)
 
 
 def _paths() -> tuple[tuple[str, str], ...]:
-    of_person = f"/v1/users/{user_of(0)}"
+    of_user = f"/v1/users/{user_of(0)}"
     return (
-        ("page of 20", f"{of_person}/notifications"),
-        ("page of 20 unread", f"{of_person}/notifications?unread=true"),
-        ("unread count", f"{of_person}/unread-count"),
+        ("page of 20", f"{of_user}/notifications"),
+        ("page of 20 unread", f"{of_user}/notifications?unread=true"),
+        ("unread count", f"{of_user}/unread-count"),
     )
 
 
-def _look(site: Site, seconds: float, what: str, path: str, stored: int, before: Row | None) -> Row:
-    request = Request(method="GET", path=path, headers=site.installation.api_headers(), body=b"")
-    result, cpu_s = site.measure(request, seconds)
-    name = f"{what}, {stored:,} stored, {site.name}"
+def _look(
+    deployment: Deployment, seconds: float, what: str, path: str, stored: int, before: Row | None
+) -> Row:
+    request = Request(
+        method="GET", path=path, headers=deployment.installation.api_headers(), body=b""
+    )
+    result, cpu_s = deployment.measure(request, seconds)
+    name = f"{what}, {stored:,} stored, {deployment.name}"
     note = ""
     if before is not None and before.cpu_s:
         note = f"CPU {cpu_s / before.cpu_s:.2f}× that of the small inbox"
@@ -68,14 +72,14 @@ def _look(site: Site, seconds: float, what: str, path: str, stored: int, before:
 
 
 async def _fill(installation: Installation, first: int, last: int) -> None:
-    """Put notifications number `first` to `last` into the inbox."""
-    whose = {"app_id": installation.app_id, "user_id": user_of(0)}
+    """Insert notifications number `first` to `last`."""
+    owner = {"app_id": installation.app_id, "user_id": user_of(0)}
     async with installation.opened() as engine:
         for start in range(first, last, AT_A_TIME):
             numbers = range(start, min(start + AT_A_TIME, last))
             rows = [
                 ADD.bind(
-                    **whose,
+                    **owner,
                     id=_id_of(n),
                     sequence=n + 1,
                     read_at=None if n % UNREAD_EVERY == 0 else START_MS + n,
@@ -85,7 +89,7 @@ async def _fill(installation: Installation, first: int, last: int) -> None:
             ]
             await engine.write(Unit("", (ADD.many(rows),)))
         unread = -(-last // UNREAD_EVERY)
-        await engine.write(Unit("", (COUNT.step(**whose, unread=unread, sequence=last),)))
+        await engine.write(Unit("", (COUNT.step(**owner, unread=unread, sequence=last),)))
 
 
 def _id_of(number: int) -> str:

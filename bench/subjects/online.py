@@ -1,14 +1,14 @@
-"""Pushes to devices that are connected, in a process of their own, and acknowledge what comes."""
+"""Pushes to connected devices, which run in a process of their own and acknowledge each message."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from bench.fleet import Fleet, Received, sailing
+from bench.deployment import Deployment, on_sqlite
+from bench.device_process import DeviceProcess, Received, connected_devices
 from bench.installation import token_of
 from bench.load import Request
-from bench.site import Site, on_sqlite
 from bench.table import Row, rate
 
 DEVICES = 1_000
@@ -37,23 +37,26 @@ class StampedPushes:
 
 
 def measure(seconds: float) -> Iterator[Row]:
-    """Measure how many get through, and then how long one takes at half of that."""
+    """Measure the throughput, and then the latency at half of it."""
     with ExitStack() as stack:
-        site = stack.enter_context(on_sqlite(devices=DEVICES))
-        fleet = stack.enter_context(sailing(site.gateway_port, range(DEVICES)))
-        headers = site.installation.push_headers()
-        _push(site, fleet, StampedPushes(headers, DEVICES), seconds=1.0)
-        most = _measure_throughput(site, fleet, headers, seconds)
+        deployment = stack.enter_context(on_sqlite(devices=DEVICES))
+        devices = stack.enter_context(connected_devices(deployment.gateway_port, range(DEVICES)))
+        headers = deployment.installation.push_headers()
+        _push(deployment, devices, StampedPushes(headers, DEVICES), seconds=1.0)
+        most = _measure_throughput(deployment, devices, headers, seconds)
         yield most
-        yield _measure_latency(site, fleet, headers, (most.throughput or 0) / 2, seconds)
+        yield _measure_latency(deployment, devices, headers, (most.throughput or 0) / 2, seconds)
 
 
 def _measure_throughput(
-    site: Site, fleet: Fleet, headers: tuple[tuple[str, str], ...], seconds: float
+    deployment: Deployment,
+    devices: DeviceProcess,
+    headers: tuple[tuple[str, str], ...],
+    seconds: float,
 ) -> Row:
-    received, cpu_s = _push(site, fleet, StampedPushes(headers, DEVICES), seconds)
+    received, cpu_s = _push(deployment, devices, StampedPushes(headers, DEVICES), seconds)
     return Row(
-        what=f"push to {DEVICES:,} connected devices until acknowledged, {site.name}",
+        what=f"push to {DEVICES:,} connected devices until acknowledged, {deployment.name}",
         throughput=received.count / (received.last_at - received.first_at),
         p50_s=received.percentile(50),
         p99_s=received.percentile(99),
@@ -63,13 +66,19 @@ def _measure_throughput(
 
 
 def _measure_latency(
-    site: Site, fleet: Fleet, headers: tuple[tuple[str, str], ...], half: float, seconds: float
+    deployment: Deployment,
+    devices: DeviceProcess,
+    headers: tuple[tuple[str, str], ...],
+    half: float,
+    seconds: float,
 ) -> Row:
-    received, cpu_s = _push(site, fleet, StampedPushes(headers, DEVICES, half), seconds, half)
+    received, cpu_s = _push(
+        deployment, devices, StampedPushes(headers, DEVICES, half), seconds, half
+    )
     p99_s = received.percentile(99)
     missed = f"target of p99 < {TARGET_P99_S * 1e3:.0f} ms missed" if p99_s > TARGET_P99_S else ""
     return Row(
-        what=f"from provider to device at {rate(half)}, {site.name}",
+        what=f"from provider to device at {rate(half)}, {deployment.name}",
         throughput=received.count / (received.last_at - received.first_at),
         p50_s=received.percentile(50),
         p99_s=p99_s,
@@ -79,14 +88,18 @@ def _measure_latency(
 
 
 def _push(
-    site: Site, fleet: Fleet, pushes: StampedPushes, seconds: float, at_rate: float | None = None
+    deployment: Deployment,
+    devices: DeviceProcess,
+    pushes: StampedPushes,
+    seconds: float,
+    at_rate: float | None = None,
 ) -> tuple[Received, float]:
-    """Push for so long and wait until all has arrived; gives the CPU time for one of them too."""
-    before = site.server.usage().cpu_s
-    result, _ = site.measure(pushes, seconds, rate=at_rate, warm_up_s=0)
+    """Push for so long and wait until all have arrived; return also the CPU time for one."""
+    before = deployment.server.usage().cpu_s
+    result, _ = deployment.measure(pushes, seconds, rate=at_rate, warm_up_s=0)
     assert result.by_status.keys() == {200}, result.by_status
-    received = fleet.wait_for(result.answered)
-    return received, (site.server.usage().cpu_s - before) / received.count
+    received = devices.wait_for(result.answered)
+    return received, (deployment.server.usage().cpu_s - before) / received.count
 
 
 def _complaint(received: Received) -> str:

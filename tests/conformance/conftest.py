@@ -1,11 +1,11 @@
-"""A real server for each module, and the apps that meet there."""
+"""A real server that the modules share, and the apps that use it."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.cast import Cast
 from tests.conformance.device import Api, Device
+from tests.conformance.other_apps import OtherApps
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer, Installation, install
 
@@ -15,16 +15,16 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return install(tmp_path_factory.mktemp("installation"))
 
 
-@pytest.fixture(scope="module")
-def flags() -> dict[str, str]:
-    """The settings of the module's server; a module may override this."""
-    return {}
-
-
-@pytest.fixture(scope="module")
-def server(installation: Installation, flags: dict[str, str]) -> Iterator[ConformanceServer]:
-    with ConformanceServer(installation, **flags) as running:
+@pytest.fixture(scope="session")
+def shared_server(installation: Installation) -> Iterator[ConformanceServer]:
+    with ConformanceServer(installation) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def server(shared_server: ConformanceServer) -> ConformanceServer:
+    """The server of a module; one that stops it, or needs other settings, overrides this."""
+    return shared_server
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +34,8 @@ def provider(installation: Installation) -> Provider:
 
 
 @pytest.fixture(scope="session")
-def cast(installation: Installation) -> Cast:
-    return installation.cast
+def other_apps(installation: Installation) -> OtherApps:
+    return installation.other_apps
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def api(server: ConformanceServer, provider: Provider) -> Api:
 
 
 @pytest.fixture(scope="module")
-def other_api(server: ConformanceServer, cast: Cast) -> Api:
-    return Api(server.port, cast.other)
+def other_api(server: ConformanceServer, other_apps: OtherApps) -> Api:
+    return Api(server.port, other_apps.other)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ class Socket:
 
 @asynccontextmanager
 async def listening(server: ConformanceServer, device: Device) -> AsyncIterator[Socket]:
-    """Connect a device; inside, it is online and has been told what waits for it."""
+    """Connect a device; inside, it is online and knows how many messages wait for it."""
     address = f"ws://127.0.0.1:{server.gateway_port}/v1/gateway"
     async with connect(address) as connection:
         hello = {"type": "hello", "token": device.token, "secret": device.secret}

@@ -1,4 +1,4 @@
-"""Who pushes: an app with its key, and the tokens it signs, right ones and wrong ones."""
+"""A provider: an app with its key, and the tokens that it signs, valid and invalid ones."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ HALF_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """An application server, as the APNs door knows it."""
+    """An application server, as the APNs endpoint knows it."""
 
     app_id: str
     bundle_id: str

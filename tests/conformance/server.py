@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from tests.conformance.cast import Cast, make_cast
+from tests.conformance.other_apps import OtherApps, add_other_apps
 from tests.conformance.provider import Provider
 from tests.processes import Account, Daemon, Server, ServerUnavailableError, free_port
 
@@ -27,7 +27,7 @@ class Installation:
 
     data: Path
     provider: Provider
-    cast: Cast
+    other_apps: OtherApps
     ca_path: Path
 
 
@@ -41,7 +41,7 @@ def install(folder: Path) -> Installation:
     return Installation(
         data=data,
         provider=provider,
-        cast=make_cast(data, provider),
+        other_apps=add_other_apps(data, provider),
         ca_path=Path(card["tls"]["ca_path"]),
     )
 

@@ -1,4 +1,4 @@
-"""A network cable between a client and a server that can be cut, or go dead without a word."""
+"""A TCP proxy between a client and a server that can be cut, or stop forwarding silently."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ class Cable:
 
     @property
     def url(self) -> str:
-        """The address of the server, at this end of the cable."""
+        """The address of the server, by way of the proxy."""
         user = f"{self._parts.username}@" if self._parts.username else ""
         return urlunsplit(self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}"))
 
@@ -42,7 +42,7 @@ class Cable:
             self._port = self._server.sockets[0].getsockname()[1]
 
     def freeze(self) -> None:
-        """Let nothing through any more, and tell nobody."""
+        """Forward nothing any more, but keep the connections open."""
         self._flows.clear()
 
     async def cut(self) -> None:

@@ -399,7 +399,8 @@ async def test_deleting_returns_the_device_and_leaves_nothing_of_it(devices: Dev
 async def test_a_deleted_token_can_be_registered_anew_by_any_app(devices: Devices) -> None:
     device = await added(devices, make_device())
     await devices.delete("app", device.id, NOW)
-    await added(devices, make_device("other", token_hash=device.token_hash))
+    anew = await added(devices, make_device("other", token_hash=device.token_hash))
+    assert await devices.find(device.token_hash) == anew
 
 
 async def test_only_the_app_s_own_devices_are_deleted(devices: Devices) -> None:

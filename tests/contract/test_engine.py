@@ -277,6 +277,8 @@ async def test_after_closing_everything_is_unavailable(engine: Engine) -> None:
 async def test_closing_twice_is_closing_once(engine: Engine) -> None:
     await engine.close()
     await engine.close()
+    with pytest.raises(StoreUnavailable):
+        await engine.check()
 
 
 async def test_a_caller_that_goes_away_does_not_harm_the_batch(engine: Engine) -> None:
@@ -290,7 +292,8 @@ async def test_a_caller_that_goes_away_does_not_harm_the_batch(engine: Engine) -
 
 
 async def test_an_open_database_answers(engine: Engine) -> None:
-    await engine.check()
+    (failure,) = await asyncio.gather(engine.check(), return_exceptions=True)
+    assert failure is None
 
 
 SEVERAL_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -1,4 +1,4 @@
-"""Asks a server over plain HTTP/1.1, one connection a request."""
+"""A client that sends requests over plain HTTP/1.1, one connection per request."""
 
 import http.client
 import json
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Asker:
-    """Speaks to one server, with the key of one app if it was given one."""
+    """Sends requests to one server, with the key of one app if it was given one."""
 
     def __init__(self, port: int, credential: str = "") -> None:
         self.port = port
@@ -61,13 +61,13 @@ class Asker:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Ask; bytes and streams of bytes go as they are, a dictionary as JSON."""
+        """Send a request; bytes and streams of bytes go as they are, a dictionary as JSON."""
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT_S)
         try:
             with suppress(BrokenPipeError, ConnectionResetError):
-                # A server that has heard enough answers and closes while we are still speaking.
+                # A server that refuses a body answers and closes while it is still being sent.
                 connection.request(method, path, body, {**self._headers, **(headers or {})})
             answer = connection.getresponse()
             given = {name.lower(): value for name, value in answer.getheaders()}
@@ -91,7 +91,7 @@ class Asker:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # closed on us while we were speaking
+                pass  # closed by the server while we were sending
             return read_all(connection)
 
 

@@ -1,17 +1,21 @@
-"""A real server for each constellation, once a worker; tests share it and make their own apps."""
+"""A real server for each constellation, once per worker; tests share it, each with its own app."""
 
-import asyncio
 import json
 import uuid
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from tests.conftest import run_sql, worker_number
+from clarion.access.provisioning import create_app
+from clarion.access.sql import SqlApps, SqlKeys
+from clarion.access.vault import AesVault
+from clarion.clock import SystemClock
+from clarion.data_directory import DataDirectory
+from clarion.store.opening import open_engine
+from tests.conftest import run_apart, run_sql, worker_number
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.servers import REDIS, shared_url
@@ -30,25 +34,45 @@ class Server:
 
     @property
     def anyone(self) -> Asker:
-        """Someone without a key."""
+        """A client without a key."""
         return Asker(self.installation.port)
 
     @property
     def app(self) -> Asker:
-        """The app of the first run."""
+        """A client with the key of the first app."""
         return self.with_key(self.first["app"]["api_key"])
 
     def with_key(self, key: str) -> Asker:
         return Asker(self.installation.port, key)
 
     def make_key(self, *scopes: str) -> Asker:
-        """Make another key of the app, and return who holds it."""
+        """Create another key of the app, and return a client with it."""
         made = self.app.post("/v1/keys", {"label": "test", "scopes": list(scopes) or ["*"]})
         assert made.status == 201, made.body
         return self.with_key(made.json["api_key"])
 
     def make_app(self) -> dict[str, Any]:
-        """Make another app by the command line, while the server runs."""
+        """Create another app in the store, and return its id and its key."""
+        return run_apart(self._make_app())
+
+    async def _make_app(self) -> dict[str, Any]:
+        url = self.installation.database_url
+        engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+        try:
+            new = await create_app(
+                name="Other",
+                bundle_id=f"com.example.a{uuid.uuid4().hex}",
+                apps=SqlApps(engine),
+                keys=SqlKeys(engine),
+                vault=AesVault(DataDirectory(self.installation.data).master_key()),
+                clock=SystemClock(),
+            )
+        finally:
+            await engine.close()
+        return {"id": new.app.id, "api_key": new.api_key}
+
+    def make_app_by_command(self) -> dict[str, Any]:
+        """Create another app by the command line, while the server runs."""
         done = self.installation.run("app", "create", "Other", f"com.example.a{uuid.uuid4().hex}")
         assert done.returncode == 0, done.stderr
         card: dict[str, Any] = json.loads(done.stdout)
@@ -85,9 +109,3 @@ def server(
 def own_redis() -> str:
     number = REDIS_HALF + worker_number()
     return urlunsplit(urlsplit(shared_url(REDIS))._replace(path=f"/{number}"))
-
-
-def run_apart(work: Coroutine[None, None, None]) -> None:
-    """Run something in a loop of its own: fixtures of the session have none."""
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(asyncio.run, work).result()

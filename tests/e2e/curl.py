@@ -1,4 +1,4 @@
-"""As much of `curl` as the pages for people use, so that machines without it can run them too."""
+"""As much of `curl` as the documentation uses, so that machines without it can run its examples."""
 
 import argparse
 import sys
@@ -9,9 +9,9 @@ from tests.e2e.asking import Asker
 HTTP_ERROR = 22
 
 
-def main(words: list[str]) -> int:
-    """Ask, print the answer, and fail if the server says no."""
-    options = read(words)
+def main(arguments: list[str]) -> int:
+    """Send the request, print the answer, and fail if it is an error."""
+    options = read(arguments)
     url = urlsplit(options.url)
     method = options.request or ("GET" if options.data is None else "POST")
     path = f"{url.path}?{url.query}" if url.query else url.path
@@ -25,7 +25,7 @@ def main(words: list[str]) -> int:
     return HTTP_ERROR if answer.status >= 400 else 0
 
 
-def read(words: list[str]) -> argparse.Namespace:
+def read(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("-s", action="store_true")
     parser.add_argument("-S", action="store_true")
@@ -34,7 +34,7 @@ def read(words: list[str]) -> argparse.Namespace:
     parser.add_argument("-X", dest="request")
     parser.add_argument("-d", dest="data")
     parser.add_argument("url")
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Installation:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -49,9 +49,9 @@ class Installation:
         """Where its store is, for a test that plays another node."""
         return self._flags.get("database", f"sqlite:///{self.data / 'clarion.db'}")
 
-    def run(self, *words: str, **flags: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
         """Run a command on this installation; `flags` are added to its own."""
-        return run_clarion(*words, **self._flags | flags)
+        return run_clarion(*arguments, **self._flags | flags)
 
     def initialise(self) -> dict[str, Any]:
         """Run `clarion init --json` and return what it printed."""
@@ -99,14 +99,14 @@ class Installation:
         return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
 
-def command(*words: str, **flags: str) -> list[str]:
+def command(*arguments: str, **flags: str) -> list[str]:
     given = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    return [sys.executable, "-m", "clarion", *words, *given]
+    return [sys.executable, "-m", "clarion", *arguments, *given]
 
 
-def run_clarion(*words: str, **flags: str) -> subprocess.CompletedProcess[str]:
+def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words, **flags),
+        command(*arguments, **flags),
         env=environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -118,6 +118,7 @@ def run_clarion(*words: str, **flags: str) -> subprocess.CompletedProcess[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Only this much: a stray CLARION_… of the caller must not reach the program."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    names = ("PATH", "PYTHONPATH", "HOME", "LANG")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     # Wide enough that no sentence is broken where a test looks for it.
     return {**kept, "COLUMNS": "400", **more}

@@ -41,7 +41,7 @@ def all_keys(asker: Asker, limit: int = 100) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def other_app(server: Server) -> dict[str, Any]:
     """A second app, made by the command line while the server runs."""
-    return server.make_app()
+    return server.make_app_by_command()
 
 
 def test_a_new_key_authenticates(server: Server) -> None:

@@ -24,7 +24,7 @@ WRITER = "clarion.store.sqlite.child"
 
 
 class ServerFailedError(Exception):
-    """The server did not do what it was told; the text holds the end of its log."""
+    """The server did not start or stop; the text holds the end of its log."""
 
 
 class ClarionServer:
@@ -51,7 +51,7 @@ class ClarionServer:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

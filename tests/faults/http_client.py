@@ -1,4 +1,4 @@
-"""The least HTTP/1.1 client that can tell an answer from none: one request at a time."""
+"""A small HTTP/1.1 client, one request at a time, that knows an answer from a lost one."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ class Connection:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

@@ -1,7 +1,7 @@
-"""Clients that make API keys, each one after another, and what they were told.
+"""Clients that create API keys, one after another, and the answers that they got.
 
-A client repeats a request with its Idempotency-Key until it is accepted, as a careful customer
-does; while the server is away, it waits.
+A client repeats a request with its Idempotency-Key until it is accepted, as a careful client
+does; while the server is down, it waits.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ WAIT_LIMIT_S = 60.0
 
 
 class Load:
-    """Clients at work until they are told to stop."""
+    """Clients at work until they are stopped."""
 
     def __init__(self, server: ClarionServer) -> None:
         self.accepted: dict[str, str] = {}  # what was answered 201: label → id
@@ -94,7 +94,7 @@ async def ask_for_key(connection: Connection, api_key: str, label: str) -> Answe
 
 
 async def list_keys(server: ClarionServer) -> list[tuple[str, str]]:
-    """Return label and id of every key, read page by page as a customer would."""
+    """Return label and id of every key, read page by page as a client would."""
     found: list[tuple[str, str]] = []
     headers = {"authorization": f"Bearer {server.api_key}"}
     after: str | None = ""
@@ -108,7 +108,7 @@ async def list_keys(server: ClarionServer) -> list[tuple[str, str]]:
 
 
 async def find_faults(server: ClarionServer, accepted: dict[str, str]) -> list[str]:
-    """Say what was accepted and is not there exactly once, as it was answered."""
+    """Return what was accepted and is not there exactly once, as it was answered."""
     keys = await list_keys(server)
     times = Counter(label for label, _ in keys)
     stored = dict(keys)

@@ -1,14 +1,13 @@
-"""A process that brings a database up to date, and can be told to kill itself on the way.
+"""Migrates a database in a process of its own, which may kill itself on the way.
 
-`python -m tests.faults.migrating URL` ends well; with a number behind it, the process dies by
-SIGKILL right after that many statements were sent to PostgreSQL, or before that statement of
-SQLite is run. If there are fewer, it ends well after all.
+With a number other than zero the process dies by SIGKILL right after that many statements were sent
+to PostgreSQL, or before that statement of SQLite is run. If there are fewer, it ends normally.
 """
 
 import asyncio
+import multiprocessing
 import os
 import signal
-import sys
 
 import apsw
 import asyncpg
@@ -36,21 +35,27 @@ LATER = (
 )
 
 
-class Fuse:
-    """Kills this process when it is called for the given time; zero is never."""
+# Forked from a process that has imported this module: a fresh interpreter would take ten times as
+# long, and there is one process for each statement.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
+
+
+class KillSwitch:
+    """Kills this process at the call of the given number; zero is never."""
 
     def __init__(self, calls: int) -> None:
         self._left = calls
 
-    def burn(self) -> None:
+    def count(self) -> None:
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def migrate_sqlite(path: str, fuse: Fuse) -> None:
+def migrate_sqlite(path: str, switch: KillSwitch) -> None:
     def trace(_cursor: apsw.Cursor, _sql: str, _values: object) -> bool:
-        fuse.burn()
+        switch.count()
         return True
 
     connection = open_connection(path)
@@ -59,20 +64,16 @@ def migrate_sqlite(path: str, fuse: Fuse) -> None:
     connection.close()
 
 
-async def migrate_postgres(url: str, fuse: Fuse) -> None:
+async def migrate_postgres(url: str, switch: KillSwitch) -> None:
     connection = await asyncpg.connect(url)
-    connection.add_query_logger(lambda _record: fuse.burn())
+    connection.add_query_logger(lambda _record: switch.count())
     await apply_to_postgres(connection, [*load("postgres"), *LATER])
     await connection.close()
 
 
-def main(url: str, calls: str = "0") -> None:
+def migrate(url: str, kill_at: int) -> None:
     path = sqlite_path(url)
     if path:
-        migrate_sqlite(path, Fuse(int(calls)))
+        migrate_sqlite(path, KillSwitch(kill_at))
     else:
-        asyncio.run(migrate_postgres(url, Fuse(int(calls))))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        asyncio.run(migrate_postgres(url, KillSwitch(kill_at)))

@@ -12,6 +12,7 @@ the power went. What it assumes of a disk is the least that SQLite asks of one:
   Until then a new file may be gone, and a deleted one may be back with what it last held.
 """
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -27,7 +28,7 @@ _JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_O
 Image = dict[str, bytes]
 
 
-class Kind(Enum):
+class Action(Enum):
     """What was asked of the disk."""
 
     CREATE = auto()
@@ -41,7 +42,7 @@ class Kind(Enum):
 class Operation(NamedTuple):
     """One operation; `offset` is the new size of a truncated file."""
 
-    kind: Kind
+    action: Action
     file: str
     offset: int = 0
     data: bytes = b""
@@ -60,28 +61,28 @@ class RecordingVfs(apsw.VFS):
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self.unregister()
 
-    def record(self, kind: Kind, path: str, offset: int = 0, data: bytes = b"") -> None:
-        self.operations.append(Operation(kind, Path(path).name, offset, data))
+    def record(self, action: Action, path: str, offset: int = 0, data: bytes = b"") -> None:
+        self.operations.append(Operation(action, Path(path).name, offset, data))
 
     def xOpen(  # noqa: N802 - SQLite's name
         self, name: str | apsw.URIFilename | None, flags: list[int]
     ) -> apsw.VFSFile:
         path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
         if not Path(path).exists():
-            self.record(Kind.CREATE, path)
+            self.record(Action.CREATE, path)
         return _RecordingFile(self, name, path, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802, FBT001 - SQLite's own
         super().xDelete(filename, syncdir)
-        self.record(Kind.DELETE, filename)
+        self.record(Action.DELETE, filename)
         if syncdir:
-            self.record(Kind.SYNC_DIRECTORY, filename)
+            self.record(Action.SYNC_DIRECTORY, filename)
 
 
 class _RecordingFile(apsw.VFSFile):
@@ -100,18 +101,18 @@ class _RecordingFile(apsw.VFSFile):
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
         super().xWrite(data, offset)
-        self._vfs.record(Kind.WRITE, self._path, offset, bytes(data))
+        self._vfs.record(Action.WRITE, self._path, offset, bytes(data))
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802 - SQLite's name
         super().xTruncate(newsize)
-        self._vfs.record(Kind.TRUNCATE, self._path, newsize)
+        self._vfs.record(Action.TRUNCATE, self._path, newsize)
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         super().xSync(flags)
-        self._vfs.record(Kind.SYNC, self._path)
+        self._vfs.record(Action.SYNC, self._path)
         if self._syncs_directory:
             self._syncs_directory = False
-            self._vfs.record(Kind.SYNC_DIRECTORY, self._path)
+            self._vfs.record(Action.SYNC_DIRECTORY, self._path)
 
 
 class Survival:
@@ -160,7 +161,7 @@ class _File:
 
     def _apply(self, content: bytearray, survival: Survival) -> None:
         for operation in self._pending:
-            if operation.kind is Kind.WRITE:
+            if operation.action is Action.WRITE:
                 _write(content, operation, survival)
             elif survival.survives():
                 _resize(content, operation.offset)
@@ -197,18 +198,18 @@ class Disk:
         self._pending: list[tuple[str, _File | None]] = []
 
     def play(self, operation: Operation) -> None:
-        match operation.kind:
-            case Kind.CREATE:
+        match operation.action:
+            case Action.CREATE:
                 self._open[operation.file] = _File()
                 self._pending.append((operation.file, self._open[operation.file]))
-            case Kind.DELETE:
+            case Action.DELETE:
                 del self._open[operation.file]
                 self._pending.append((operation.file, None))
-            case Kind.WRITE | Kind.TRUNCATE:
+            case Action.WRITE | Action.TRUNCATE:
                 self._open[operation.file].change(operation)
-            case Kind.SYNC:
+            case Action.SYNC:
                 self._open[operation.file].sync()
-            case Kind.SYNC_DIRECTORY:
+            case Action.SYNC_DIRECTORY:
                 self._directory = self._entries(everything())
                 self._pending.clear()
 
@@ -224,6 +225,15 @@ class Disk:
                 if file is not None:
                     entries[name] = file
         return entries
+
+
+def digest_of(image: Image) -> bytes:
+    """Identify an image: many crashes leave the same, and one check will do for those."""
+    digest = hashlib.sha256()
+    for name, content in sorted(image.items()):
+        digest.update(f"{name} {len(content)} ".encode())
+        digest.update(content)
+    return digest.digest()
 
 
 def write_image(image: Image, folder: Path) -> None:

@@ -97,8 +97,8 @@ def read_survivors(connection: apsw.Connection) -> Survivors:
 
 
 @dataclass(kw_only=True)
-class Story:
-    """What was asked of the disk, what was committed together, and who was answered when."""
+class Recording:
+    """The operations on the disk, the batches, and when each unit was answered."""
 
     operations: list[Operation] = field(default_factory=list)
     batches: list[frozenset[str]] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Story:
     answered: dict[str, int] = field(default_factory=dict)
 
     def find_faults(self, survivors: Survivors, moment: int) -> list[str]:
-        """Say what a crash after `moment` operations must not have done to the units."""
+        """Return what a crash after `moment` operations must not have done to the units."""
         owed = {name for name, answered in self.answered.items() if answered <= moment}
         faults = [f"lost {name}" for name in sorted(owed - survivors.keys)]
         faults += [f"half there {name}" for name in sorted(survivors.claims ^ survivors.keys)]
@@ -123,10 +123,10 @@ class Story:
         return not rest
 
 
-async def play(
+async def record(
     folder: Path, *, operations: int, seed: int, protection: Protection = AS_SERVED
-) -> Story:
-    """Run the scenario on a fresh database and tell it."""
+) -> Recording:
+    """Run the scenario on a new database and record it."""
     with RecordingVfs(f"recording-{folder}") as vfs:
         connection = open_connection(str(folder / DATABASE), vfs=vfs.name, **protection)
         apply_to_sqlite(connection)
@@ -134,18 +134,18 @@ async def play(
         connection.execute("PRAGMA wal_autocheckpoint=30").fetchall()
         connection.execute("PRAGMA journal_size_limit=65536").fetchall()
         runner = InProcessRunner(SqliteRunner(connection))
-        story = Story(operations=vfs.operations, batches=runner.batches)
-        await _serve_clients(runner, story, _deal(operations, seed))
+        recording = Recording(operations=vfs.operations, batches=runner.batches)
+        await _serve_clients(runner, recording, _plan(operations, seed))
         connection.close()
-    return story
+    return recording
 
 
-def _deal(operations: int, seed: int) -> list[list[Unit]]:
+def _plan(operations: int, seed: int) -> list[list[Unit]]:
     chance = random.Random(seed)
-    hands: list[list[Unit]] = [[] for _ in range(CLIENTS)]
+    plans: list[list[Unit]] = [[] for _ in range(CLIENTS)]
     for number in range(operations):
-        hands[chance.randrange(CLIENTS)].append(_choose(number, chance))
-    return hands
+        plans[chance.randrange(CLIENTS)].append(_choose(number, chance))
+    return plans
 
 
 def _choose(number: int, chance: random.Random) -> Unit:
@@ -159,20 +159,22 @@ def _choose(number: int, chance: random.Random) -> Unit:
             return key_unit(name)
 
 
-async def _serve_clients(runner: InProcessRunner, story: Story, hands: list[list[Unit]]) -> None:
+async def _serve_clients(
+    runner: InProcessRunner, recording: Recording, plans: list[list[Unit]]
+) -> None:
     commit = GroupCommit(runner, waiting_limit=1000, batch_limit=1000)
-    await _submit(commit, story, [key_unit("first")])
+    await _submit(commit, recording, [key_unit("first")])
     async with asyncio.TaskGroup() as clients:
-        for hand in hands:
-            clients.create_task(_submit(commit, story, hand))
+        for units in plans:
+            clients.create_task(_submit(commit, recording, units))
     await commit.close()
 
 
-async def _submit(commit: GroupCommit, story: Story, hand: list[Unit]) -> None:
-    for unit in hand:
+async def _submit(commit: GroupCommit, recording: Recording, units: list[Unit]) -> None:
+    for unit in units:
         try:
             is_in = await commit.write(unit) is not None
         except Conflict:
             is_in = False
         if is_in:
-            story.answered[unit.key] = len(story.operations)
+            recording.answered[unit.key] = len(recording.operations)

@@ -39,7 +39,7 @@ class Sizes:
     chaos_pushes: int
     chaos_kills: int
     chaos_rate: float
-    chaos_vanishing_a_second: float
+    chaos_disconnects_per_second: float
 
     # T30: the pipeline and its model.
     pipeline_sequences: int
@@ -54,27 +54,27 @@ class Sizes:
 TABLE = {
     "pr": Sizes(
         timeout_s=300,
-        power_loss_operations=200,
-        torn_seeds=3,
+        power_loss_operations=120,
+        torn_seeds=2,
         random_power_losses=2_000,
         control_power_losses=200,
-        server_kills=20,
+        server_kills=10,
         server_stops=3,
         clients=50,
         failing_syncs=20,
         disk_full_cycles=5,
         migration_rounds=1,
         postgres_kills=5,
-        chaos_devices=200,
-        chaos_pushes=4_000,
+        chaos_devices=120,
+        chaos_pushes=2_400,
         chaos_kills=4,
         chaos_rate=500,
-        chaos_vanishing_a_second=10,
+        chaos_disconnects_per_second=10,
         pipeline_sequences=30,
         pipeline_steps=20,
         pipeline_walks=30,
-        pipeline_events=2_000,
-        pipeline_kills=4,
+        pipeline_events=1_200,
+        pipeline_kills=3,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -93,7 +93,7 @@ TABLE = {
         chaos_pushes=20_000,
         chaos_kills=10,
         chaos_rate=800,
-        chaos_vanishing_a_second=50,
+        chaos_disconnects_per_second=50,
         pipeline_sequences=2_000,
         pipeline_steps=50,
         pipeline_walks=1_000,

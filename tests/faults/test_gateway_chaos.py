@@ -13,8 +13,8 @@ from bench.installation import Installation
 from clarion.clock import SystemClock
 from clarion.push.sql.messages import SqlMessages
 from tests.faults.clarion_server import ClarionServer
-from tests.faults.gateway.fleet import Fleet
-from tests.faults.gateway.ledger import (
+from tests.faults.gateway.devices import ChaosDevices
+from tests.faults.gateway.history import (
     History,
     Record,
     count_ends,
@@ -41,25 +41,25 @@ ENVIRONMENT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class ChaosTest:
     """A server, its devices, and a provider that is about to push to them."""
 
     server: ClarionServer
     installation: Installation
     device_ids: list[str]
-    fleet: Fleet
+    devices: ChaosDevices
     provider: Provider
     pushes: dict[str, Push]
     chance: random.Random
 
-    async def push_and_torment(self, kills: int) -> float:
-        """Push everything in spite of kills and vanishing devices; return the slowest start."""
+    async def push_through_faults(self, kills: int) -> float:
+        """Push everything while the server is killed; return the slowest start."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.fleet.torment(SIZES.chaos_vanishing_a_second))
+            group.create_task(self.devices.disconnect_at_random(SIZES.chaos_disconnects_per_second))
             pushing = group.create_task(self.provider.push_all(SIZES.chaos_rate))
             slowest_s = await self._kill_at_random(kills)
             await pushing
-            self.fleet.calm_down()
+            self.devices.stabilise()
         return slowest_s
 
     async def _kill_at_random(self, kills: int) -> float:
@@ -96,28 +96,28 @@ class Scene:
             await SqlMessages(engine).expire(later, len(self.pushes))
 
     def find_faults(self, history: History) -> list[str]:
-        kept = {number: device.kept.keys() for number, device in enumerate(self.fleet.devices)}
+        kept = {number: device.kept.keys() for number, device in enumerate(self.devices.devices)}
         return find_faults(self.pushes, self.provider.accepted, kept, history)
 
     def describe(self, history: History) -> str:
-        fleet, provider = self.fleet, self.provider
+        devices, provider = self.devices, self.provider
         return (
-            f"{len(self.device_ids):,} devices, {fleet.vanished:,} times one cut off, "
+            f"{len(self.device_ids):,} devices, {devices.disconnects:,} disconnected, "
             f"{len(provider.accepted):,} accepted of {len(self.pushes):,} pushes, "
-            f"{len(provider.unknown):,} unknown and retried, {fleet.arrivals:,} arrivals of "
-            f"{len(fleet.kept_ids):,} messages, ends {dict(count_ends(history))}"
+            f"{len(provider.unknown):,} unknown and retried, {devices.arrivals:,} arrivals of "
+            f"{len(devices.kept_ids):,} messages, ends {dict(count_ends(history))}"
         )
 
 
-async def set_scene(
+async def set_up(
     stack: AsyncExitStack,
     folder: Path,
     *,
     devices: int,
     pushes: int,
     database: str = "",
-    is_hasty: bool = False,
-) -> Scene:
+    acknowledges_early: bool = False,
+) -> ChaosTest:
     """Start a server and bring the devices online."""
     chance = random.Random(SEED)
     planned = plan(chance, devices=devices, count=pushes)
@@ -125,13 +125,15 @@ async def set_scene(
     server = await stack.enter_async_context(ClarionServer(folder, environment=environment))
     installation = Installation.read(server.data, database)
     device_ids = await installation.add_devices(devices)
-    fleet = Fleet(devices, server.gateway_port, chance, is_hasty=is_hasty)
-    await stack.enter_async_context(fleet.living())
-    return Scene(
+    chaos_devices = ChaosDevices(
+        devices, server.gateway_port, chance, acknowledges_early=acknowledges_early
+    )
+    await stack.enter_async_context(chaos_devices.running())
+    return ChaosTest(
         server=server,
         installation=installation,
         device_ids=device_ids,
-        fleet=fleet,
+        devices=chaos_devices,
         provider=Provider(server.port, installation.push_headers(), planned),
         pushes={push.id: push for push in planned},
         chance=chance,
@@ -139,25 +141,25 @@ async def set_scene(
 
 
 async def survive(folder: Path, figures: Callable[[str], None], database: str, part: int) -> None:
-    """Go through a part of the chaos and check the books."""
+    """Run a part of the chaos, then compare what was accepted and what arrived."""
     kills = SIZES.chaos_kills // part
     async with AsyncExitStack() as stack:
-        scene = await set_scene(
+        chaos = await set_up(
             stack,
             folder,
             devices=SIZES.chaos_devices // part,
             pushes=SIZES.chaos_pushes // part,
             database=database,
         )
-        slowest_s = await scene.push_and_torment(kills)
-        history = await scene.settle()
+        slowest_s = await chaos.push_through_faults(kills)
+        history = await chaos.settle()
     figures(
         f"gateway chaos, {database.partition(':')[0] or 'sqlite'}: {kills} kills, "
-        f"{scene.describe(history)}, slowest ready {slowest_s:.2f} s"
+        f"{chaos.describe(history)}, slowest ready {slowest_s:.2f} s"
     )
-    assert dict(scene.provider.refused) == {}
-    assert scene.provider.accepted == set(scene.pushes)
-    assert scene.find_faults(history)[:20] == []
+    assert dict(chaos.provider.refused) == {}
+    assert chaos.provider.accepted == set(chaos.pushes)
+    assert chaos.find_faults(history)[:20] == []
     assert slowest_s <= READY_LIMIT_S
 
 
@@ -175,15 +177,15 @@ async def test_the_same_on_postgresql(
     await survive(tmp_path, figures, database=postgres_database, part=2)
 
 
-async def test_devices_that_acknowledge_too_early_are_seen_to_lose(
+async def test_devices_that_acknowledge_too_early_are_found_to_lose(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """The control: with the device's half of the bargain broken, the same books show a loss."""
+    """The control: devices that break the protocol lose messages, and the same checks find it."""
     async with AsyncExitStack() as stack:
-        scene = await set_scene(stack, tmp_path, devices=50, pushes=1_000, is_hasty=True)
-        await scene.push_and_torment(kills=0)
-        history = await scene.settle()
-    faults = scene.find_faults(history)
-    figures(f"gateway chaos, control: {len(faults)} losses shown, {scene.describe(history)}")
+        chaos = await set_up(stack, tmp_path, devices=50, pushes=1_000, acknowledges_early=True)
+        await chaos.push_through_faults(kills=0)
+        history = await chaos.settle()
+    faults = chaos.find_faults(history)
+    figures(f"gateway chaos, control: {len(faults)} losses shown, {chaos.describe(history)}")
     assert faults
-    assert all("its device has not got it" in fault for fault in faults)
+    assert all("its device does not have it" in fault for fault in faults)

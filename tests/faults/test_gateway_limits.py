@@ -1,4 +1,4 @@
-"""T19 for one device: who does not keep up is cut off, or trimmed, and loses nothing by it."""
+"""T19 for one device: one that is too slow is disconnected, or trimmed, and loses nothing by it."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ from clarion.sockets.protocol import HELLO_TIMEOUT_S
 from clarion.sockets.shell import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
 from tests.factories import make_message
 from tests.faults.clarion_server import ClarionServer
-from tests.faults.gateway.house import House, gateway
-from tests.faults.gateway.ledger import Record, read_history
-from tests.faults.gateway.pushes import Kind, Provider, Push
+from tests.faults.gateway.history import Record, read_history
+from tests.faults.gateway.in_process import Gateway, open_gateway
+from tests.faults.gateway.pushes import Lifetime, Provider, Push
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -45,39 +45,39 @@ SLACK = STORED // 16
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with gateway(tmp_path) as it:
-        yield it
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with open_gateway(tmp_path) as opened:
+        yield opened
 
 
 class GoodDevice:
     """A device that takes and acknowledges everything."""
 
     def __init__(self) -> None:
-        self.heard: list[Notification] = []
+        self.received: list[Notification] = []
         self.code: int | None = None
         self._progress = asyncio.Event()
 
     def on_ready(self, socket: DeviceSocket, ready: Ready) -> None: ...
 
     def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
-        self.heard += messages
+        self.received += messages
         socket.acknowledge(messages)
         self._progress.set()
 
     def on_closed(self, socket: DeviceSocket, code: int | None) -> None: ...
 
-    async def hear(self, count: int) -> list[str]:
+    async def receive(self, count: int) -> list[str]:
         """Return the ids of all that came, as soon as it is so many."""
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.heard) < count:
+            while len(self.received) < count:
                 self._progress.clear()
                 await self._progress.wait()
-        return [message.id for message in self.heard]
+        return [message.id for message in self.received]
 
 
 class LazyDevice:
-    """A device that says hello and reads no more than it is told to."""
+    """A device that says hello and then reads only when the test asks for it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -101,13 +101,13 @@ class LazyDevice:
         await device._reader.readuntil(b"\r\n\r\n")
         return device
 
-    async def say_hello(self) -> None:
+    async def send_hello(self) -> None:
         hello = {"type": "hello", "token": token_of(0), "secret": secret_of(0)}
-        await self.say(hello)
+        await self.send(hello)
         opcode, payload = await self.read_frame()
         assert (opcode, json.loads(payload)["type"]) == (TEXT, "ready")
 
-    async def say(self, frame: object) -> None:
+    async def send(self, frame: object) -> None:
         self._writer.write(encode_frame(TEXT, json.dumps(frame).encode()))
         await self._writer.drain()
 
@@ -143,95 +143,97 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def send_too_much(house: House) -> list[str]:
+async def send_too_much(gateway: Gateway) -> list[str]:
     """Send more than fits between the two ends, and wait until the gateway has noticed."""
-    ids = [await house.send(b'{"text":"%s"}' % (b"x" * 4000)) for _ in range(2 * IN_FLIGHT_LIMIT)]
-    await until(lambda: house.socket.session.is_paused)
+    ids = [await gateway.send(b'{"text":"%s"}' % (b"x" * 4000)) for _ in range(2 * IN_FLIGHT_LIMIT)]
+    await until(lambda: gateway.socket.session.is_paused)
     return ids
 
 
-async def check_nothing_is_lost(house: House, ids: list[str]) -> None:
+async def check_nothing_is_lost(gateway: Gateway, ids: list[str]) -> None:
     device = GoodDevice()
-    connection = await connect(house.port, token_of(0), secret_of(0), device)
-    assert set(await device.hear(len(ids))) == set(ids)
+    connection = await connect(gateway.port, token_of(0), secret_of(0), device)
+    assert set(await device.receive(len(ids))) == set(ids)
     async with asyncio.timeout(PATIENCE_S):
-        while await house.messages.count_waiting(house.device.id, now=0, limit=1):  # noqa: ASYNC110
+        while await gateway.messages.count_waiting(gateway.device.id, now=0, limit=1):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     connection.cut()
 
 
-async def test_a_slow_reader_is_told_and_loses_nothing(house: House) -> None:
-    slow = await LazyDevice.connect(house.port)
-    await slow.say_hello()
-    ids = await send_too_much(house)
-    house.clock.advance(PAUSE_LIMIT_MS + 1)
-    house.socket.tick(house.clock.now())
-    assert house.connections.get(house.device.id) is None
+async def test_a_slow_reader_is_closed_with_a_code_and_loses_nothing(gateway: Gateway) -> None:
+    slow = await LazyDevice.connect(gateway.port)
+    await slow.send_hello()
+    ids = await send_too_much(gateway)
+    gateway.clock.advance(PAUSE_LIMIT_MS + 1)
+    gateway.socket.tick(gateway.clock.now())
+    assert gateway.connections.get(gateway.device.id) is None
     assert await slow.read_to_the_end() == TOO_SLOW
     slow.leave()
-    await check_nothing_is_lost(house, ids)
+    await check_nothing_is_lost(gateway, ids)
 
 
-async def test_a_reader_that_never_reads_again_is_cut_off(house: House) -> None:
-    """It cannot hold its connection open by not hearing that it was closed."""
-    slow = await LazyDevice.connect(house.port)
-    await slow.say_hello()
-    ids = await send_too_much(house)
-    connection = house.socket
-    house.clock.advance(PAUSE_LIMIT_MS + 1)
-    connection.tick(house.clock.now())
-    house.clock.advance(CLOSE_LIMIT_MS)
-    connection.tick(house.clock.now())
+async def test_a_reader_that_never_reads_again_is_cut_off(gateway: Gateway) -> None:
+    """It cannot hold its connection open by not reading the close frame."""
+    slow = await LazyDevice.connect(gateway.port)
+    await slow.send_hello()
+    ids = await send_too_much(gateway)
+    connection = gateway.socket
+    gateway.clock.advance(PAUSE_LIMIT_MS + 1)
+    connection.tick(gateway.clock.now())
+    gateway.clock.advance(CLOSE_LIMIT_MS)
+    connection.tick(gateway.clock.now())
     assert await slow.read_to_the_end() is None
     slow.leave()
-    await check_nothing_is_lost(house, ids)
+    await check_nothing_is_lost(gateway, ids)
 
 
-async def test_a_device_that_does_not_acknowledge_is_told_and_loses_nothing(house: House) -> None:
-    forgetful = await LazyDevice.connect(house.port)
-    await forgetful.say_hello()
-    ids = [await house.send(b'{"text":"short"}') for _ in range(3)]
-    house.clock.advance(ACK_LIMIT_MS - 1)
-    await forgetful.say({"type": "ping"})
+async def test_a_device_that_does_not_acknowledge_is_closed_and_loses_nothing(
+    gateway: Gateway,
+) -> None:
+    forgetful = await LazyDevice.connect(gateway.port)
+    await forgetful.send_hello()
+    ids = [await gateway.send(b'{"text":"short"}') for _ in range(3)]
+    gateway.clock.advance(ACK_LIMIT_MS - 1)
+    await forgetful.send({"type": "ping"})
     assert [(await forgetful.read_frame())[0] for _ in range(len(ids) + 1)] == [TEXT] * 4
-    house.clock.advance(1)
-    house.socket.tick(house.clock.now())
+    gateway.clock.advance(1)
+    gateway.socket.tick(gateway.clock.now())
     assert await forgetful.read_to_the_end() == TOO_SLOW
     forgetful.leave()
-    await check_nothing_is_lost(house, ids)
+    await check_nothing_is_lost(gateway, ids)
 
 
-async def test_the_rest_goes_out_when_a_slow_reader_reads_again(house: House) -> None:
-    slow = await LazyDevice.connect(house.port)
-    await slow.say_hello()
-    ids = await send_too_much(house)
-    heard: list[str] = []
-    while len(heard) < len(ids):
+async def test_the_rest_goes_out_when_a_slow_reader_reads_again(gateway: Gateway) -> None:
+    slow = await LazyDevice.connect(gateway.port)
+    await slow.send_hello()
+    ids = await send_too_much(gateway)
+    received: list[str] = []
+    while len(received) < len(ids):
         _, payload = await slow.read_frame()
-        heard.append(json.loads(payload)["id"])
-        await slow.say({"type": "ack", "id": heard[-1]})
-    assert heard == ids
+        received.append(json.loads(payload)["id"])
+        await slow.send({"type": "ack", "id": received[-1]})
+    assert received == ids
     slow.leave()
 
 
-async def test_a_connection_without_a_hello_is_4408(house: House) -> None:
-    silent = await LazyDevice.connect(house.port)
+async def test_a_connection_without_a_hello_is_4408(gateway: Gateway) -> None:
+    silent = await LazyDevice.connect(gateway.port)
     began = asyncio.get_running_loop().time()
     assert await silent.read_to_the_end() == TIMED_OUT
     assert asyncio.get_running_loop().time() - began > HELLO_TIMEOUT_S - 1
     silent.leave()
 
 
-async def test_a_repeated_push_brings_what_was_stored_and_not_offered(house: House) -> None:
+async def test_a_repeated_push_brings_what_was_stored_and_not_offered(gateway: Gateway) -> None:
     """As after a commit whose answer was lost: the repeat must not leave the message lying."""
     device = GoodDevice()
-    connection = await connect(house.port, token_of(0), secret_of(0), device)
-    await house.send(b'{"text":"we are connected"}')
-    await device.hear(1)
-    message = make_message(house.device.id, app_id=house.device.app_id)
-    await house.messages.add(message, MessageStatus.PENDING, None)
-    assert not await house.push(message.id, message.payload)
-    assert (await device.hear(2))[1] == message.id
+    connection = await connect(gateway.port, token_of(0), secret_of(0), device)
+    await gateway.send(b'{"text":"we are connected"}')
+    await device.receive(1)
+    message = make_message(gateway.device.id, app_id=gateway.device.app_id)
+    await gateway.messages.add(message, MessageStatus.PENDING, None)
+    assert not await gateway.push(message.id, message.payload)
+    assert (await device.receive(2))[1] == message.id
     connection.cut()
 
 
@@ -242,7 +244,7 @@ def backlog() -> list[Push]:
             number=number,
             id=str(uuid.uuid4()),
             device=0,
-            kind=Kind.KEPT,
+            lifetime=Lifetime.KEPT,
             priority=10 if number % 20 == 0 else 1,
             collapse_id=None,
         )
@@ -253,7 +255,7 @@ def backlog() -> list[Push]:
 async def test_a_backlog_beyond_the_limit_is_trimmed(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """The oldest of low priority go, as `overflow`; the device hears what is left, best first."""
+    """The oldest of low priority expire as `overflow`; the rest arrives, high priority first."""
     pushes = {push.id: push for push in backlog()}
     environment = {
         "CLARION_DEVICE_MESSAGES_PER_MINUTE": "1000000",
@@ -269,16 +271,16 @@ async def test_a_backlog_beyond_the_limit_is_trimmed(
         kept = [record.id for record in newest_first if record.status == "queued"]
         device = GoodDevice()
         await connect(server.gateway_port, token_of(0), secret_of(0), device)
-        heard = await device.hear(len(kept))
-    figures(f"gateway backlog: {len(newest_first):,} accepted, {len(kept):,} kept and heard")
+        received = await device.receive(len(kept))
+    figures(f"gateway backlog: {len(newest_first):,} accepted, {len(kept):,} kept and received")
     assert STORED <= len(kept) <= STORED + SLACK
     assert {(r.status, r.reason) for r in newest_first if r.id not in kept} == {
         ("expired", "overflow")
     }
     best = best_first(newest_first, pushes)[: len(kept)]
     assert sorted(kept) == sorted(best)
-    assert [pushes[i].priority for i in heard] == sorted(
-        (pushes[i].priority for i in heard), reverse=True
+    assert [pushes[i].priority for i in received] == sorted(
+        (pushes[i].priority for i in received), reverse=True
     )
 
 

@@ -1,4 +1,4 @@
-"""T01, T43: the server is killed while it tells people; nothing is lost, nothing doubled."""
+"""T01, T43: the server is killed while it works on events; nothing is lost, nothing doubled."""
 
 import asyncio
 import random
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.clarion_server import ClarionServer
-from tests.faults.pipeline_books import count_jobs, find_faults, read_books, reading
-from tests.faults.pipeline_load import Senders, furnish, plan
+from tests.faults.pipeline_load import Senders, plan, set_up
+from tests.faults.pipeline_state import count_jobs, find_faults, read_state, reading
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -49,34 +49,34 @@ async def drain(url: str) -> float:
     """Wait until nothing is left to do, and return the seconds that took."""
     began = time.monotonic()
     async with reading(url) as fetch:
-        # Nobody tells us: what is waited for goes on in another process.
+        # Nothing signals us: the work goes on in another process.
         while await count_jobs(fetch) and time.monotonic() - began < REDELIVERY_LIMIT_S:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_EVERY_S)
     return time.monotonic() - began
 
 
-async def torment(
+async def send_through_kills(
     server: ClarionServer, url: str, kills: int, figures: Callable[[str], None]
 ) -> list[str]:
-    """Send everything in spite of kills; return what is wrong with the books at the end."""
+    """Send everything while the server is killed; return what is wrong in the store at the end."""
     chance = random.Random(SEED)
-    demands = list(plan(SIZES.pipeline_events, chance))
-    marks = sorted(chance.sample(range(len(demands) // 20, len(demands)), kills))
+    requests = list(plan(SIZES.pipeline_events, chance))
+    marks = sorted(chance.sample(range(len(requests) // 20, len(requests)), kills))
     has_writer = url.startswith("sqlite")
     async with server:
-        await furnish(server)
-        senders = Senders(server, demands)
+        await set_up(server)
+        senders = Senders(server, requests)
         began = time.monotonic()
         async with senders.running(CLIENTS):
             slowest_s = await kill_at_random(server, senders, marks, chance, has_writer=has_writer)
         sent_s = time.monotonic() - began
         drained_s = await drain(url)
         async with reading(url) as fetch:
-            books = await read_books(fetch)
-    faults = list(find_faults(books, demands, senders.accepted))
+            state = await read_state(fetch)
+    faults = list(find_faults(state, requests, senders.accepted))
     figures(
-        f"T01 pipeline on {url.partition(':')[0]}: {len(books.events):,} events, "
-        f"{sum(books.told.values()):,} notifications, {kills} kills, "
+        f"T01 pipeline on {url.partition(':')[0]}: {len(state.events):,} events, "
+        f"{sum(state.received.values()):,} notifications, {kills} kills, "
         f"{len(senders.unknown):,} requests unknown and retried, sent in {sent_s:.1f} s, "
         f"drained in {drained_s:.1f} s, slowest ready {slowest_s:.2f} s, "
         f"{sum(each.startswith('lost') for each in faults)} lost, "
@@ -86,12 +86,12 @@ async def torment(
     return faults
 
 
-async def test_a_killed_server_tells_everybody_once(
+async def test_a_killed_server_notifies_every_user_once(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
     server = ClarionServer(tmp_path)
     url = f"sqlite:///{server.data / 'clarion.db'}"
-    assert await torment(server, url, SIZES.pipeline_kills, figures) == []
+    assert await send_through_kills(server, url, SIZES.pipeline_kills, figures) == []
 
 
 async def test_on_postgres_the_leases_of_a_killed_server_run_out(
@@ -99,4 +99,4 @@ async def test_on_postgres_the_leases_of_a_killed_server_run_out(
 ) -> None:
     """Others may be at work there, so nobody may take over before the lease is over."""
     server = ClarionServer(tmp_path, environment={"CLARION_DATABASE": postgres_database})
-    assert await torment(server, postgres_database, SIZES.pipeline_kills, figures) == []
+    assert await send_through_kills(server, postgres_database, SIZES.pipeline_kills, figures) == []

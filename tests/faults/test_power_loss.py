@@ -8,22 +8,31 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.faults.power_loss import Disk, Image, Survival, everything, nothing, torn, write_image
+from tests.faults.power_loss import (
+    Disk,
+    Image,
+    Survival,
+    digest_of,
+    everything,
+    nothing,
+    torn,
+    write_image,
+)
 from tests.faults.scenario import (
     AS_SERVED,
     DATABASE,
     Protection,
-    Story,
+    Recording,
     Survivors,
-    play,
     read_survivors,
+    record,
 )
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 SEED = 20_260_101
-CRASHES_A_STORY = 200
+CRASHES_PER_RECORDING = 200
 
 # Which crashes to try, by the number of operations before them.
 Plan = Mapping[int, Sequence[Survival]]
@@ -39,8 +48,8 @@ class Tally:
     corrupt: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def count(self, story: Story, moment: int, found: Survivors | str, where: str) -> None:
-        owed = {name for name, answered in story.answered.items() if answered <= moment}
+    def count(self, recording: Recording, moment: int, found: Survivors | str, where: str) -> None:
+        owed = {name for name, answered in recording.answered.items() if answered <= moment}
         self.crashes += 1
         self.owed += len(owed)
         if isinstance(found, str):
@@ -48,7 +57,7 @@ class Tally:
             self.faults.append(f"{where}: corrupt, {found}")
             return
         self.lost += len(owed - found.keys)
-        self.faults += [f"{where}: {fault}" for fault in story.find_faults(found, moment)]
+        self.faults += [f"{where}: {fault}" for fault in recording.find_faults(found, moment)]
 
     def __str__(self) -> str:
         rate = 100 * self.lost / self.owed
@@ -74,18 +83,25 @@ def examine(image: Image, folder: Path) -> Survivors | str:
         return str(error)
 
 
-def crash(story: Story, plan: Plan, folder: Path, tally: Tally) -> None:
-    """Play the story once and crash it as planned on the way."""
+def crash(recording: Recording, plan: Plan, folder: Path, tally: Tally) -> None:
+    """Replay a recording once and crash it as planned on the way.
+
+    Files that an earlier crash left the same are not examined again.
+    """
     disk = Disk()
-    for moment, operation in enumerate([*story.operations, None]):
+    examined: dict[bytes, Survivors | str] = {}
+    for moment, operation in enumerate([*recording.operations, None]):
         for survival in plan.get(moment, ()):
-            found = examine(disk.image(survival), folder / "crashed")
-            tally.count(story, moment, found, f"after operation {moment}, {survival.name}")
+            image = disk.image(survival)
+            if (digest := digest_of(image)) not in examined:
+                examined[digest] = examine(image, folder / "crashed")
+            found = examined[digest]
+            tally.count(recording, moment, found, f"after operation {moment}, {survival.name}")
         if operation is not None:
             disk.play(operation)
 
 
-def at_every_operation(story: Story) -> Plan:
+def at_every_operation(recording: Recording) -> Plan:
     """A kill, a power loss, and torn power losses after each operation."""
     return {
         moment: [
@@ -93,32 +109,32 @@ def at_every_operation(story: Story) -> Plan:
             nothing(),
             *(torn(f"{moment}/{seed}") for seed in range(SIZES.torn_seeds)),
         ]
-        for moment in range(len(story.operations) + 1)
+        for moment in range(len(recording.operations) + 1)
     }
 
 
-def at_random(story: Story, crashes: int, seed: int) -> Plan:
+def at_random(recording: Recording, crashes: int, seed: int) -> Plan:
     chance = random.Random(seed)
     plan: dict[int, list[Survival]] = {}
     for number in range(crashes):
-        moment = chance.randint(0, len(story.operations))
+        moment = chance.randint(0, len(recording.operations))
         plan.setdefault(moment, []).append(torn(f"{seed}/{number}"))
     return plan
 
 
-async def crash_stories(folder: Path, crashes: int, protection: Protection = AS_SERVED) -> Tally:
-    """Crash at random, in a new story every 200 crashes."""
+async def crash_recordings(folder: Path, crashes: int, protection: Protection = AS_SERVED) -> Tally:
+    """Crash at random, in a new recording every 200 crashes."""
     tally = Tally()
-    for seed in range(SEED, SEED + crashes // CRASHES_A_STORY):
-        story_folder = folder / str(seed)
-        story_folder.mkdir()
-        story = await tell(story_folder, seed, protection)
-        crash(story, at_random(story, CRASHES_A_STORY, seed), folder, tally)
+    for seed in range(SEED, SEED + crashes // CRASHES_PER_RECORDING):
+        own_folder = folder / str(seed)
+        own_folder.mkdir()
+        recording = await record_one(own_folder, seed, protection)
+        crash(recording, at_random(recording, CRASHES_PER_RECORDING, seed), folder, tally)
     return tally
 
 
-async def tell(folder: Path, seed: int, protection: Protection = AS_SERVED) -> Story:
-    return await play(
+async def record_one(folder: Path, seed: int, protection: Protection = AS_SERVED) -> Recording:
+    return await record(
         folder, operations=SIZES.power_loss_operations, seed=seed, protection=protection
     )
 
@@ -127,15 +143,15 @@ async def test_nothing_is_lost_at_any_operation(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T03: whatever the last operation was, what was answered is there, whole and in order."""
-    tally, story = Tally(), await tell(scratch, SEED)
-    crash(story, at_every_operation(story), scratch, tally)
-    figures(f"T03 {len(story.operations):,} operations: {tally}")
+    tally, recording = Tally(), await record_one(scratch, SEED)
+    crash(recording, at_every_operation(recording), scratch, tally)
+    figures(f"T03 {len(recording.operations):,} operations: {tally}")
     assert tally.faults[:20] == []
 
 
 async def test_nothing_is_lost_at_random(scratch: Path, figures: Callable[[str], None]) -> None:
     """T03: the same with other scenarios and other sectors."""
-    tally = await crash_stories(scratch, SIZES.random_power_losses)
+    tally = await crash_recordings(scratch, SIZES.random_power_losses)
     figures(f"T03 random: {tally}")
     assert tally.faults[:20] == []
 
@@ -144,7 +160,7 @@ async def test_without_syncing_each_commit_work_is_lost(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the control; the same crashes must show losses if commits are not synced."""
-    tally = await crash_stories(scratch, SIZES.control_power_losses, {"synchronous": "NORMAL"})
+    tally = await crash_recordings(scratch, SIZES.control_power_losses, {"synchronous": "NORMAL"})
     figures(f"T04 control, synchronous=NORMAL: {tally}")
     assert tally.lost > 0
 
@@ -153,6 +169,6 @@ async def test_without_any_sync_databases_break(
     scratch: Path, figures: Callable[[str], None]
 ) -> None:
     """T04: the second control; without syncs, torn checkpoints must show as corruption."""
-    tally = await crash_stories(scratch, SIZES.control_power_losses, {"synchronous": "OFF"})
+    tally = await crash_recordings(scratch, SIZES.control_power_losses, {"synchronous": "OFF"})
     figures(f"T04 control, synchronous=OFF: {tally}")
     assert tally.corrupt > 0

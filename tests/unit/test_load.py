@@ -73,7 +73,7 @@ class Application:
                 return 200, b""
 
     async def _slow(self) -> int:
-        """Tells how many requests were here at a time."""
+        """Return how many requests were here at a time."""
         self._busy += 1
         busy = self._busy
         await asyncio.sleep(SLOW_S)
@@ -127,7 +127,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture
-def mortal() -> Iterator[tuple[int, Server]]:
+def own_server() -> Iterator[tuple[int, Server]]:
     """A server that the test may end."""
     with started() as server:
         yield server
@@ -223,7 +223,7 @@ def test_a_status_may_be_an_index_plain_or_huffman_coded(block: bytes, status: i
 
 
 @pytest.mark.parametrize("block", [b"", b"\x20", b"\x48\x82\x64", b"\x08\x03abc"])
-def test_what_is_no_status_is_refused(block: bytes) -> None:
+def test_an_invalid_status_is_refused(block: bytes) -> None:
     with pytest.raises(ProtocolError):
         status_of(block)
 
@@ -298,16 +298,16 @@ def test_tls_with_any_certificate(tls_port: int) -> None:
     assert run(replace(few(tls_port, 60), tls=True), Request()).by_status == {200: 60}
 
 
-def test_a_server_that_dies_ends_the_run(mortal: tuple[int, Server]) -> None:
-    port, server = mortal
+def test_a_server_that_dies_ends_the_run(own_server: tuple[int, Server]) -> None:
+    port, server = own_server
     load = Load(host="localhost", port=port, duration_s=60)
     result = run(load, Request(), partial(send_signal_at_100, server, signal.SIGKILL))
     assert result.seconds < 30
     assert result.errors == {"disconnect": 1, "lost": result.sent - result.answered}
 
 
-def test_a_server_that_hangs_ends_the_run(mortal: tuple[int, Server]) -> None:
-    port, server = mortal
+def test_a_server_that_hangs_ends_the_run(own_server: tuple[int, Server]) -> None:
+    port, server = own_server
     load = Load(host="localhost", port=port, duration_s=0.5, grace_s=0.5)
     result = run(load, Request(), partial(send_signal_at_100, server, signal.SIGSTOP))
     os.kill(server.pid, signal.SIGCONT)
@@ -372,13 +372,13 @@ def test_the_command_line_prints_json(port: int, capsys: pytest.CaptureFixture[s
     assert (summary["sent"], summary["by_status"]) == (20, {"200": 20})
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">IBI", len(payload) << 8 | kind, flags, stream) + payload
+def frame(frame_type: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">IBI", len(payload) << 8 | frame_type, flags, stream) + payload
 
 
 @contextmanager
 def scripted(script: bytes) -> Iterator[int]:
-    """A peer that greets, waits for the end of the first request, sends its script and hangs up."""
+    """A peer that sends SETTINGS, awaits the first request, sends its script and disconnects."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         peer = threading.Thread(target=play, args=(listener, script))
         peer.start()
@@ -400,7 +400,7 @@ def play(listener: socket.socket, script: bytes) -> None:
 
 
 def next_frame(received: BinaryIO) -> tuple[int, int]:
-    """Kind and flags; a PING answered is as good as the end, for it proves all else was read."""
+    """Return type and flags; an answered PING counts as the end: all before it was read."""
     header = received.read(9)
     if len(header) < 9:
         return 6, 1
@@ -411,7 +411,7 @@ def next_frame(received: BinaryIO) -> tuple[int, int]:
 
 PING = frame(6, 0, 0, b"12345678")
 OK = b"\x48\x03202"
-PLAYS = {
+SCRIPTS = {
     "informational": (frame(1, 4, 1, b"\x48\x03103") + frame(1, 5, 1, OK), {"lost": 2}),
     "split": (frame(1, 1, 1, OK[:2]) + frame(9, 4, 1, OK[2:]), {"lost": 2}),
     "padded": (frame(1, 0x2D, 1, b"\x02" + bytes(5) + OK + bytes(2)), {"lost": 2}),
@@ -425,8 +425,8 @@ PLAYS = {
 }
 
 
-@pytest.mark.parametrize(("script", "errors"), PLAYS.values(), ids=PLAYS)
-def test_whatever_the_peer_plays_all_three_requests_are_accounted_for(
+@pytest.mark.parametrize(("script", "errors"), SCRIPTS.values(), ids=SCRIPTS)
+def test_whatever_the_peer_sends_all_three_requests_are_accounted_for(
     script: bytes, errors: dict[str, int]
 ) -> None:
     with scripted(script + PING) as port:
@@ -435,8 +435,8 @@ def test_whatever_the_peer_plays_all_three_requests_are_accounted_for(
     assert result.by_status == ({202: 1} if sum(errors.values()) == 2 else {})
 
 
-def test_a_server_is_weighed(mortal: tuple[int, Server]) -> None:
-    port, server = mortal
+def test_memory_and_processor_time_are_sampled(own_server: tuple[int, Server]) -> None:
+    port, server = own_server
     before = server.usage()
     run(few(port, 3000), Request())
     after = server.usage()
@@ -451,7 +451,7 @@ def test_a_port_is_not_shared_with_another_server(port: int) -> None:
         pytest.fail("it started")
 
 
-def test_a_server_that_does_not_start_tells_why() -> None:
+def test_a_server_that_does_not_start_says_why() -> None:
     command = [sys.executable, "-c", "raise SystemExit('no licence')"]
     with pytest.raises(ServerError, match="no licence"), serving(command, "http://127.0.0.1:1/"):
         pytest.fail("it started")

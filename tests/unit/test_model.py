@@ -1,4 +1,4 @@
-"""The words of the house."""
+"""API keys and scopes."""
 
 import pytest
 

@@ -18,6 +18,7 @@ from clarion.errors import (
     FieldFault,
     InternalError,
     InvalidFields,
+    MalformedBody,
     MethodNotAllowed,
     NotFound,
     TooManyRequests,
@@ -190,6 +191,9 @@ class Front:
         async def receive_capped() -> Message:
             nonlocal taken
             message = await receive()
+            if message["type"] == "http.disconnect":
+                # Nobody reads the answer; but it is a fault of the client, not one of ours.
+                raise MalformedBody
             taken += len(message.get("body", b""))
             if taken > limit:
                 raise BodyTooLarge

@@ -69,7 +69,7 @@ def parse_headers(head: str) -> dict[str, str]:
 
 
 class CurlCommand:
-    """The command, told by a configuration what a shell script would tell it."""
+    """The command, with a configuration file in place of the arguments of a shell script."""
 
     def __init__(self, program: str) -> None:
         self._program = program

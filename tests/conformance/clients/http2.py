@@ -1,6 +1,6 @@
 """A client that sees frames: HTTP/2 by prior knowledge, over TLS without ALPN.
 
-It sends whatever it is told, faults included, and remembers how the answer came: in which frames,
+It sends any request, faults included, and remembers how the answer came: in which frames,
 and which of them ended the stream.
 """
 
@@ -224,7 +224,7 @@ class Http2(asyncio.Protocol):
             entry[1].set_exception(NoAnswerError(why))
 
 
-Kind = TypeVar("Kind", bound=Http2)
+Client = TypeVar("Client", bound=Http2)
 
 
 def connected(port: int, ca_path: Path) -> AbstractAsyncContextManager[Http2]:
@@ -233,11 +233,11 @@ def connected(port: int, ca_path: Path) -> AbstractAsyncContextManager[Http2]:
 
 
 @asynccontextmanager
-async def connected_as(kind: type[Kind], port: int, ca_path: Path) -> AsyncIterator[Kind]:
-    """Open a connection of some kind."""
+async def connected_as(protocol: type[Client], port: int, ca_path: Path) -> AsyncIterator[Client]:
+    """Open a connection with a protocol of our own."""
     context = ssl.create_default_context(cafile=ca_path)
     loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(kind, "127.0.0.1", port, ssl=context)
+    _, client = await loop.create_connection(protocol, "127.0.0.1", port, ssl=context)
     try:
         await asyncio.wait_for(client.ready, PATIENCE_S)
         yield client

@@ -29,7 +29,7 @@ VERSIONS = ("v20.", "v22.", "v24.")
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """The programs: `node`, and the words that start `npm`."""
+    """The programs: `node`, and the command that starts `npm`."""
 
     node: str
     npm: tuple[str, ...]

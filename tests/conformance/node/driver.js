@@ -13,7 +13,7 @@ const { createRequire } = require('module');
 
 const installed = createRequire(path.join(path.resolve(process.argv[2]), 'package.json'));
 
-// Counted, so that a test can tell that everything went over one session.
+// Counted, so that a test can check that everything went over one session.
 let sessions = 0;
 const connect = http2.connect;
 http2.connect = (...args) => {

@@ -4,16 +4,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.conformance.cast import Cast
 from tests.conformance.clients.http2 import Http2, connected
+from tests.conformance.other_apps import OtherApps
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import Scene, make_scene
+from tests.conformance.wire.prepared import PreparedServer, prepare_server
 
 
 @pytest.fixture(scope="module")
-def scene(server: ConformanceServer, provider: Provider, cast: Cast) -> Scene:
-    return make_scene(server, provider, cast)
+def prepared(
+    server: ConformanceServer, provider: Provider, other_apps: OtherApps
+) -> PreparedServer:
+    return prepare_server(server, provider, other_apps)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from clarion.push.apns.reasons import Reason
 from tests.conformance.clients.http2 import Request
-from tests.conformance.wire.scene import UNKNOWN_CHANNEL, UNKNOWN_TOKEN, Scene, bearer
+from tests.conformance.wire.prepared import UNKNOWN_CHANNEL, UNKNOWN_TOKEN, PreparedServer, bearer
 
-Alter = Callable[[Scene, Request], Request]
+Alter = Callable[[PreparedServer, Request], Request]
 
 
 class Fault(NamedTuple):
@@ -31,7 +31,7 @@ def header(name: str, value: str) -> Alter:
 def twice(name: str, value: str) -> Alter:
     """Say a header a second time, or two times if the good request does not have it."""
 
-    def alter(_: Scene, good: Request) -> Request:
+    def alter(_: PreparedServer, good: Request) -> Request:
         has_it = any(name == given for given, _ in good.headers)
         return good.also(name, value) if has_it else good.also(name, value).also(name, value)
 
@@ -56,8 +56,8 @@ def path(text: str) -> Alter:
 
 def app(bundle_id: str) -> Alter:
     """Address another app's channels."""
-    return lambda scene, good: replace(
-        good, path=good.path.replace(scene.provider.bundle_id, bundle_id)
+    return lambda prepared, good: replace(
+        good, path=good.path.replace(prepared.provider.bundle_id, bundle_id)
     )
 
 
@@ -68,9 +68,9 @@ def to(token: str) -> Alter:
 def issued(seconds_ago: int) -> Alter:
     """Sign with a token of another time."""
 
-    def alter(scene: Scene, good: Request) -> Request:
+    def alter(prepared: PreparedServer, good: Request) -> Request:
         iat = int(time.time()) - seconds_ago
-        return good.but(*bearer(scene.provider.token(claims={"iat": iat})))
+        return good.but(*bearer(prepared.provider.token(claims={"iat": iat})))
 
     return alter
 
@@ -117,7 +117,7 @@ DEVICE = [
         400,
         Reason.DEVICE_TOKEN_NOT_FOR_TOPIC,
         "of another app",
-        lambda scene, good: to(scene.theirs)(scene, good),
+        lambda prepared, good: to(prepared.theirs)(prepared, good),
     ),
     Fault(400, Reason.DUPLICATE_HEADERS, "topic", twice("apns-topic", "com.example.demo")),
     Fault(400, Reason.DUPLICATE_HEADERS, "priority", twice("apns-priority", "10")),
@@ -136,8 +136,8 @@ DEVICE = [
         400,
         Reason.TOPIC_DISALLOWED,
         "suffix of another type",
-        lambda scene, good: good.but("apns-push-type", "alert").but(
-            "apns-topic", f"{scene.provider.bundle_id}.voip"
+        lambda prepared, good: good.but("apns-push-type", "alert").but(
+            "apns-topic", f"{prepared.provider.bundle_id}.voip"
         ),
     ),
     Fault(404, Reason.BAD_PATH, "more", lambda s, good: path(f"/3/device/{s.valid}/x")(s, good)),
@@ -166,7 +166,7 @@ BROADCAST = [
         400,
         Reason.CHANNEL_NOT_REGISTERED,
         "deleted",
-        lambda scene, good: good.but("apns-channel-id", scene.deleted),
+        lambda prepared, good: good.but("apns-channel-id", prepared.deleted),
     ),
     Fault(400, Reason.DUPLICATE_HEADERS, "priority", twice("apns-priority", "10")),
     Fault(400, Reason.INVALID_PUSH_TYPE, "alert", header("apns-push-type", "alert")),

@@ -13,8 +13,8 @@ from tests.conformance.clients.http2 import Http2
 from tests.conformance.device import PATIENCE_S, Api, Device, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import (
-    Scene,
+from tests.conformance.wire.prepared import (
+    PreparedServer,
     bearer,
     broadcast,
     create,
@@ -28,27 +28,29 @@ def payload(size: int) -> bytes:
     return b'{"a":"%s"}' % (b"x" * (size - 8))
 
 
-async def test_a_success_without_a_body_is_one_headers_frame(scene: Scene, client: Http2) -> None:
+async def test_a_success_without_a_body_is_one_headers_frame(
+    prepared: PreparedServer, client: Http2
+) -> None:
     """Not even an empty DATA frame may follow: aioapns would break off the connection."""
-    identity = bearer(scene.provider.token())
-    made = await client.ask(create(scene.provider, 1).but(*identity))
+    identity = bearer(prepared.provider.token())
+    made = await client.ask(create(prepared.provider, 1).but(*identity))
     channel_id = made.headers["apns-channel-id"].decode()
     others = (
-        push(scene.provider, scene.valid),
-        broadcast(scene.provider, channel_id),
-        manage(scene.provider, "DELETE", channel_id),
+        push(prepared.provider, prepared.valid),
+        broadcast(prepared.provider, channel_id),
+        manage(prepared.provider, "DELETE", channel_id),
     )
     answers = [made, *[await client.ask(each.but(*identity)) for each in others]]
     assert [answer.status for answer in answers] == [201, 200, 200, 204]
     assert {(answer.ended_by, len(answer.data_frames)) for answer in answers} == {("HEADERS", 0)}
 
 
-async def test_channels_are_read_and_listed_as_json(scene: Scene) -> None:
-    read = await scene.ask(manage(scene.provider, "GET", scene.keeping))
+async def test_channels_are_read_and_listed_as_json(prepared: PreparedServer) -> None:
+    read = await prepared.ask(manage(prepared.provider, "GET", prepared.keeping))
     assert read.json == {"message-storage-policy": 1, "push-type": "LiveActivity"}
-    listed = await scene.ask(list_all(scene.provider))
-    assert {scene.keeping, scene.passing} <= set(listed.json["channels"])
-    assert scene.deleted not in listed.json["channels"]
+    listed = await prepared.ask(list_all(prepared.provider))
+    assert {prepared.keeping, prepared.passing} <= set(listed.json["channels"])
+    assert prepared.deleted not in listed.json["channels"]
 
 
 @pytest.mark.parametrize(
@@ -59,23 +61,25 @@ async def test_channels_are_read_and_listed_as_json(scene: Scene) -> None:
         "123e4567-E89B-12d3-a456-42665544C000",
     ],
 )
-async def test_an_id_is_echoed_byte_for_byte(scene: Scene, given: str) -> None:
-    answer = await scene.ask(push(scene.provider, scene.valid).but("apns-id", given))
+async def test_an_id_is_echoed_byte_for_byte(prepared: PreparedServer, given: str) -> None:
+    answer = await prepared.ask(push(prepared.provider, prepared.valid).but("apns-id", given))
     assert (answer.status, answer.headers["apns-id"]) == (200, given.encode())
 
 
-async def test_an_id_is_echoed_by_a_refusal_too_and_even_if_it_is_the_fault(scene: Scene) -> None:
+async def test_an_id_is_echoed_by_a_refusal_too_and_even_if_it_is_the_fault(
+    prepared: PreparedServer,
+) -> None:
     given = str(uuid.uuid4())
-    good = push(scene.provider, scene.valid)
-    refused = await scene.ask(good.but("apns-id", given).but("apns-priority", "7"))
-    bad = await scene.ask(good.but("apns-id", "no uuid"))
+    good = push(prepared.provider, prepared.valid)
+    refused = await prepared.ask(good.but("apns-id", given).but("apns-priority", "7"))
+    bad = await prepared.ask(good.but("apns-id", "no uuid"))
     assert (refused.status, refused.headers["apns-id"]) == (400, given.encode())
     assert (bad.status, bad.headers["apns-id"]) == (400, b"no uuid")
 
 
-async def test_without_an_id_one_is_made(scene: Scene) -> None:
-    good = push(scene.provider, scene.valid)
-    accepted, refused = await scene.ask(good), await scene.ask(good.without("apns-topic"))
+async def test_without_an_id_one_is_made(prepared: PreparedServer) -> None:
+    good = push(prepared.provider, prepared.valid)
+    accepted, refused = await prepared.ask(good), await prepared.ask(good.without("apns-topic"))
     made = [answer.headers["apns-id"].decode() for answer in (accepted, refused)]
     assert [str(uuid.UUID(each)) for each in made] == made
     assert len(set(made)) == 2
@@ -84,23 +88,23 @@ async def test_without_an_id_one_is_made(scene: Scene) -> None:
 @pytest.mark.parametrize("name", ["apns-request-id", "apns-id"])
 @pytest.mark.parametrize("is_good", [True, False])
 async def test_a_request_id_may_come_in_either_header(
-    scene: Scene, name: str, *, is_good: bool
+    prepared: PreparedServer, name: str, *, is_good: bool
 ) -> None:
     given = str(uuid.uuid4())
-    for request in (broadcast(scene.provider, scene.passing), list_all(scene.provider)):
+    for request in (broadcast(prepared.provider, prepared.passing), list_all(prepared.provider)):
         asked = request.but(name, given)
-        answer = await scene.ask(asked if is_good else asked.without("authorization"))
+        answer = await prepared.ask(asked if is_good else asked.without("authorization"))
         assert answer.status == (200 if is_good else 403)
         assert answer.headers["apns-request-id"] == given.encode()
 
 
 @pytest.mark.parametrize("end", ["revoked", "token_expired", "uninstalled"])
 async def test_a_gone_token_has_an_integer_of_milliseconds(
-    scene: Scene, api: Api, device: Device, end: str
+    prepared: PreparedServer, api: Api, device: Device, end: str
 ) -> None:
     before = int(time.time() * 1000)
     await api.invalidate(device, end)
-    answer = await scene.ask(push(scene.provider, device.token))
+    answer = await prepared.ask(push(prepared.provider, device.token))
     assert answer.status == 410
     assert re.search(rb'"timestamp":\d{13}[,}]', answer.body)
     assert before <= answer.json["timestamp"] <= time.time() * 1000
@@ -111,20 +115,20 @@ async def test_a_gone_token_has_an_integer_of_milliseconds(
     [("", "", 4096), ("", "alert", 4096), (".voip", "voip", 5120), (".voip", "", 5120)],
 )
 async def test_a_payload_may_have_its_limit_and_no_byte_more(
-    scene: Scene, suffix: str, push_type: str, limit: int
+    prepared: PreparedServer, suffix: str, push_type: str, limit: int
 ) -> None:
-    good = push(scene.provider, scene.valid)
-    good = good.but("apns-topic", scene.provider.bundle_id + suffix)
+    good = push(prepared.provider, prepared.valid)
+    good = good.but("apns-topic", prepared.provider.bundle_id + suffix)
     good = good.but("apns-push-type", push_type) if push_type else good
-    assert (await scene.ask(replace(good, body=payload(limit)))).status == 200
-    answer = await scene.ask(replace(good, body=payload(limit + 1)))
+    assert (await prepared.ask(replace(good, body=payload(limit)))).status == 200
+    answer = await prepared.ask(replace(good, body=payload(limit + 1)))
     assert answer.refusal == (413, "PayloadTooLarge")
 
 
-async def test_a_broadcast_may_have_5120_bytes(scene: Scene) -> None:
-    good = broadcast(scene.provider, scene.passing)
-    assert (await scene.ask(replace(good, body=payload(5120)))).status == 200
-    answer = await scene.ask(replace(good, body=payload(5121)))
+async def test_a_broadcast_may_have_5120_bytes(prepared: PreparedServer) -> None:
+    good = broadcast(prepared.provider, prepared.passing)
+    assert (await prepared.ask(replace(good, body=payload(5120)))).status == 200
+    answer = await prepared.ask(replace(good, body=payload(5121)))
     assert answer.refusal == (413, "PayloadTooLarge")
 
 
@@ -141,18 +145,18 @@ async def test_a_broadcast_may_have_5120_bytes(scene: Scene) -> None:
     ids=["99 + 1", "100 + 1", "100", "101", "in a string", "side by side"],
 )
 async def test_a_payload_may_be_nested_a_hundred_times(
-    scene: Scene, body: bytes, status: int
+    prepared: PreparedServer, body: bytes, status: int
 ) -> None:
-    answer = await scene.ask(replace(push(scene.provider, scene.valid), body=body))
+    answer = await prepared.ask(replace(push(prepared.provider, prepared.valid), body=body))
     assert answer.refusal == (status, None if status == 200 else "PayloadEmpty")
 
 
 @pytest.mark.parametrize("collapse_id", ["x" * 64, "ü" * 32, "🎺" * 16, "a b, c;d"])
 async def test_a_collapse_id_of_64_bytes_arrives_as_it_was(
-    server: ConformanceServer, scene: Scene, device: Device, collapse_id: str
+    server: ConformanceServer, prepared: PreparedServer, device: Device, collapse_id: str
 ) -> None:
-    asked = push(scene.provider, device.token).but("apns-collapse-id", collapse_id)
-    assert (await scene.ask(asked)).status == 200
+    asked = push(prepared.provider, device.token).but("apns-collapse-id", collapse_id)
+    assert (await prepared.ask(asked)).status == 200
     async with listening(server, device) as socket:
         assert (await socket.take())["collapse_id"] == collapse_id
 
@@ -173,26 +177,30 @@ async def test_a_collapse_id_of_64_bytes_arrives_as_it_was(
         ("widgets", ".push-type.widgets"),
     ],
 )
-async def test_every_push_type_has_its_topic(scene: Scene, push_type: str, suffix: str) -> None:
-    good = push(scene.provider, scene.valid)
-    good = good.but("apns-topic", scene.provider.bundle_id + suffix)
-    assert (await scene.ask(good)).status == 200
-    assert (await scene.ask(good.but("apns-push-type", push_type))).status == 200
+async def test_every_push_type_has_its_topic(
+    prepared: PreparedServer, push_type: str, suffix: str
+) -> None:
+    good = push(prepared.provider, prepared.valid)
+    good = good.but("apns-topic", prepared.provider.bundle_id + suffix)
+    assert (await prepared.ask(good)).status == 200
+    assert (await prepared.ask(good.but("apns-push-type", push_type))).status == 200
 
 
-async def test_a_bundle_id_may_end_like_a_suffix(scene: Scene) -> None:
-    lookalike = scene.cast.lookalike
-    device = await Api(scene.server.port, lookalike).register()
+async def test_a_bundle_id_may_end_like_a_suffix(prepared: PreparedServer) -> None:
+    lookalike = prepared.other_apps.lookalike
+    device = await Api(prepared.server.port, lookalike).register()
     good = push(lookalike, device.token)
-    assert (await scene.ask(good)).status == 200
-    assert (await scene.ask(good.but("apns-push-type", "alert"))).status == 200
-    assert (await scene.ask(good.but("apns-topic", f"{lookalike.bundle_id}.voip"))).status == 200
+    assert (await prepared.ask(good)).status == 200
+    assert (await prepared.ask(good.but("apns-push-type", "alert"))).status == 200
+    assert (await prepared.ask(good.but("apns-topic", f"{lookalike.bundle_id}.voip"))).status == 200
     cut = good.but("apns-push-type", "voip")
-    assert (await scene.ask(cut)).refusal == (400, "TopicDisallowed")
+    assert (await prepared.ask(cut)).refusal == (400, "TopicDisallowed")
 
 
-async def test_headers_that_do_not_concern_the_door_do_no_harm(scene: Scene) -> None:
-    good = push(scene.provider, scene.valid)
+async def test_headers_that_do_not_concern_the_endpoint_do_no_harm(
+    prepared: PreparedServer,
+) -> None:
+    good = push(prepared.provider, prepared.valid)
     for name, value in {
         "content-type": "application/x-www-form-urlencoded",
         "host": "api.push.apple.com",
@@ -202,23 +210,23 @@ async def test_headers_that_do_not_concern_the_door_do_no_harm(scene: Scene) -> 
         "accept-encoding": "gzip, br",
     }.items():
         good = good.also(name, value)
-    assert (await scene.ask(good.also("cookie", "b=2"))).status == 200
+    assert (await prepared.ask(good.also("cookie", "b=2"))).status == 200
 
 
-async def test_a_device_token_may_be_written_in_capitals(scene: Scene) -> None:
-    assert (await scene.ask(push(scene.provider, scene.valid.upper()))).status == 200
+async def test_a_device_token_may_be_written_in_capitals(prepared: PreparedServer) -> None:
+    assert (await prepared.ask(push(prepared.provider, prepared.valid.upper()))).status == 200
 
 
-async def test_the_door_allows_a_thousand_streams_and_says_so(client: Http2) -> None:
-    """What aioapns takes for granted, and what others wait to be told."""
+async def test_the_server_allows_a_thousand_streams_and_announces_it(client: Http2) -> None:
+    """What aioapns takes for granted; others wait for the setting."""
     assert client.streams_limit == 1_000
 
 
 async def test_a_refusal_waits_for_the_body_and_breaks_nothing_off(
-    scene: Scene, client: Http2
+    prepared: PreparedServer, client: Http2
 ) -> None:
     """An answer that overtakes the body is followed by a reset, and curl 7.88 then loses it."""
-    good = push(scene.provider, scene.valid)
+    good = push(prepared.provider, prepared.valid)
     late = client.begin(good.without("authorization"))
     assert (await client.ask(good)).status == 200
     answer = await client.finish(late, good.body)
@@ -227,7 +235,7 @@ async def test_a_refusal_waits_for_the_body_and_breaks_nothing_off(
     assert client.resets == []
 
 
-async def test_the_door_answers_http_1_as_well(
+async def test_http_1_is_answered_as_well(
     server: ConformanceServer, provider: Provider, device: Device
 ) -> None:
     good = push(provider, device.token)

@@ -10,7 +10,7 @@ from tests.conformance.clients.http2 import Http2, Request
 from tests.conformance.device import Api, Device, Socket, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import broadcast, create, push
+from tests.conformance.wire.prepared import broadcast, create, push
 
 HOUR_S = 3600
 ONCE = {"zero": "0", "past": "1"}

@@ -12,7 +12,7 @@ from tests.conformance.clients.http2 import Http2, NoAnswerError, Request, conne
 from tests.conformance.device import PATIENCE_S, Api, Device, bodies, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import create, push
+from tests.conformance.wire.prepared import create, push
 
 MEGABYTE = 1024 * 1024
 EMPTY, TOO_LARGE = (400, "PayloadEmpty"), (413, "PayloadTooLarge")

@@ -3,6 +3,7 @@
 import base64
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,8 +13,8 @@ from tests.conformance.clients.http2 import Http2
 from tests.conformance.clients.node_apn import driving
 from tests.conformance.device import Api, Device
 from tests.conformance.provider import Provider
-from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import bearer, create, manage, push
+from tests.conformance.server import ConformanceServer, Installation
+from tests.conformance.wire.prepared import bearer, create, manage, push
 
 PER_MINUTE = 3
 CHANNELS_LIMIT = 10_000
@@ -23,8 +24,10 @@ VALUES (?, ?, 1, 1, 0, 0)"""
 
 
 @pytest.fixture(scope="module")
-def flags() -> dict[str, str]:
-    return {"device_messages_per_minute": str(PER_MINUTE), "write_waiting": "2"}
+def server(installation: Installation) -> Iterator[ConformanceServer]:
+    flags = {"device_messages_per_minute": str(PER_MINUTE), "write_waiting": "2"}
+    with ConformanceServer(installation, **flags) as running:
+        yield running
 
 
 async def test_too_many_pushes_to_one_device_are_refused(
@@ -41,7 +44,7 @@ async def test_too_many_pushes_to_one_device_are_refused(
     assert (await client.ask(another)).status == 200
 
 
-async def test_aioapns_is_told_of_too_many(
+async def test_aioapns_is_refused_too_many(
     server: ConformanceServer, provider: Provider, device: Device
 ) -> None:
     async with calling(server, provider) as client:
@@ -49,7 +52,7 @@ async def test_aioapns_is_told_of_too_many(
     assert set(found) == {("200", None), ("429", "TooManyRequests")}
 
 
-async def test_node_apn_is_told_of_too_many(
+async def test_node_apn_is_refused_too_many(
     server: ConformanceServer, provider: Provider, device: Device
 ) -> None:
     """Each refusal it repeats three times by itself, and then gives up."""
@@ -61,7 +64,7 @@ async def test_node_apn_is_told_of_too_many(
 
 
 @pytest.mark.parametrize("curl", curls(), ids=lambda curl: type(curl).__name__)
-async def test_curl_is_told_of_too_many(
+async def test_curl_is_refused_too_many(
     server: ConformanceServer, provider: Provider, device: Device, curl: Curl
 ) -> None:
     answers = curl.ask(server, [push(provider, device.token)] * (2 * PER_MINUTE + 1))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.clients.http2 import Http2, Request
 from tests.conformance.provider import Provider, encode
-from tests.conformance.wire.scene import Scene, bearer, push
+from tests.conformance.wire.prepared import PreparedServer, bearer, push
 
 INVALID = (403, "InvalidProviderToken")
 HOUR_S = 3600
@@ -41,16 +41,18 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("make", ACCEPTED.values(), ids=ACCEPTED)
-async def test_a_good_token_is_accepted(scene: Scene, make: Callable[[Provider], str]) -> None:
-    good = push(scene.provider, scene.valid)
-    assert (await scene.ask(good.but(*bearer(make(scene.provider))))).status == 200
+async def test_a_good_token_is_accepted(
+    prepared: PreparedServer, make: Callable[[Provider], str]
+) -> None:
+    good = push(prepared.provider, prepared.valid)
+    assert (await prepared.ask(good.but(*bearer(make(prepared.provider))))).status == 200
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "Bearer", "BEARER"])
-async def test_the_scheme_may_be_written_in_any_case(scene: Scene, scheme: str) -> None:
-    good = push(scene.provider, scene.valid)
-    value = f"{scheme} {scene.provider.token()}"
-    assert (await scene.ask(good.but("authorization", value))).status == 200
+async def test_the_scheme_may_be_written_in_any_case(prepared: PreparedServer, scheme: str) -> None:
+    good = push(prepared.provider, prepared.valid)
+    value = f"{scheme} {prepared.provider.token()}"
+    assert (await prepared.ask(good.but("authorization", value))).status == 200
 
 
 def unsigned(provider: Provider) -> str:
@@ -99,46 +101,48 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
-async def test_a_bad_token_is_refused(scene: Scene, make: Callable[[Provider], str]) -> None:
-    good = push(scene.provider, scene.valid)
-    answer = await scene.ask(good.but(*bearer(make(scene.provider))))
+async def test_a_bad_token_is_refused(
+    prepared: PreparedServer, make: Callable[[Provider], str]
+) -> None:
+    good = push(prepared.provider, prepared.valid)
+    answer = await prepared.ask(good.but(*bearer(make(prepared.provider))))
     assert answer.refusal == INVALID
 
 
-async def test_a_token_older_than_an_hour_has_expired(scene: Scene) -> None:
-    old = scene.provider.token(claims={"iat": now() - HOUR_S - 5})
-    answer = await scene.ask(push(scene.provider, scene.valid).but(*bearer(old)))
+async def test_a_token_older_than_an_hour_has_expired(prepared: PreparedServer) -> None:
+    old = prepared.provider.token(claims={"iat": now() - HOUR_S - 5})
+    answer = await prepared.ask(push(prepared.provider, prepared.valid).but(*bearer(old)))
     assert answer.refusal == (403, "ExpiredProviderToken")
 
 
-async def test_a_revoked_key_is_refused(scene: Scene) -> None:
-    answer = await scene.ask(push(scene.cast.revoked, scene.valid))
+async def test_a_revoked_key_is_refused(prepared: PreparedServer) -> None:
+    answer = await prepared.ask(push(prepared.other_apps.revoked, prepared.valid))
     assert answer.refusal == INVALID
 
 
-async def test_the_key_of_one_team_does_not_sign_for_another(scene: Scene) -> None:
-    claims = {"iss": scene.cast.other.team_id}
-    token = scene.provider.token(claims=claims)
-    answer = await scene.ask(push(scene.provider, scene.valid).but(*bearer(token)))
+async def test_the_key_of_one_team_does_not_sign_for_another(prepared: PreparedServer) -> None:
+    claims = {"iss": prepared.other_apps.other.team_id}
+    token = prepared.provider.token(claims=claims)
+    answer = await prepared.ask(push(prepared.provider, prepared.valid).but(*bearer(token)))
     assert answer.refusal == INVALID
 
 
-async def test_an_app_may_push_by_any_of_its_keys(scene: Scene) -> None:
-    assert (await scene.ask(push(scene.cast.second_key, scene.valid))).status == 200
+async def test_an_app_may_push_by_any_of_its_keys(prepared: PreparedServer) -> None:
+    assert (await prepared.ask(push(prepared.other_apps.second_key, prepared.valid))).status == 200
 
 
 # On one connection.
 
 
-def tokens_of(scene: Scene, count: int) -> list[Request]:
-    good = push(scene.provider, scene.valid)
-    return [good.but(*bearer(scene.provider.token())) for _ in range(count)]
+def tokens_of(prepared: PreparedServer, count: int) -> list[Request]:
+    good = push(prepared.provider, prepared.valid)
+    return [good.but(*bearer(prepared.provider.token())) for _ in range(count)]
 
 
 async def test_a_second_change_within_twenty_minutes_is_too_many(
-    scene: Scene, client: Http2
+    prepared: PreparedServer, client: Http2
 ) -> None:
-    first, second, third = tokens_of(scene, 3)
+    first, second, third = tokens_of(prepared, 3)
     asked = [first, first, second, second, third, first, second]
     found = [(await client.ask(request)).refusal for request in asked]
     too_many = (429, "TooManyProviderTokenUpdates")
@@ -146,39 +150,41 @@ async def test_a_second_change_within_twenty_minutes_is_too_many(
     assert found == [ok, ok, ok, ok, too_many, too_many, ok]
 
 
-async def test_each_connection_counts_for_itself(scene: Scene) -> None:
-    answers = [await scene.ask(request) for request in tokens_of(scene, 4)]
+async def test_each_connection_counts_for_itself(prepared: PreparedServer) -> None:
+    answers = [await prepared.ask(request) for request in tokens_of(prepared, 4)]
     assert {answer.status for answer in answers} == {200}
 
 
-async def test_a_token_that_is_refused_is_no_change(scene: Scene, client: Http2) -> None:
-    first, second = tokens_of(scene, 2)
-    old = first.but(*bearer(scene.provider.token(claims={"iat": now() - HOUR_S - 5})))
+async def test_a_token_that_is_refused_is_no_change(
+    prepared: PreparedServer, client: Http2
+) -> None:
+    first, second = tokens_of(prepared, 2)
+    old = first.but(*bearer(prepared.provider.token(claims={"iat": now() - HOUR_S - 5})))
     found = [(await client.ask(request)).status for request in (first, old, old, second)]
     assert found == [200, 403, 403, 200]
 
 
-async def test_a_related_key_counts_as_a_change(scene: Scene, client: Http2) -> None:
-    (first,) = tokens_of(scene, 1)
-    related = push(scene.cast.second_key, scene.valid)
-    again = related.but(*bearer(scene.cast.second_key.token()))
+async def test_a_related_key_counts_as_a_change(prepared: PreparedServer, client: Http2) -> None:
+    (first,) = tokens_of(prepared, 1)
+    related = push(prepared.other_apps.second_key, prepared.valid)
+    again = related.but(*bearer(prepared.other_apps.second_key.token()))
     found = [(await client.ask(request)).status for request in (first, related, again)]
     assert found == [200, 200, 429]
 
 
 async def test_a_connection_keeps_to_the_team_of_its_first_token(
-    scene: Scene, client: Http2
+    prepared: PreparedServer, client: Http2
 ) -> None:
-    assert (await client.ask(push(scene.provider, scene.valid))).status == 200
-    answer = await client.ask(push(scene.cast.other, scene.theirs))
+    assert (await client.ask(push(prepared.provider, prepared.valid))).status == 200
+    answer = await client.ask(push(prepared.other_apps.other, prepared.theirs))
     assert answer.refusal == INVALID
 
 
 async def test_a_connection_keeps_to_the_app_of_its_first_token(
-    scene: Scene, client: Http2
+    prepared: PreparedServer, client: Http2
 ) -> None:
-    good = push(scene.provider, scene.valid)
+    good = push(prepared.provider, prepared.valid)
     assert (await client.ask(good)).status == 200
-    answer = await client.ask(push(scene.cast.sibling, scene.valid))
+    answer = await client.ask(push(prepared.other_apps.sibling, prepared.valid))
     assert answer.refusal == (403, "UnrelatedKeyIdInToken")
     assert (await client.ask(good)).status == 200

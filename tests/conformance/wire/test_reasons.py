@@ -9,7 +9,14 @@ from clarion.push.apns.reasons import Reason, status_of
 from tests.conformance.clients.http2 import Answer, Request
 from tests.conformance.wire import faults
 from tests.conformance.wire.faults import Fault
-from tests.conformance.wire.scene import Scene, broadcast, create, list_all, manage, push
+from tests.conformance.wire.prepared import (
+    PreparedServer,
+    broadcast,
+    create,
+    list_all,
+    manage,
+    push,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "apns.md"
 # Not by one request alone, but by what came before it; each has a test of its own.
@@ -24,17 +31,20 @@ ELSEWHERE = {
 # A fault of ours: no request may bring it about.
 NEVER = {Reason.INTERNAL_SERVER_ERROR}
 
-GOOD: dict[str, tuple[list[Fault], Callable[[Scene], Request]]] = {
-    "push": (faults.DEVICE, lambda scene: push(scene.provider, scene.valid)),
-    "broadcast": (faults.BROADCAST, lambda scene: broadcast(scene.provider, scene.passing)),
-    "create": (faults.CREATE, lambda scene: create(scene.provider, 1)),
-    "read": (faults.READ, lambda scene: manage(scene.provider, "GET", scene.keeping)),
-    "delete": (faults.READ, lambda scene: manage(scene.provider, "DELETE", scene.keeping)),
-    "list": (faults.LIST, lambda scene: list_all(scene.provider)),
+GOOD: dict[str, tuple[list[Fault], Callable[[PreparedServer], Request]]] = {
+    "push": (faults.DEVICE, lambda prepared: push(prepared.provider, prepared.valid)),
+    "broadcast": (
+        faults.BROADCAST,
+        lambda prepared: broadcast(prepared.provider, prepared.passing),
+    ),
+    "create": (faults.CREATE, lambda prepared: create(prepared.provider, 1)),
+    "read": (faults.READ, lambda prepared: manage(prepared.provider, "GET", prepared.keeping)),
+    "delete": (faults.READ, lambda prepared: manage(prepared.provider, "DELETE", prepared.keeping)),
+    "list": (faults.LIST, lambda prepared: list_all(prepared.provider)),
 }
 CASES = [
-    pytest.param(make, fault, id=f"{kind} {fault}")
-    for kind, (table, make) in GOOD.items()
+    pytest.param(make, fault, id=f"{name} {fault}")
+    for name, (table, make) in GOOD.items()
     for fault in table
 ]
 
@@ -48,18 +58,18 @@ def check_form(answer: Answer) -> None:
 
 @pytest.mark.parametrize(("make", "fault"), CASES)
 async def test_a_request_with_one_fault_is_refused(
-    scene: Scene, make: Callable[[Scene], Request], fault: Fault
+    prepared: PreparedServer, make: Callable[[PreparedServer], Request], fault: Fault
 ) -> None:
-    answer = await scene.ask(fault.alter(scene, make(scene)))
+    answer = await prepared.ask(fault.alter(prepared, make(prepared)))
     assert answer.refusal == (fault.status, fault.reason)
     check_form(answer)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in GOOD if kind != "delete"])
-async def test_without_a_fault_it_is_accepted(scene: Scene, kind: str) -> None:
+@pytest.mark.parametrize("name", [name for name in GOOD if name != "delete"])
+async def test_without_a_fault_it_is_accepted(prepared: PreparedServer, name: str) -> None:
     """Else the table above would prove nothing."""
-    answer = await scene.ask(GOOD[kind][1](scene))
-    assert answer.status == (201 if kind == "create" else 200)
+    answer = await prepared.ask(GOOD[name][1](prepared))
+    assert answer.status == (201 if name == "create" else 200)
 
 
 def test_every_reason_is_provoked() -> None:

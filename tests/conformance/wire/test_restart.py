@@ -1,18 +1,26 @@
-"""What outlives the server: messages and ids. And what a provider hears when it goes."""
+"""What a restart keeps: messages and ids. And what a provider receives while the server stops."""
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.clients.http2 import PATIENCE_S, Http2, Request, connected, connected_as
 from tests.conformance.device import Api, Device, listening
 from tests.conformance.provider import Provider
-from tests.conformance.server import ConformanceServer
-from tests.conformance.wire.scene import push
+from tests.conformance.server import ConformanceServer, Installation
+from tests.conformance.wire.prepared import push
 
 DATA, HEADERS, GOAWAY = 0, 1, 7
 HEADER_BYTES = 9
+
+
+@pytest.fixture(scope="module")
+def server(installation: Installation) -> Iterator[ConformanceServer]:
+    """A server of our own, to be stopped."""
+    with ConformanceServer(installation) as running:
+        yield running
 
 
 async def accept(server: ConformanceServer, request: Request) -> str:
@@ -42,53 +50,53 @@ async def test_an_id_is_known_over_a_restart(
         assert await socket.take_until(last) == ids[1:]
 
 
-class Deaf(Http2):
-    """Hears without heeding: it does not answer the ping that lets a server close the door."""
+class Unresponsive(Http2):
+    """Receives without answering: not even the ping that lets a server close the connection."""
 
-    is_deaf = False
-    heard = b""
+    is_unresponsive = False
+    received = b""
 
     def data_received(self, data: bytes) -> None:
-        if not self.is_deaf:
+        if not self.is_unresponsive:
             super().data_received(data)
             return
-        self.heard += data
+        self.received += data
         self._changed.set()
 
-    async def hear(self, kind: int, stream: int, holding: bytes = b"") -> None:
-        """Wait for a frame of this kind."""
+    async def receive(self, frame_type: int, stream: int, holding: bytes = b"") -> None:
+        """Wait for a frame of this type."""
         async with asyncio.timeout(PATIENCE_S):
-            while not self._has_heard(kind, stream, holding):
+            while not self._has_received(frame_type, stream, holding):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _has_heard(self, kind: int, stream: int, holding: bytes) -> bool:
-        rest = self.heard
+    def _has_received(self, frame_type: int, stream: int, holding: bytes) -> bool:
+        rest = self.received
         while len(rest) >= HEADER_BYTES:
             end = HEADER_BYTES + int.from_bytes(rest[:3], "big")
-            is_it = rest[3] == kind and int.from_bytes(rest[5:9], "big") == stream
+            is_it = rest[3] == frame_type and int.from_bytes(rest[5:9], "big") == stream
             if is_it and holding in rest[HEADER_BYTES:end]:
                 return True
             rest = rest[end:]
         return False
 
 
-async def test_a_server_that_stops_says_so_and_finishes_what_it_began(
+async def test_a_server_that_stops_announces_it_and_finishes_what_it_began(
     server: ConformanceServer, provider: Provider, device: Device
 ) -> None:
     good = push(provider, device.token)
     try:
-        async with connected_as(Deaf, server.tls_port, server.ca_path) as client:
+        async with connected_as(Unresponsive, server.tls_port, server.ca_path) as client:
             begun = client.begin(good)
             assert (await client.ask(good)).status == 200
-            client.is_deaf = True
+            client.is_unresponsive = True
             stopping = asyncio.create_task(asyncio.to_thread(server.stop))
-            await client.hear(GOAWAY, 0)
+            await client.receive(GOAWAY, 0)
             late = client.begin(good)
             client.send_part(late, good.body, is_last=True)
-            await client.hear(DATA, late, b'{"reason":"Shutdown"}')
+            await client.receive(DATA, late, b'{"reason":"Shutdown"}')
             client.send_part(begun, good.body, is_last=True)
-            await client.hear(HEADERS, begun)
+            await client.receive(HEADERS, begun)
         await stopping
     finally:
         await asyncio.to_thread(server.start)

@@ -1,4 +1,4 @@
-"""What a provider sends in a chaos test, and how: over HTTP/2, and again until it is taken."""
+"""What a provider sends in a chaos test: over HTTP/2, repeated until it is accepted."""
 
 import asyncio
 import random
@@ -16,17 +16,17 @@ COLLAPSE_GROUPS = 2  # on each device
 BRIEF_LIFE_S = 2
 CONNECTIONS = 4
 STREAMS = 50
-TAKEN = 200
+ACCEPTED = 200
 SERVER_FAULT = 500
 
 
-class Kind(StrEnum):
-    """What may become of a push beside being delivered."""
+class Lifetime(StrEnum):
+    """How a push may end other than by its delivery."""
 
-    KEPT = "kept"  # nothing
-    COLLAPSING = "collapsing"  # a newer one takes its place
-    ONE_SHOT = "one shot"  # the device was away
-    BRIEF = "brief"  # its time passed
+    KEPT = "kept"  # not at all
+    COLLAPSING = "collapsing"  # a newer one replaces it
+    ONE_SHOT = "one shot"  # the device was offline
+    BRIEF = "brief"  # it expired
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Push:
     number: int
     id: str
     device: int
-    kind: Kind
+    lifetime: Lifetime
     priority: int
     collapse_id: str | None
 
@@ -45,9 +45,9 @@ class Push:
         named = [("apns-id", self.id), ("apns-priority", str(self.priority))]
         if self.collapse_id is not None:
             named.append(("apns-collapse-id", self.collapse_id))
-        if self.kind is Kind.ONE_SHOT:
+        if self.lifetime is Lifetime.ONE_SHOT:
             named.append(("apns-expiration", "0"))
-        elif self.kind is Kind.BRIEF:
+        elif self.lifetime is Lifetime.BRIEF:
             named.append(("apns-expiration", str(int(time.time()) + BRIEF_LIFE_S)))
         return Request(
             method="POST",
@@ -58,25 +58,25 @@ class Push:
 
 
 def plan(chance: random.Random, *, devices: int, count: int) -> list[Push]:
-    """Mix pushes of all kinds and priorities to random devices."""
+    """Mix pushes of all lifetimes and priorities to random devices."""
     return [_push(chance, number, devices) for number in range(count)]
 
 
 def _push(chance: random.Random, number: int, devices: int) -> Push:
-    kind = chance.choices([*Kind], weights=[80, 14, 4, 2])[0]
+    lifetime = chance.choices([*Lifetime], weights=[80, 14, 4, 2])[0]
     group = f"group {chance.randrange(COLLAPSE_GROUPS)}"
     return Push(
         number=number,
         id=str(uuid.UUID(int=chance.getrandbits(128), version=4)),
         device=chance.randrange(devices),
-        kind=kind,
+        lifetime=lifetime,
         priority=chance.choices([10, 5, 1], weights=[70, 20, 10])[0],
-        collapse_id=group if kind is Kind.COLLAPSING else None,
+        collapse_id=group if lifetime is Lifetime.COLLAPSING else None,
     )
 
 
 class Provider:
-    """Pushes everything, on schedule, and repeats what got no answer or a server's fault."""
+    """Sends all pushes on schedule and repeats those that got no answer, or a 5xx."""
 
     def __init__(
         self, port: int, headers: tuple[tuple[str, str], ...], pushes: Sequence[Push]
@@ -94,7 +94,7 @@ class Provider:
         self._progress = asyncio.Event()
 
     async def push_all(self, rate: float) -> None:
-        """Return when everything was taken, or something was refused for good."""
+        """Return when all are accepted, or one was refused for good."""
         while self._rest and not self.refused:
             await self.server_is_up.wait()
             await asyncio.to_thread(self._push_round, list(self._rest), rate)
@@ -103,7 +103,7 @@ class Provider:
         self._progress.set()
 
     async def reach(self, accepted: int) -> None:
-        """Return when so many were taken, or there is no hope of it."""
+        """Return when so many are accepted, or one was refused for good."""
         while len(self.accepted) < accepted and not self.refused:
             self._progress.clear()
             await self._progress.wait()
@@ -127,7 +127,7 @@ class Provider:
             return rest[index].request(self._headers)
 
         def note(index: int, status: int, body: bytes) -> None:
-            if status == TAKEN:
+            if status == ACCEPTED:
                 self.accepted.add(rest[index].id)
             elif status < SERVER_FAULT:
                 self.refused[f"{status} {body.decode()}"] += 1

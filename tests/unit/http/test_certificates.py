@@ -82,7 +82,9 @@ def test_only_the_authority_can_sign_certificates(tls: DevelopmentTls) -> None:
 
 
 def test_the_certificate_is_signed_by_the_authority(tls: DevelopmentTls) -> None:
-    certificate_of(tls.certificate).verify_directly_issued_by(certificate_of(tls.ca))
+    certificate, authority = certificate_of(tls.certificate), certificate_of(tls.ca)
+    certificate.verify_directly_issued_by(authority)
+    assert certificate.issuer == authority.subject
 
 
 def test_it_lasts_no_longer_than_clients_accept(tls: DevelopmentTls) -> None:
@@ -118,13 +120,17 @@ def test_a_certificate_that_ends_within_30_days_is_renewed_by_the_same_authority
 def test_what_was_lost_is_made_again(tls: DevelopmentTls, lost: str) -> None:
     getattr(tls, lost).unlink()
     tls.ensure(NOW)
-    load_context(tls.certificate, tls.key)
+    client = ssl.create_default_context(cafile=str(tls.ca))
+    assert shake_hands(load_context(tls.certificate, tls.key), client, "localhost")
 
 
 def test_without_its_key_the_authority_is_made_anew(tls: DevelopmentTls) -> None:
+    old = certificate_of(tls.ca)
     tls.ca_key.unlink()
     tls.ensure(NOW)
-    certificate_of(tls.certificate).verify_directly_issued_by(certificate_of(tls.ca))
+    new = certificate_of(tls.ca)
+    assert new.serial_number != old.serial_number
+    certificate_of(tls.certificate).verify_directly_issued_by(new)
 
 
 def test_an_authority_that_has_ended_is_made_anew(tls: DevelopmentTls) -> None:

@@ -11,7 +11,10 @@ from tests.processes import free_port
 
 
 def test_free_addresses_are_fine() -> None:
-    check_free([("--listen", Address("127.0.0.1", free_port()))])
+    port = free_port()
+    check_free([("--listen", Address("127.0.0.1", port))])
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        assert listener.getsockname()[1] == port
 
 
 def test_every_address_that_cannot_be_used_is_reported() -> None:

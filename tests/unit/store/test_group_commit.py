@@ -224,6 +224,9 @@ async def test_after_closing_nothing_is_taken(commit: GroupCommit) -> None:
         commit.write(unit("a"))
 
 
-async def test_closing_again_does_nothing(commit: GroupCommit) -> None:
+async def test_closing_again_does_nothing(commit: GroupCommit, ledger: Ledger) -> None:
+    write = commit.write(unit("a"))
     await commit.close()
     await commit.close()
+    assert write.done()
+    assert ledger.batches == [["a"]]

@@ -139,4 +139,9 @@ def test_a_template_that_cannot_be_used_is_refused(
 
 def test_what_is_given_or_made_in_the_template_needs_no_declaration() -> None:
     body = "{% assign x = 1 %}{% for i in a %}{{ i }}{{ x }}{{ forloop.index }}{% endfor %}"
-    check_template("{{ actor.name }} {{ count }}{% if snippet %}!{% endif %}", body, ["a"])
+    subject = "{{ actor.name }} {{ count }}{% if snippet %}!{% endif %}"
+    check_template(subject, body, ["a"])
+    # The same without the declaration is a fault: it is the check that let the others pass.
+    with pytest.raises(InvalidFields) as caught:
+        check_template(subject, body, [])
+    assert [fault.field for fault in caught.value.faults] == ["body"]

@@ -1,4 +1,4 @@
-"""A gateway in the test's own process: real sockets and a real store, and a clock to turn."""
+"""A gateway in the test's own process: real sockets and a real store, and a clock to set."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ from tests.processes import free_port
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
+class Gateway:
     """The gateway, its clock, and one device that is registered with it."""
 
     port: int
@@ -67,7 +67,7 @@ class House:
 
 
 @asynccontextmanager
-async def gateway(folder: Path) -> AsyncIterator[House]:
+async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
     """Open a gateway on a new database in a folder."""
     installation = Installation(
         settings=load({"data": str(folder)}),
@@ -105,7 +105,7 @@ async def gateway(folder: Path) -> AsyncIterator[House]:
         await listener.listen(Address("127.0.0.1", port))
         heartbeat = asyncio.create_task(listener.run())
         try:
-            yield House(
+            yield Gateway(
                 port=port,
                 clock=clock,
                 messages=messages,

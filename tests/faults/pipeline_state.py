@@ -1,4 +1,4 @@
-"""The books of the pipeline, read from the store itself: what became of everything accepted."""
+"""The state of the pipeline, read from the store itself: what became of every accepted event."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import apsw
 import asyncpg
 
 from clarion.store.opening import sqlite_path
-from tests.faults.pipeline_load import Demand
+from tests.faults.pipeline_load import PlannedRequest
 
 Fetch = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 NAMED = 20
@@ -18,7 +18,7 @@ NAMED = 20
 
 @asynccontextmanager
 async def reading(url: str) -> AsyncIterator[Fetch]:
-    """Open the database to look into it, beside the server or behind it."""
+    """Open the database for reading, whether the server runs or not."""
     if path := sqlite_path(url):
         lite = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         lite.set_busy_timeout(5_000)
@@ -39,20 +39,22 @@ async def reading(url: str) -> AsyncIterator[Fetch]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Books:
-    """What the store says at rest."""
+class State:
+    """The contents of the store when no work is left."""
 
     events: dict[str, tuple[str, int, int]]  # id → status, remaining, notifications
-    told: Counter[tuple[str, str]]  # person and words → how often they are in the inbox
-    unread: dict[str, tuple[int, int]]  # person → as counted, as there are
-    sequences: dict[str, tuple[int, int, int]]  # person → as remembered, highest, different ones
+    received: Counter[tuple[str, str]]  # user and text → how often it is in the inbox
+    unread: dict[str, tuple[int, int]]  # user → as counted, as there are
+    sequences: dict[str, tuple[int, int, int]]  # user → as stored, highest, different ones
     deliveries: Counter[tuple[str, str]]  # channel and status → how many
     jobs: int
 
 
-async def read_books(fetch: Fetch) -> Books:
+async def read_state(fetch: Fetch) -> State:
     events = await fetch("SELECT id, status, remaining, notification_count FROM events")
-    told = await fetch("SELECT user_id, body, COUNT(*) FROM notifications GROUP BY user_id, body")
+    received = await fetch(
+        "SELECT user_id, body, COUNT(*) FROM notifications GROUP BY user_id, body"
+    )
     numbers = await fetch(
         """SELECT i.user_id, i.unread_count, i.sequence,
         SUM(CASE WHEN n.is_shown = 1 AND n.read_at IS NULL THEN 1 ELSE 0 END),
@@ -63,9 +65,9 @@ async def read_books(fetch: Fetch) -> Books:
     deliveries = await fetch(
         "SELECT channel, status, COUNT(*) FROM deliveries GROUP BY channel, status"
     )
-    return Books(
+    return State(
         events={row[0]: row[1:] for row in events},
-        told=Counter({(user, body): count for user, body, count in told}),
+        received=Counter({(user, body): count for user, body, count in received}),
         unread={row[0]: (row[1], row[3]) for row in numbers},
         sequences={row[0]: (row[2], row[4], row[5]) for row in numbers},
         deliveries=Counter({(channel, status): count for channel, status, count in deliveries}),
@@ -79,39 +81,39 @@ async def count_jobs(fetch: Fetch) -> int:
 
 
 def find_faults(
-    books: Books, demands: Sequence[Demand], accepted: dict[str, list[str]]
+    state: State, requests: Sequence[PlannedRequest], accepted: dict[str, list[str]]
 ) -> Iterator[str]:
-    """Say everything that is not as it must be."""
-    expected = Counter(told for demand in demands for told in demand.told)
-    yield from _compare("lost", expected - books.told)
-    yield from _compare("doubled", books.told - expected)
+    """Return everything that is not as it must be."""
+    expected = Counter(each for request in requests for each in request.receipts)
+    yield from _compare("lost", expected - state.received)
+    yield from _compare("doubled", state.received - expected)
     ids = {event_id for some in accepted.values() for event_id in some}
-    yield from _compare("accepted and not stored", Counter(ids - books.events.keys()))
-    yield from _compare("stored and never answered", Counter(books.events.keys() - ids))
-    for user_id, (counted, there) in books.unread.items():
+    yield from _compare("accepted and not stored", Counter(ids - state.events.keys()))
+    yield from _compare("stored and never answered", Counter(state.events.keys() - ids))
+    for user_id, (counted, there) in state.unread.items():
         if counted != there:
             yield f"{user_id} has {there} unread, and {counted} are counted"
-    for user_id, (remembered, highest, different) in books.sequences.items():
-        if not remembered == highest == different:
-            yield f"{user_id}: sequences {remembered}, {highest}, {different}"
-    yield from _balance(books, sum(expected.values()))
+    for user_id, (stored, highest, different) in state.sequences.items():
+        if not stored == highest == different:
+            yield f"{user_id}: sequences {stored}, {highest}, {different}"
+    yield from _check_totals(state, sum(expected.values()))
 
 
-def _compare(word: str, what: Counter[Any]) -> Iterator[str]:
+def _compare(fault: str, what: Counter[Any]) -> Iterator[str]:
     for each in list(what)[:NAMED]:
-        yield f"{word}: {each}"
+        yield f"{fault}: {each}"
 
 
-def _balance(books: Books, expected: int) -> Iterator[str]:
-    """The conservation ledger: accepted = settled + cancelled + dead + waiting, at rest."""
-    states = Counter(status for status, _, _ in books.events.values())
-    if states != Counter(completed=len(books.events)):
+def _check_totals(state: State, expected: int) -> Iterator[str]:
+    """Every event is completed and counts its notifications; every delivery has arrived."""
+    states = Counter(status for status, _, _ in state.events.values())
+    if states != Counter(completed=len(state.events)):
         yield f"events are {dict(states)}"
-    if any(remaining for _, remaining, _ in books.events.values()):
-        yield "events wait for people"
-    if sum(count for _, _, count in books.events.values()) != expected:
-        yield "events do not count their notifications right"
-    if books.deliveries != Counter({(c, "delivered"): expected for c in ("in_app", "stub")}):
-        yield f"deliveries are {dict(books.deliveries)}"
-    if books.jobs:
-        yield f"{books.jobs} jobs are left"
+    if any(remaining for _, remaining, _ in state.events.values()):
+        yield "events wait for users"
+    if sum(count for _, _, count in state.events.values()) != expected:
+        yield "events do not count their notifications correctly"
+    if state.deliveries != Counter({(c, "delivered"): expected for c in ("in_app", "stub")}):
+        yield f"deliveries are {dict(state.deliveries)}"
+    if state.jobs:
+        yield f"{state.jobs} jobs are left"

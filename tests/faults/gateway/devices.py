@@ -1,4 +1,4 @@
-"""Devices that crash, vanish and come back while they are sent to, and what each has kept."""
+"""Devices that crash, disconnect and reconnect under load, and the messages that each keeps."""
 
 import asyncio
 import json
@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from bench.device import DeviceSocket, Notification, Ready, connect
 from bench.installation import secret_of, token_of
 
-# Of a thousand arrivals, so many end in a crash: before the device has kept it, or before it said.
+# Of a thousand receptions, so many end in a crash: before the device kept what came, or before it
+# acknowledged it.
 CRASHES_BEFORE_KEEPING = 10
 CRASHES_BEFORE_ACKNOWLEDGING = 10
 AWAY_S = (0.01, 1.0)
@@ -22,26 +23,26 @@ Arrival = tuple[str, int]  # the id of a message, and the number that is its pay
 class ChaosDevice:
     """One device: what it keeps outlives its connections.
 
-    One that is hasty acknowledges before it keeps: such a device loses messages, and the books of
-    a test must show it.
+    One that acknowledges early does so before it keeps a message: such a device loses messages, and
+    a test must find that.
     """
 
     def __init__(
-        self, number: int, port: int, chance: random.Random, *, is_hasty: bool = False
+        self, number: int, port: int, chance: random.Random, *, acknowledges_early: bool = False
     ) -> None:
-        self.kept: Counter[Arrival] = Counter()  # and how often it came
-        self.is_calm = False
+        self.kept: Counter[Arrival] = Counter()  # and how often each came
+        self.is_stable = False
         self.ready = asyncio.Event()
         self.codes: Counter[int | None] = Counter()
         self._number = number
         self._port = port
         self._chance = chance
-        self._is_hasty = is_hasty
+        self._acknowledges_early = acknowledges_early
         self._socket: DeviceSocket | None = None
         self._closed = asyncio.Event()
 
-    async def live(self) -> None:
-        """Connect, and connect again, until cancelled."""
+    async def run(self) -> None:
+        """Connect, and reconnect, until cancelled."""
         while True:
             self._closed.clear()
             try:
@@ -52,7 +53,7 @@ class ChaosDevice:
             await self._closed.wait()
             await asyncio.sleep(self._chance.uniform(*AWAY_S))
 
-    def vanish(self) -> None:
+    def disconnect(self) -> None:
         """Lose the connection, whatever is under way."""
         if self._socket is not None and self.ready.is_set():
             self._socket.cut()
@@ -62,18 +63,18 @@ class ChaosDevice:
         self.ready.set()
 
     def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
-        fate = self._chance.randrange(1000) if not self.is_calm else 1000
-        if self._is_hasty:
+        draw = 1000 if self.is_stable else self._chance.randrange(1000)
+        if self._acknowledges_early:
             socket.acknowledge(messages)
-        if fate < CRASHES_BEFORE_KEEPING:
+        if draw < CRASHES_BEFORE_KEEPING:
             socket.transport.close()
             return
         self.kept.update(
             (message.id, json.loads(bytes(message.payload))["number"]) for message in messages
         )
-        if fate < CRASHES_BEFORE_KEEPING + CRASHES_BEFORE_ACKNOWLEDGING:
+        if draw < CRASHES_BEFORE_KEEPING + CRASHES_BEFORE_ACKNOWLEDGING:
             socket.cut()
-        elif not self._is_hasty:
+        elif not self._acknowledges_early:
             socket.acknowledge(messages)
 
     def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
@@ -83,41 +84,42 @@ class ChaosDevice:
         self._closed.set()
 
 
-class Fleet:
-    """All the devices."""
+class ChaosDevices:
+    """All the devices of a test."""
 
     def __init__(
-        self, count: int, port: int, chance: random.Random, *, is_hasty: bool = False
+        self, count: int, port: int, chance: random.Random, *, acknowledges_early: bool = False
     ) -> None:
         self.devices = [
-            ChaosDevice(number, port, chance, is_hasty=is_hasty) for number in range(count)
+            ChaosDevice(number, port, chance, acknowledges_early=acknowledges_early)
+            for number in range(count)
         ]
-        self.vanished = 0
+        self.disconnects = 0
         self._chance = chance
-        self._is_calm = False
+        self._is_stable = False
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Have the devices online for as long as the block lasts."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(device.live()) for device in self.devices]
+            tasks = [group.create_task(device.run()) for device in self.devices]
             await asyncio.gather(*(device.ready.wait() for device in self.devices))
             yield
             for task in tasks:
                 task.cancel()
 
-    async def torment(self, vanishing_a_second: float) -> None:
-        """Cut devices off at random moments until `calm_down`."""
-        while not self._is_calm:
-            self._chance.choice(self.devices).vanish()
-            self.vanished += 1
-            await asyncio.sleep(self._chance.expovariate(vanishing_a_second))  # the next instant
+    async def disconnect_at_random(self, per_second: float) -> None:
+        """Cut devices off at random moments until `stabilise`."""
+        while not self._is_stable:
+            self._chance.choice(self.devices).disconnect()
+            self.disconnects += 1
+            await asyncio.sleep(self._chance.expovariate(per_second))  # the next instant
 
-    def calm_down(self) -> None:
-        """Let every device come back and stay."""
-        self._is_calm = True
+    def stabilise(self) -> None:
+        """Let every device reconnect and stay."""
+        self._is_stable = True
         for device in self.devices:
-            device.is_calm = True
+            device.is_stable = True
 
     @property
     def kept_ids(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""The others: apps, keys and devices that the door must tell from the first app's own."""
+"""More apps and provider keys, which the endpoint must not confuse with those of the first app."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ LOOKALIKE = "com.example.voip"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cast:
-    """Who else there is on a server."""
+class OtherApps:
+    """The apps beside the first one, each as its provider."""
 
     other: Provider  # an app of another team
     sibling: Provider  # another app of the first one's team
@@ -32,17 +32,17 @@ class Cast:
     lookalike: Provider  # an app whose bundle id ends like a suffix of push types
 
 
-def make_cast(data: Path, first: Provider) -> Cast:
-    """Add the others to a data folder that no server uses."""
-    return asyncio.run(_make_cast(data, first))
+def add_other_apps(data: Path, first: Provider) -> OtherApps:
+    """Add them to a data folder that no server uses."""
+    return asyncio.run(_add_other_apps(data, first))
 
 
-async def _make_cast(data: Path, first: Provider) -> Cast:
+async def _add_other_apps(data: Path, first: Provider) -> OtherApps:
     url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
     vault = AesVault(DataDirectory(data).master_key())
     try:
-        return Cast(
+        return OtherApps(
             other=await _new_app(engine, vault, "com.example.other"),
             sibling=await _new_sibling(engine, first),
             second_key=await _new_key(engine, first, "SECONDKEY0"),

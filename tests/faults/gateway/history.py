@@ -1,23 +1,23 @@
-"""The books of a chaos test: what was accepted, what the devices have, what the history says."""
+"""Compares what was accepted, what the devices have received and what the history says."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.faults.clarion_server import ClarionServer
-from tests.faults.gateway.fleet import Arrival
-from tests.faults.gateway.pushes import Kind, Push
+from tests.faults.gateway.devices import Arrival
+from tests.faults.gateway.pushes import Lifetime, Push
 from tests.faults.http_client import Connection
 
 PAGE = 100
 WAITING = ("pending", "queued")
 DELIVERED = ("delivered", "acknowledged")
-# How a push of a kind may end; what is not named here is a loss.
+# How a push may end; what is not named here is a loss.
 ENDS = {
-    Kind.KEPT: {DELIVERED},
-    Kind.COLLAPSING: {DELIVERED, ("expired", "collapsed")},
-    Kind.ONE_SHOT: {DELIVERED, ("expired", "not_stored")},
-    Kind.BRIEF: {DELIVERED, ("expired", "ttl_passed")},
+    Lifetime.KEPT: {DELIVERED},
+    Lifetime.COLLAPSING: {DELIVERED, ("expired", "collapsed")},
+    Lifetime.ONE_SHOT: {DELIVERED, ("expired", "not_stored")},
+    Lifetime.BRIEF: {DELIVERED, ("expired", "ttl_passed")},
 }
 
 
@@ -61,12 +61,12 @@ async def _read_device(connection: Connection, api_key: str, device_id: str) -> 
 
 
 def waiting_devices(history: History, pushes: Mapping[str, Push]) -> list[int]:
-    """Return the devices for which something waits that must not be given up."""
-    patient = (Kind.KEPT, Kind.COLLAPSING)
+    """Return the devices for which a message waits that must be delivered."""
+    patient = (Lifetime.KEPT, Lifetime.COLLAPSING)
     return [
         device
         for device, records in history.items()
-        if any(r.status in WAITING and pushes[r.id].kind in patient for r in records)
+        if any(r.status in WAITING and pushes[r.id].lifetime in patient for r in records)
     ]
 
 
@@ -83,15 +83,15 @@ def find_faults(
     kept: Mapping[int, Collection[Arrival]],
     history: History,
 ) -> list[str]:
-    """Say what is lost, made up, or recorded as what it was not."""
-    faults = [*_find_unbalanced(accepted, history), *_find_strangers(pushes, kept)]
+    """Return what is lost, invented, or recorded wrongly."""
+    faults = [*_find_miscounted(accepted, history), *_find_unexpected(pushes, kept)]
     for device, records in history.items():
         faults += _find_bad_ends(pushes, records)
         faults += _find_undelivered(records, {message_id for message_id, _ in kept[device]})
     return faults
 
 
-def _find_unbalanced(accepted: set[str], history: History) -> Iterator[str]:
+def _find_miscounted(accepted: set[str], history: History) -> Iterator[str]:
     times = Counter(record.id for records in history.values() for record in records)
     for message_id in accepted | set(times):
         if (message_id in accepted, times[message_id]) != (True, 1):
@@ -99,7 +99,7 @@ def _find_unbalanced(accepted: set[str], history: History) -> Iterator[str]:
             yield f"{message_id} {what} and is there {times[message_id]} times"
 
 
-def _find_strangers(
+def _find_unexpected(
     pushes: Mapping[str, Push], kept: Mapping[int, Collection[Arrival]]
 ) -> Iterator[str]:
     for device, arrivals in kept.items():
@@ -110,11 +110,11 @@ def _find_strangers(
 
 
 def _find_bad_ends(pushes: Mapping[str, Push], records: Sequence[Record]) -> Iterator[str]:
-    """Look whether each message ended as one of its kind may; nothing replaces the newest."""
+    """Check that each message ended in a permitted way; nothing replaces the newest."""
     replaced: set[str] = set()
     for record in records:
         push = pushes[record.id]
-        ends = ENDS[push.kind]
+        ends = ENDS[push.lifetime]
         if push.collapse_id is not None and push.collapse_id not in replaced:
             replaced.add(push.collapse_id)
             ends = {DELIVERED}
@@ -125,4 +125,4 @@ def _find_bad_ends(pushes: Mapping[str, Push], records: Sequence[Record]) -> Ite
 def _find_undelivered(records: Sequence[Record], kept: set[str]) -> Iterator[str]:
     for record in records:
         if record.status == "delivered" and record.id not in kept:
-            yield f"{record.id} counts as delivered, and its device has not got it"
+            yield f"{record.id} counts as delivered, but its device does not have it"

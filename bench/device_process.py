@@ -1,4 +1,4 @@
-"""A fleet of devices in a process of its own, which acknowledge whatever comes."""
+"""Connected devices in a process of their own, which acknowledge every message."""
 
 import asyncio
 import multiprocessing
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(Stamp).decode
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """What the devices have had since they were asked last; times are those of `perf_counter`."""
+    """What the devices have received since the last call; times are those of `perf_counter`."""
 
     first_at: float
     last_at: float
@@ -47,55 +47,55 @@ class Received:
         return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-class Fleet:
-    """The hand on a fleet in another process."""
+class DeviceProcess:
+    """Controls the devices in the other process."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
-        connecting = self._hear(CONNECT_WITHIN_S)
+        connecting = self._receive(CONNECT_WITHIN_S)
         self.began_at = connecting.first_at
         self.connected_at = connecting.last_at
 
     def wait_for(self, count: int, within_s: float = 30.0) -> Received:
         """Return what came since the last call, as soon as it is `count` messages."""
         self._pipe.send(count)
-        return self._hear(within_s)
+        return self._receive(within_s)
 
-    def _hear(self, within_s: float) -> Received:
+    def _receive(self, within_s: float) -> Received:
         if not self._pipe.poll(within_s):
-            raise TimeoutError(f"the fleet did not answer within {within_s:g} s")
+            raise TimeoutError(f"the devices did not answer within {within_s:g} s")
         received: Received = self._pipe.recv()
         return received
 
 
 @contextmanager
-def sailing(port: int, numbers: range) -> Iterator[Fleet]:
+def connected_devices(port: int, numbers: range) -> Iterator[DeviceProcess]:
     """Have these devices connected for as long as the block lasts."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    child = context.Process(target=_sail, args=(theirs, port, numbers), daemon=True)
+    child = context.Process(target=_run, args=(theirs, port, numbers), daemon=True)
     child.start()
     theirs.close()
     try:
-        yield Fleet(ours)
+        yield DeviceProcess(ours)
     finally:
         child.kill()
         child.join()
         ours.close()
 
 
-def _sail(pipe: Pipe, port: int, numbers: range) -> None:
+def _run(pipe: Pipe, port: int, numbers: range) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Crew(pipe, port).serve(numbers))
+        runner.run(_Devices(pipe, port).serve(numbers))
 
 
-class _Crew:
-    """The devices of the fleet, all of them one listener."""
+class _Devices:
+    """All the devices, with one listener."""
 
     def __init__(self, pipe: Pipe, port: int) -> None:
         self._pipe = pipe
         self._port = port
-        self._places = asyncio.Semaphore(CONNECTING_AT_A_TIME)
+        self._connecting = asyncio.Semaphore(CONNECTING_AT_A_TIME)
         self._waiting: dict[DeviceSocket, asyncio.Event] = {}
         self._wanted: int | None = None
         self._latencies = array("d")
@@ -111,11 +111,11 @@ class _Crew:
                 group.create_task(self._connect(number))
         # What came meanwhile is for the first call.
         self._send(first_at=began_at, last_at=perf_counter(), latencies=array("d"))
-        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._hear)
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._take_order)
         await self._end.wait()
 
     async def _connect(self, number: int) -> None:
-        async with self._places:
+        async with self._connecting:
             socket = await connect(self._port, token_of(number), secret_of(number), self)
             let_in = self._waiting.setdefault(socket, asyncio.Event())
             await let_in.wait()
@@ -137,7 +137,7 @@ class _Crew:
         del socket, code
         self._lost += 1
 
-    def _hear(self) -> None:
+    def _take_order(self) -> None:
         try:
             self._wanted = self._pipe.recv()
         except EOFError:

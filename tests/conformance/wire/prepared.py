@@ -1,12 +1,12 @@
-"""What the requests of these tests are about: good requests, and things that a fault can name."""
+"""Requests that are accepted, and a server with devices and channels that a bad one can name."""
 
 import asyncio
 import json
 from dataclasses import dataclass, replace
 
-from tests.conformance.cast import Cast
 from tests.conformance.clients.http2 import Answer, Http2, Request, connected
 from tests.conformance.device import Api
+from tests.conformance.other_apps import OtherApps
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 
@@ -65,12 +65,12 @@ def list_all(provider: Provider) -> Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
-    """A server with devices in every state, and channels of every kind."""
+class PreparedServer:
+    """A server with devices in every state and channels of every storage policy."""
 
     server: ConformanceServer
     provider: Provider
-    cast: Cast
+    other_apps: OtherApps
     valid: str  # device tokens
     revoked: str
     expired: str
@@ -80,26 +80,30 @@ class Scene:
     deleted: str
 
     async def ask(self, request: Request) -> Answer:
-        """Ask on a connection of its own: to the door, it is a new provider."""
+        """Ask on a connection of its own, as a new provider would."""
         async with connected(self.server.tls_port, self.server.ca_path) as client:
             return await client.ask(request)
 
 
-def make_scene(server: ConformanceServer, provider: Provider, cast: Cast) -> Scene:
-    return asyncio.run(_make_scene(server, provider, cast))
+def prepare_server(
+    server: ConformanceServer, provider: Provider, other_apps: OtherApps
+) -> PreparedServer:
+    return asyncio.run(_prepare_server(server, provider, other_apps))
 
 
-async def _make_scene(server: ConformanceServer, provider: Provider, cast: Cast) -> Scene:
-    api, other_api = Api(server.port, provider), Api(server.port, cast.other)
+async def _prepare_server(
+    server: ConformanceServer, provider: Provider, other_apps: OtherApps
+) -> PreparedServer:
+    api, other_api = Api(server.port, provider), Api(server.port, other_apps.other)
     valid, revoked, expired = [await api.register() for _ in range(3)]
     await api.invalidate(revoked)
     await api.invalidate(expired, "token_expired")
     async with connected(server.tls_port, server.ca_path) as client:
         keeping, passing, deleted = await _make_channels(client, provider)
-    return Scene(
+    return PreparedServer(
         server=server,
         provider=provider,
-        cast=cast,
+        other_apps=other_apps,
         valid=valid.token,
         revoked=revoked.token,
         expired=expired.token,

@@ -1,18 +1,24 @@
-"""The books of the chaos test themselves: whatever could go wrong must show in them."""
+"""The checks of the chaos test themselves: whatever could go wrong must be found by them."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.faults.gateway.fleet import Arrival
-from tests.faults.gateway.ledger import Record, find_faults, waiting_devices
-from tests.faults.gateway.pushes import Kind, Push
+from tests.faults.gateway.devices import Arrival
+from tests.faults.gateway.history import Record, find_faults, waiting_devices
+from tests.faults.gateway.pushes import Lifetime, Push
 
 
-def push(message_id: str, kind: Kind = Kind.KEPT, *, number: int = 1, device: int = 0) -> Push:
-    group = "group" if kind is Kind.COLLAPSING else None
+def push(
+    message_id: str, lifetime: Lifetime = Lifetime.KEPT, *, number: int = 1, device: int = 0
+) -> Push:
     return Push(
-        number=number, id=message_id, device=device, kind=kind, priority=10, collapse_id=group
+        number=number,
+        id=message_id,
+        device=device,
+        lifetime=lifetime,
+        priority=10,
+        collapse_id="group" if lifetime is Lifetime.COLLAPSING else None,
     )
 
 
@@ -26,7 +32,7 @@ def faults(pushes: list[Push], records: list[Record], kept: list[Arrival]) -> li
     return find_faults(by_id, set(by_id), {0: kept, 1: []}, {0: records, 1: []})
 
 
-def test_what_arrived_and_is_recorded_is_in_order() -> None:
+def test_what_arrived_and_is_recorded_is_no_fault() -> None:
     assert faults([push("a")], [record("a")], [("a", 1)]) == []
 
 
@@ -44,17 +50,17 @@ def test_what_arrived_and_is_recorded_is_in_order() -> None:
         pytest.param([record("a", "failed", "unregistered")], [], id="failed"),
     ],
 )
-def test_a_loss_shows(records: list[Record], kept: list[Arrival]) -> None:
+def test_a_loss_is_found(records: list[Record], kept: list[Arrival]) -> None:
     assert len(faults([push("a")], records, kept)) >= 1
 
 
-def test_a_message_on_the_wrong_device_shows() -> None:
+def test_a_message_on_the_wrong_device_is_found() -> None:
     stray = push("a", device=1)
     assert len(faults([stray], [record("a")], [("a", 1)])) == 1
 
 
 def test_the_newest_of_a_group_is_not_collapsed() -> None:
-    older, newer = push("a", Kind.COLLAPSING), push("b", Kind.COLLAPSING, number=2)
+    older, newer = push("a", Lifetime.COLLAPSING), push("b", Lifetime.COLLAPSING, number=2)
     gone = record("a", "expired", "collapsed")
     assert faults([older, newer], [record("b"), gone], [("b", 2)]) == []
     both_gone = [replace(gone, id="b"), gone]
@@ -62,15 +68,15 @@ def test_the_newest_of_a_group_is_not_collapsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(Kind.ONE_SHOT, "not_stored"), (Kind.BRIEF, "ttl_passed")]
+    ("lifetime", "reason"), [(Lifetime.ONE_SHOT, "not_stored"), (Lifetime.BRIEF, "ttl_passed")]
 )
-def test_what_may_expire_may_and_for_no_other_reason(kind: Kind, reason: str) -> None:
-    assert faults([push("a", kind)], [record("a", "expired", reason)], []) == []
-    assert len(faults([push("a", kind)], [record("a", "expired", "overflow")], [])) == 1
+def test_what_may_expire_may_and_for_no_other_reason(lifetime: Lifetime, reason: str) -> None:
+    assert faults([push("a", lifetime)], [record("a", "expired", reason)], []) == []
+    assert len(faults([push("a", lifetime)], [record("a", "expired", "overflow")], [])) == 1
 
 
 def test_a_device_is_waited_for_while_something_waits_that_must_arrive() -> None:
-    pushes = {"a": push("a"), "b": push("b", Kind.ONE_SHOT)}
+    pushes = {"a": push("a"), "b": push("b", Lifetime.ONE_SHOT)}
     waits = "pending", "device_offline"
     history = {0: [record("a", *waits)], 1: [record("b", *waits)], 2: [record("a")]}
     assert waiting_devices(history, pushes) == [0]
