@@ -30,7 +30,7 @@ LONGEST_SOCKET_FOLDER = 70
 
 
 class ServerUnavailableError(Exception):
-    """A server that tests need cannot be had; the text says why."""
+    """A server that tests need is not available; the text says why."""
 
 
 def free_port() -> int:
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Who runs a server; None means whoever runs the tests."""
+    """The account that runs a server; None is the one that runs the tests."""
 
     user: int | None = None
     group: int | None = None
@@ -94,7 +94,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Daemon:
-    """One server process: started, asked until it answers, and ended; never anybody else's."""
+    """One server process that we start, wait for, and end."""
 
     def __init__(
         self, command: list[str], folder: Path, account: Account, is_ready: Callable[[int], bool]

@@ -162,7 +162,7 @@ async def test_a_thousand_pushes_in_parallel_on_one_connection(
 
 
 async def test_good_and_bad_pushes_in_parallel_share_a_connection(api: Api, client: Client) -> None:
-    """A refusal costs nobody else anything: aioapns would lose the connection by a wrong frame."""
+    """A refusal leaves other requests alone: a wrong frame would cost aioapns its connection."""
     device = await api.register()
     assert (await client.push(device.token)).is_successful
     (connection,) = client.apns.pool.connections

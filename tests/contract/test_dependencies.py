@@ -8,8 +8,8 @@ import pytest
 
 from clarion.errors import ServiceError
 from clarion.nodes.port import Dependency
-from tests.contract.cable import Cable
 from tests.contract.conftest import depending_on, nothing_left
+from tests.contract.proxy import Proxy
 
 WITHIN_S = 2.0
 # What the loop may take to come round on a busy machine.
@@ -28,17 +28,17 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def cable(server_url: str) -> AsyncIterator[Cable]:
-    async with nothing_left(), Cable.to(server_url) as cable:
-        yield cable
+async def proxy(server_url: str) -> AsyncIterator[Proxy]:
+    async with nothing_left(), Proxy.to(server_url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-async def distant(cable: Cable) -> AsyncIterator[Dependency]:
-    async with depending_on(cable.url) as distant:
+async def distant(proxy: Proxy) -> AsyncIterator[Dependency]:
+    async with depending_on(proxy.url) as distant:
         await distant.check()
         yield distant
-        await cable.mend()
+        await proxy.restore()
 
 
 async def test_one_that_answers_passes(dependency: Dependency) -> None:
@@ -51,25 +51,25 @@ async def test_many_ask_at_once(dependency: Dependency) -> None:
     assert await asyncio.gather(*checks, return_exceptions=True) == [None] * 50
 
 
-async def test_one_that_is_cut_off_fails(distant: Dependency, cable: Cable) -> None:
-    await cable.cut()
+async def test_one_that_is_cut_off_fails(distant: Dependency, proxy: Proxy) -> None:
+    await proxy.cut()
     with pytest.raises(ServiceError):
         await distant.check()
 
 
 async def test_one_that_falls_silent_fails_within_two_seconds(
-    distant: Dependency, cable: Cable
+    distant: Dependency, proxy: Proxy
 ) -> None:
-    cable.freeze()
+    proxy.freeze()
     started = time.monotonic()
     with pytest.raises(ServiceError):
         await distant.check()
     assert time.monotonic() - started < WITHIN_S + SLACK_S
 
 
-async def test_one_that_is_back_passes_again(distant: Dependency, cable: Cable) -> None:
-    await cable.cut()
+async def test_one_that_is_back_passes_again(distant: Dependency, proxy: Proxy) -> None:
+    await proxy.cut()
     with pytest.raises(ServiceError):
         await distant.check()
-    await cable.mend()
+    await proxy.restore()
     await distant.check()

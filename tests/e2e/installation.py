@@ -61,7 +61,7 @@ class Installation:
         return first
 
     def start(self) -> None:
-        """Start the server and wait until it says that it is ready."""
+        """Start the server and wait until it has logged that it is ready."""
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command("serve", **self._flags),
@@ -78,7 +78,7 @@ class Installation:
             time.sleep(ASK_EVERY_S)
 
     def stop(self) -> None:
-        """End the server with SIGTERM: it must end by itself, in order, and have met no fault."""
+        """End the server with SIGTERM: it must exit with 0 by itself and have logged no failure."""
         assert self.process is not None
         self.process.terminate()
         try:

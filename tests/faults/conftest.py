@@ -22,7 +22,7 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def figures(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Give the run a line of figures; call it before the assertion that they are for."""
+    """Add a line of figures to the summary of the run; call it before the assertion about them."""
     return lambda line: record_property(FIGURES, line)
 
 

@@ -1,4 +1,4 @@
-"""A disk that fails to order, below the SQLite of this process.
+"""A disk that fails on command, below the SQLite of this process.
 
 `FaultyVfs` fails syncs: no system call stands between SQLite and them that could be replaced.
 `RefusingWrites` fails writes, by replacing the system call. An error of a Python VFS would not do:
@@ -79,7 +79,7 @@ def sync_error() -> Exception:
 
 
 class RefusingWrites:
-    """Refuses writes for want of space if `refuses` says so of the file's name."""
+    """Refuses writes for lack of space to files whose name `refuses` selects."""
 
     _PROTOTYPE = ctypes.CFUNCTYPE(
         ctypes.c_ssize_t,
@@ -128,7 +128,7 @@ class RefusingWrites:
 
 
 class SmallDisk:
-    """Has room for so many more writes to the database and its WAL; None is without end."""
+    """Has space for so many more writes to the database and its WAL; None is unlimited."""
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -147,7 +147,7 @@ def is_shared_memory(name: str) -> bool:
 
 
 class Orders:
-    """What the disk of another process is to do, by a file that both know."""
+    """Commands for the disk of another process, in a file that both know."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -26,13 +26,13 @@ RESTARTING = 1012
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Orders:
-    """The orders for the disk of `on_bad_disk`."""
+    """The commands for the disk of `on_bad_disk`."""
     return Orders(tmp_path / "orders")
 
 
 @pytest.fixture
 def on_bad_disk(tmp_path: Path) -> ClarionServer:
-    """A server whose writer process has a disk that fails to order."""
+    """A server whose writer process has a disk that fails on command."""
     path = [str(Path(__file__).parent / "bad_disk"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),

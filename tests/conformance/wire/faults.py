@@ -29,7 +29,7 @@ def header(name: str, value: str) -> Alter:
 
 
 def twice(name: str, value: str) -> Alter:
-    """Say a header a second time, or two times if the good request does not have it."""
+    """Repeat a header, or send it twice if the good request does not have it."""
 
     def alter(_: PreparedServer, good: Request) -> Request:
         has_it = any(name == given for given, _ in good.headers)

@@ -1,4 +1,4 @@
-"""Gives the writer process of a server under test a disk that fails to order.
+"""Gives the writer process of a server under test a disk that fails on command.
 
 Python imports the `sitecustomize` it finds on its path at the start of every process. With this
 folder on PYTHONPATH the server is the real one, its writer process is the real one, and only what

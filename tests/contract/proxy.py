@@ -7,7 +7,7 @@ from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 
-class Cable:
+class Proxy:
     """Forwards bytes both ways, until it does not."""
 
     def __init__(self, url: str) -> None:
@@ -22,12 +22,12 @@ class Cable:
     @classmethod
     @asynccontextmanager
     async def to(cls, url: str) -> AsyncIterator[Self]:
-        cable = cls(url)
-        await cable.mend()
+        proxy = cls(url)
+        await proxy.restore()
         try:
-            yield cable
+            yield proxy
         finally:
-            await cable.cut()
+            await proxy.cut()
 
     @property
     def url(self) -> str:
@@ -35,7 +35,7 @@ class Cable:
         user = f"{self._parts.username}@" if self._parts.username else ""
         return urlunsplit(self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}"))
 
-    async def mend(self) -> None:
+    async def restore(self) -> None:
         self._flows.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
