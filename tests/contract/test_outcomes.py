@@ -22,7 +22,7 @@ from clarion.events.model import (
     Notification,
     Reschedule,
 )
-from clarion.inbox.model import InboxState
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
@@ -235,7 +235,7 @@ async def test_an_update_of_what_has_changed_meanwhile_is_refused(
         _, job = await store.claimed()
         await store.write(JobOutcome(job=job, inbox_update=update(first, 1)))
     else:
-        await getattr(inboxes, act)(store.app_id, "ana", first.id, NOW)
+        await inboxes.apply(InboxAction(act), store.app_id, "ana", first.id, NOW)
     event, job = await store.claimed()
     await refuse(store, inboxes, full_outcome(event, job, inbox_update=update(first, 1)))
 
