@@ -141,7 +141,7 @@ def test_somebody_unknown_can_be_asked_about(app: Asker, good: dict[str, Any]) -
     assert (verdict["verdict"], verdict["reason"], verdict["rule"]) == (
         "drop",
         "user_unknown",
-        "person",
+        "user",
     )
 
 

@@ -123,7 +123,7 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
 
 
 ORDER: tuple[tuple[str, Rule], ...] = (
-    ("person", check_user),
+    ("user", check_user),
     ("expiry", check_expiry),
     ("type", check_type),
     ("preferences", check_preferences),

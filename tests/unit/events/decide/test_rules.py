@@ -74,8 +74,8 @@ def test_a_case_that_no_rule_refuses_is_sent() -> None:
 
 # A rule, the case for which it returns a verdict, and the verdict.
 SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
-    ("person", {"user": None}, Drop(ReasonCode.USER_UNKNOWN)),
-    ("person", {"user": make_case_user(is_active=False)}, Drop(ReasonCode.USER_INACTIVE)),
+    ("user", {"user": None}, Drop(ReasonCode.USER_UNKNOWN)),
+    ("user", {"user": make_case_user(is_active=False)}, Drop(ReasonCode.USER_INACTIVE)),
     ("expiry", {"expires_at": NIGHT}, Drop(ReasonCode.EXPIRED)),
     ("type", {"of": {"is_active": False}}, Drop(ReasonCode.TYPE_INACTIVE)),
     ("type", {"available": frozenset()}, Drop(ReasonCode.CHANNEL_UNAVAILABLE)),
