@@ -114,6 +114,25 @@ async def test_a_newer_message_replaces_the_older_with_the_same_collapse_id(
     assert (await record_of(history, pending)).updated_at == NOW + 7
 
 
+@pytest.mark.parametrize("state", [QUEUED, PENDING])
+async def test_an_older_message_that_is_stored_later_is_replaced_too(
+    messages: Messages, history: History, other_node: Engine, state: State
+) -> None:
+    older, newer = make_message(collapse_id="c"), make_message(collapse_id="c")
+    await stored(messages, newer, state=state)
+    await stored(SqlMessages(other_node), older)
+    assert await waiting(messages) == [newer]
+    assert await states(history, [older, newer]) == [COLLAPSED, state]
+
+
+async def test_only_a_newer_message_that_waits_replaces_an_older_one(messages: Messages) -> None:
+    older, done, other = (make_message(collapse_id="c") for _ in range(3))
+    await stored(messages, done, state=DELIVERED)
+    await stored(messages, other._replace(collapse_id="other"), other._replace(device_id="other"))
+    await stored(messages, older)
+    assert older in await waiting(messages)
+
+
 async def test_only_the_same_collapse_id_of_the_same_device_is_replaced(
     messages: Messages,
 ) -> None:

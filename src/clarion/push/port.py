@@ -119,8 +119,8 @@ class Messages(Protocol):
     ) -> bool:
         """Store a message once; False if the device had one with the same id within 24 hours.
 
-        If it has a collapse id, older messages of the device with the same collapse id that still
-        wait expire as `collapsed`.
+        Of the device's messages that wait and have the same collapse id, all but the newest expire
+        as `collapsed`: usually the older ones, or this one if a newer one was stored before it.
         """
         ...
 

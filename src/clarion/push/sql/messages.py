@@ -42,13 +42,15 @@ ADD = statement(
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
 )
-# Only older ones: two messages of one batch must not collapse each other. Two nodes may assign the
-# same sequence; then the id decides, here and in the list.
+_COLLAPSING = f"device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}"
+# Expires the older ones: two messages of one batch must not collapse each other. And the message
+# itself, if another node has stored a newer one before it. Two nodes may assign the same sequence;
+# then the id decides, here and in the list.
 COLLAPSE = statement(
     "collapse_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
-    WHERE device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}
-    AND (sequence, id) < (:sequence, :id)""",
+    WHERE {_COLLAPSING} AND ((sequence, id) < (:sequence, :id) OR (id = :id AND EXISTS (
+      SELECT 1 FROM messages WHERE {_COLLAPSING} AND (sequence, id) > (:sequence, :id))))""",
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
