@@ -118,8 +118,10 @@ class Services:
             stores.inboxes, per_user=settings.user_streams, total=settings.node_streams
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
-        self.registry = Registry(stores.devices, clock, per_user=settings.user_devices)
         self.connections = Connections()
+        self.registry = Registry(
+            stores.devices, self.connections, clock, per_user=settings.user_devices
+        )
         self.dispatch = Dispatch(
             messages=stores.messages,
             broadcasts=stores.broadcasts,

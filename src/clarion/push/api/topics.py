@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, post, put
+from litestar import Controller, Response, delete, get, post, put
 
 from clarion import fields
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -24,7 +23,7 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
-    collect,
+    check_value,
     to_milliseconds,
 )
 from clarion.http.views import Timestamp, View
@@ -33,7 +32,8 @@ from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, PushPriority, StoragePolicy
-from clarion.push.port import Devices, DeviceTopics
+from clarion.push.port import DeviceTopics
+from clarion.push.registry import Registry
 
 _DELETED = "This topic was deleted. Use another name."
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]
@@ -73,7 +73,7 @@ class TopicsController(Controller):
     @get(summary="List topics")
     async def list_topics(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         topics: Injected[DeviceTopics],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -88,7 +88,7 @@ class TopicsController(Controller):
     @post("/{topic:str}/messages", summary="Publish to a topic", status_code=202)
     async def publish(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         topic: str,
         data: NewTopicMessage,
         dispatch: Injected[Dispatch],
@@ -116,14 +116,14 @@ class TopicsController(Controller):
     tags=["Topics"],
 )
 async def subscribe(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     device_id: str,
     topic: str,
-    devices: Injected[Devices],
+    registry: Injected[Registry],
     dispatch: Injected[Dispatch],
 ) -> None:
     """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
-    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
+    device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
     if not await dispatch.topics.subscribe(device, _check_topic(topic)):
         raise NotFound(_DELETED)
 
@@ -135,19 +135,19 @@ async def subscribe(
     tags=["Topics"],
 )
 async def unsubscribe(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     device_id: str,
     topic: str,
-    devices: Injected[Devices],
+    registry: Injected[Registry],
     dispatch: Injected[Dispatch],
 ) -> None:
     """Unsubscribe the device. A repeat changes nothing."""
-    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
+    device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
     await dispatch.topics.unsubscribe(device, _check_topic(topic))
 
 
 def _check_topic(topic: str) -> str:
-    return str(collect({"topic": partial(fields.check_topic, topic)})["topic"])
+    return check_value("topic", fields.check_topic, topic)
 
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:

@@ -33,7 +33,9 @@ class Apns:
         self.provider = Provider(self.app, "KEY", self.app.team_id, NOW)
         self.device = self.gateway.device = make_device(token_hash=hash_token(TOKEN))
         self.devices = SqlDevices(self.gateway.store.open)
-        self.registry = Registry(SqlDevices(self.gateway.store.gated), self.gateway.clock)
+        self.registry = Registry(
+            SqlDevices(self.gateway.store.gated), self.gateway.connections, self.gateway.clock
+        )
         self.intake = PushIntake(
             tokens=ProviderTokens(SqlApps(self.gateway.store.gated)),
             registry=self.registry,
