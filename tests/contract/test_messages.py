@@ -281,14 +281,14 @@ async def test_acknowledging_what_does_not_wait_changes_nothing(
     assert (record.status, record.reason, record.updated_at) == (*state, NOW)
 
 
-async def test_messages_can_be_finished_with_another_status(
+async def test_only_a_message_that_waits_can_be_failed(
     messages: Messages, history: History
 ) -> None:
     made = await stored(messages, *(make_message() for _ in range(3)))
     await messages.acknowledge([("device", made[1].id)], NOW)
-    await messages.finish("device", [made[0].id, made[1].id, "unknown"], *FAILED, NOW + 2)  # type: ignore[arg-type]
-    await messages.finish("device", [], *FAILED, NOW)  # type: ignore[arg-type]
-    await messages.finish("other", [made[2].id], *FAILED, NOW)  # type: ignore[arg-type]
+    for message_id in (made[0].id, made[1].id, "unknown"):
+        await messages.fail("device", message_id, NOW + 2)
+    await messages.fail("other", made[2].id, NOW)
     assert await states(history, made) == [FAILED, DELIVERED, QUEUED]
     assert (await record_of(history, made[0])).updated_at == NOW + 2
 

@@ -226,7 +226,7 @@ async def list_devices(
 ) -> Items[DeviceView]:
     """Return the devices of a user, on `/v1/me` those of the user whose token calls."""
     app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
-    page = await registry.devices.list(app_id, user_id=owner, after=after, limit=check_limit(limit))
+    page = await registry.devices.list(app_id, owner, after=after, limit=check_limit(limit))
     return Items([_view(device, registry) for device in page.items], page.next)
 
 
