@@ -154,9 +154,7 @@ def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Me
     now = clock.now()
     return Message(
         id=clock.new_id(),
-        device_id="",
         app_id=app_id,
-        sequence=0,
         payload=_check_payload(data.payload),
         priority=data.priority,
         collapse_id=data.collapse_id,
