@@ -186,7 +186,6 @@ def _build_apns(
     settings: Settings, stores: Stores, services: Services, health: Health
 ) -> ApnsEndpoint:
     intake = PushIntake(
-        tokens=ProviderTokens(stores.apps),
         registry=services.registry,
         dispatch=services.dispatch,
         limits=MemoryLimits(),
@@ -195,6 +194,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
+        tokens=ProviderTokens(stores.apps),
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock

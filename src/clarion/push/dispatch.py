@@ -46,7 +46,6 @@ class Dispatch:
         self._connections = connections
         self._clock = clock
         self._metrics = metrics
-        self._stored_limit = stored_limit
         self._stored = StoredLimit(messages, clock, stored_limit)
         self._last_sequence = 0
 
@@ -109,7 +108,7 @@ class Dispatch:
         self._note_seen(device)
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
-            device.id, now=self._clock.now(), limit=self._stored_limit
+            device.id, now=self._clock.now(), limit=self._stored.limit
         )
         connection.carry_out(session.welcome(pending))
 

@@ -109,41 +109,38 @@ class TopicsController(Controller):
         return Response(answer, status_code=202)
 
 
-@put(
-    "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Subscribe a device to a topic",
-    status_code=204,
-    tags=["Topics"],
-)
-async def subscribe(
-    request: ApiRequest,
-    device_id: str,
-    topic: str,
-    registry: Injected[Registry],
-    dispatch: Injected[Dispatch],
-) -> None:
-    """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
-    device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
-    if not await dispatch.topics.subscribe(device, _check_topic(topic)):
-        raise NotFound(_DELETED)
+class SubscriptionsController(Controller):
+    """The subscriptions of a device."""
 
+    path = "/v1/devices/{device_id:str}/topics/{topic:str}"
+    tags = ("Topics",)
 
-@delete(
-    "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Unsubscribe a device from a topic",
-    status_code=204,
-    tags=["Topics"],
-)
-async def unsubscribe(
-    request: ApiRequest,
-    device_id: str,
-    topic: str,
-    registry: Injected[Registry],
-    dispatch: Injected[Dispatch],
-) -> None:
-    """Unsubscribe the device. A repeat changes nothing."""
-    device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
-    await dispatch.topics.unsubscribe(device, _check_topic(topic))
+    @put(summary="Subscribe a device to a topic", status_code=204)
+    async def subscribe(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        topic: str,
+        registry: Injected[Registry],
+        dispatch: Injected[Dispatch],
+    ) -> None:
+        """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
+        device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
+        if not await dispatch.topics.subscribe(device, _check_topic(topic)):
+            raise NotFound(_DELETED)
+
+    @delete(summary="Unsubscribe a device from a topic", status_code=204)
+    async def unsubscribe(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        topic: str,
+        registry: Injected[Registry],
+        dispatch: Injected[Dispatch],
+    ) -> None:
+        """Unsubscribe the device. A repeat changes nothing."""
+        device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
+        await dispatch.topics.unsubscribe(device, _check_topic(topic))
 
 
 def _check_topic(topic: str) -> str:
@@ -183,4 +180,4 @@ def _expiry(data: NewTopicMessage, now: int) -> int:
     return min(given or (now + data.ttl_s * 1000 if data.ttl_s else latest), latest)
 
 
-ROUTES = (TopicsController, subscribe, unsubscribe)
+ROUTES = (TopicsController, SubscriptionsController)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.clock import Clock
     from clarion.push.apns.intake import PushIntake
+    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.
 DEVICE_PREFIX = "/3/"
@@ -36,11 +37,13 @@ class ApnsEndpoint:
     def __init__(
         self,
         *,
+        tokens: ProviderTokens,
         intake: PushIntake,
         channels: BroadcastChannels,
         clock: Clock,
         is_stopping: Callable[[], bool],
     ) -> None:
+        self._tokens = tokens
         self._intake = intake
         self._channels = channels
         self._clock = clock
@@ -54,7 +57,7 @@ class ApnsEndpoint:
     async def _push(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
         """`POST /3/device/{token}`."""
         token = _token_of(request)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         body = await _read_body(request)
         message_id = await self._intake.push(provider, headers, token, body)
         return Response(200, b"", ((b"apns-id", message_id.encode()),))
@@ -66,7 +69,7 @@ class ApnsEndpoint:
                 _require_post(request)
             case _:
                 raise Rejected(Reason.BAD_PATH)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         body = await _read_body(request)
         request_id = await self._channels.publish(provider, bundle_id, headers, body)
         return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
@@ -74,7 +77,7 @@ class ApnsEndpoint:
     async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
         """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
         bundle_id, resource = _channels_of(request)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         request_id = (read_request_id(headers) or self._clock.new_id()).encode()
         echo = (b"apns-request-id", request_id)
         match resource, request.scope["method"]:
@@ -93,6 +96,11 @@ class ApnsEndpoint:
                 return Response(204, b"", (echo,))
             case _:
                 raise Rejected(Reason.METHOD_NOT_ALLOWED)
+
+    def _identify(self, request: Request, headers: Mapping[bytes, bytes]) -> Awaitable[Provider]:
+        host, port = request.scope["client"]
+        authorization = headers.get(b"authorization")
+        return self._tokens.identify(authorization, (str(host), int(port)), self._clock.now())
 
     async def _guard(
         self,
@@ -160,11 +168,6 @@ def _channels_of(request: Request) -> tuple[str, str]:
 def _require_post(request: Request) -> None:
     if request.scope["method"] != "POST":
         raise Rejected(Reason.METHOD_NOT_ALLOWED)
-
-
-def _client_of(request: Request) -> tuple[str, int]:
-    host, port = request.scope["client"]
-    return str(host), int(port)
 
 
 async def _read_body(request: Request) -> bytes:

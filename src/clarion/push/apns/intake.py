@@ -14,10 +14,10 @@ from clarion.push.apns.request import Push, parse_push
 from clarion.push.model import Device, InvalidationReason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
 
     from clarion.clock import Clock
-    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
+    from clarion.push.apns.provider_tokens import Provider
     from clarion.push.dispatch import Dispatch
     from clarion.push.registry import Registry
 
@@ -36,20 +36,12 @@ class Counts(Protocol):
 class PushIntake:
     """Accepts pushes to devices."""
 
-    tokens: ProviderTokens
     registry: Registry
     dispatch: Dispatch
     limits: Counts
     clock: Clock
     device_per_minute: int
     app_per_minute: int
-
-    def identify(
-        self, headers: Mapping[bytes, bytes], client: tuple[str, int]
-    ) -> Awaitable[Provider]:
-        """Return the provider that sends a request."""
-        now = self.clock.now()
-        return self.tokens.identify(headers.get(b"authorization"), client, now)
 
     async def push(
         self, provider: Provider, headers: Mapping[bytes, bytes], token: str, body: bytes
