@@ -118,8 +118,10 @@ class Services:
             stores.inboxes, per_user=settings.user_streams, total=settings.node_streams
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
-        self.registry = Registry(stores.devices, clock, per_user=settings.user_devices)
         self.connections = Connections()
+        self.registry = Registry(
+            stores.devices, self.connections, clock, per_user=settings.user_devices
+        )
         self.dispatch = Dispatch(
             messages=stores.messages,
             broadcasts=stores.broadcasts,
@@ -184,7 +186,6 @@ def _build_apns(
     settings: Settings, stores: Stores, services: Services, health: Health
 ) -> ApnsEndpoint:
     intake = PushIntake(
-        tokens=ProviderTokens(stores.apps),
         registry=services.registry,
         dispatch=services.dispatch,
         limits=MemoryLimits(),
@@ -193,6 +194,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
+        tokens=ProviderTokens(stores.apps),
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock

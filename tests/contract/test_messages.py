@@ -114,6 +114,25 @@ async def test_a_newer_message_replaces_the_older_with_the_same_collapse_id(
     assert (await record_of(history, pending)).updated_at == NOW + 7
 
 
+@pytest.mark.parametrize("state", [QUEUED, PENDING])
+async def test_an_older_message_that_is_stored_later_is_replaced_too(
+    messages: Messages, history: History, other_node: Engine, state: State
+) -> None:
+    older, newer = make_message(collapse_id="c"), make_message(collapse_id="c")
+    await stored(messages, newer, state=state)
+    await stored(SqlMessages(other_node), older)
+    assert await waiting(messages) == [newer]
+    assert await states(history, [older, newer]) == [COLLAPSED, state]
+
+
+async def test_only_a_newer_message_that_waits_replaces_an_older_one(messages: Messages) -> None:
+    older, done, other = (make_message(collapse_id="c") for _ in range(3))
+    await stored(messages, done, state=DELIVERED)
+    await stored(messages, other._replace(collapse_id="other"), other._replace(device_id="other"))
+    await stored(messages, older)
+    assert older in await waiting(messages)
+
+
 async def test_only_the_same_collapse_id_of_the_same_device_is_replaced(
     messages: Messages,
 ) -> None:
@@ -262,14 +281,14 @@ async def test_acknowledging_what_does_not_wait_changes_nothing(
     assert (record.status, record.reason, record.updated_at) == (*state, NOW)
 
 
-async def test_messages_can_be_finished_with_another_status(
+async def test_only_a_message_that_waits_can_be_failed(
     messages: Messages, history: History
 ) -> None:
     made = await stored(messages, *(make_message() for _ in range(3)))
     await messages.acknowledge([("device", made[1].id)], NOW)
-    await messages.finish("device", [made[0].id, made[1].id, "unknown"], *FAILED, NOW + 2)  # type: ignore[arg-type]
-    await messages.finish("device", [], *FAILED, NOW)  # type: ignore[arg-type]
-    await messages.finish("other", [made[2].id], *FAILED, NOW)  # type: ignore[arg-type]
+    for message_id in (made[0].id, made[1].id, "unknown"):
+        await messages.fail("device", message_id, NOW + 2)
+    await messages.fail("other", made[2].id, NOW)
     assert await states(history, made) == [FAILED, DELIVERED, QUEUED]
     assert (await record_of(history, made[0])).updated_at == NOW + 2
 

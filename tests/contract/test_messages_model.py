@@ -87,16 +87,15 @@ class Acknowledge:
 
 
 @dataclass(frozen=True)
-class Finish:
-    """Some are finished with another status."""
+class Fail:
+    """Some are failed."""
 
     names: list[str]
 
     async def run(self, messages: Messages, model: Model) -> None:
-        end = (MessageStatus.FAILED, MessageReason.UNREGISTERED)
-        await messages.finish(model.device_id, self.names, *end, model.now)
         for name in self.names:
-            model.end(name, *end)
+            await messages.fail(model.device_id, name, model.now)
+            model.end(name, MessageStatus.FAILED, MessageReason.UNREGISTERED)
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class Read:
         assert list(found) == expected[: self.limit]
 
 
-Act = Add | Acknowledge | Finish | Trim | Expire | Read
+Act = Add | Acknowledge | Fail | Trim | Expire | Read
 LIVES = st.sampled_from([1, 60_000, DAY, 30 * DAY])
 PASSING = st.sampled_from([0, 1, 60_000, DAY - 1, DAY])
 SOME_NAMES = st.lists(st.sampled_from(NAMES), max_size=4)
@@ -165,7 +164,7 @@ ACTS: st.SearchStrategy[Act] = st.one_of(
         state=st.sampled_from([QUEUED, PENDING]),
     ),
     st.builds(Acknowledge, SOME_NAMES),
-    st.builds(Finish, SOME_NAMES),
+    st.builds(Fail, SOME_NAMES),
     st.builds(Trim, st.integers(0, 4)),
     st.builds(Expire, PASSING),
     st.builds(

@@ -59,7 +59,7 @@ async def status_of(engine: Engine, message: Message) -> MessageStatus | None:
     return record.status if record else None
 
 
-@pytest.mark.parametrize("ending", ["trim", "expire", "finish", "collapse"])
+@pytest.mark.parametrize("ending", ["trim", "expire", "fail", "collapse"])
 async def test_what_another_node_delivers_meanwhile_stays_delivered(
     engine: Engine, rival: asyncpg.Connection, ending: str
 ) -> None:
@@ -69,7 +69,7 @@ async def test_what_another_node_delivers_meanwhile_stays_delivered(
     work: dict[str, Any] = {
         "trim": lambda: messages.trim("device", 0, NOW),
         "expire": lambda: messages.expire(message.expires_at, 9),
-        "finish": lambda: messages.finish("device", [message.id], *failed, NOW),
+        "fail": lambda: messages.fail("device", message.id, NOW),
         "collapse": lambda: messages.add(make_message(collapse_id="c"), *failed),
     }
     await meet(rival, DELIVER, (message.id,), work[ending]())

@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from clarion.errors import ClarionError, ServiceError
+from clarion.errors import ServiceError
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.model import Device, Message, MessageReason, MessageStatus, PushPriority
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
-from clarion.telemetry.logs import get_logger
+from clarion.sockets.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from clarion.clock import Clock
     from clarion.push.apns.request import Push
     from clarion.push.port import Broadcasts, Messages
@@ -40,22 +38,15 @@ class Dispatch:
         stored_limit: int,
     ) -> None:
         self.topics = TopicDispatch(broadcasts, connections, clock)
+        self.tasks = BackgroundTasks()
+        self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
         self._messages = messages
         self._connections = connections
         self._clock = clock
         self._metrics = metrics
-        self._stored_limit = stored_limit
         self._stored = StoredLimit(messages, clock, stored_limit)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._acknowledgements = Acknowledgements(
-            messages=messages,
-            broadcasts=broadcasts,
-            clock=clock,
-            metrics=metrics,
-            start=self.start,
-        )
         self._last_sequence = 0
 
     # For providers.
@@ -77,8 +68,7 @@ class Dispatch:
 
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""
-        end = (MessageStatus.FAILED, MessageReason.UNREGISTERED)
-        await self._messages.finish(device.id, [message_id], *end, self._clock.now())
+        await self._messages.fail(device.id, message_id, self._clock.now())
 
     def _make_message(self, device: Device, push: Push, message_id: str) -> Message:
         now = self._clock.now()
@@ -118,7 +108,7 @@ class Dispatch:
         self._note_seen(device)
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
-            device.id, now=self._clock.now(), limit=self._stored_limit
+            device.id, now=self._clock.now(), limit=self._stored.limit
         )
         connection.carry_out(session.welcome(pending))
 
@@ -135,7 +125,7 @@ class Dispatch:
 
     def refill(self, connection: Connection, least: PushPriority) -> None:
         """Read more stored messages for a connection, of at least this priority."""
-        self.start(self._refill(connection, least))
+        self.tasks.start(self._refill(connection, least))
 
     async def _refill(self, connection: Connection, least: PushPriority) -> None:
         now = self._clock.now()
@@ -158,35 +148,6 @@ class Dispatch:
         )
         missed, are_all = await self.topics.read_missed(connection, least, now)
         return [*found, *missed], len(found) < CHUNK and are_all
-
-    def acknowledge(self, connection: Connection, messages: tuple[Message, ...]) -> None:
-        """Record messages as delivered."""
-        self._acknowledgements.add(connection, messages)
-
-    def drop(self, connection: Connection, messages: tuple[Message, ...]) -> None:
-        """Skip messages that will not be sent: they expired or were replaced."""
-        self._acknowledgements.skip(connection, messages)
-
-    def start(self, work: Coroutine[None, None, None]) -> None:
-        """Run work in the background."""
-        task = asyncio.get_running_loop().create_task(_log_failure(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def finish(self, grace_s: float) -> None:
-        """Wait for the work in the background, at most `grace_s`; then cancel the rest."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
-        for task in self._tasks:
-            task.cancel()
-
-
-async def _log_failure(work: Coroutine[None, None, None]) -> None:
-    try:
-        await work
-    except ClarionError as error:
-        # Nothing is lost: what was not recorded as delivered is sent again.
-        get_logger().warning("gateway_work_failed", code=error.code)
 
 
 def _first_status(

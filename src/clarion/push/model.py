@@ -101,15 +101,15 @@ class Message(NamedTuple):
     """
 
     id: str
-    device_id: str
     app_id: str
-    sequence: int
     payload: bytes  # a JSON object, exactly as it was sent
     priority: PushPriority
-    collapse_id: str | None
     is_stored: bool  # stored for an offline device; False: one attempt
     created_at: int
     expires_at: int
+    device_id: str = ""  # empty when it was sent to a topic
+    sequence: int = 0
+    collapse_id: str | None = None
     topic: str | None = None  # set when it was sent to a topic
 
 

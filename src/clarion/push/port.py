@@ -57,9 +57,9 @@ class Devices(Protocol):
         ...
 
     async def list(
-        self, app_id: str, *, user_id: str | None, after: str | None, limit: int
+        self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
-        """Return the app's devices, or those of one of its users, in the order of their ids."""
+        """Return the devices of a user, valid or not, in the order of their ids."""
         ...
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
@@ -119,8 +119,8 @@ class Messages(Protocol):
     ) -> bool:
         """Store a message once; False if the device had one with the same id within 24 hours.
 
-        If it has a collapse id, older messages of the device with the same collapse id that still
-        wait expire as `collapsed`.
+        Of the device's messages that wait and have the same collapse id, all but the newest expire
+        as `collapsed`: usually the older ones, or this one if a newer one was stored before it.
         """
         ...
 
@@ -150,15 +150,8 @@ class Messages(Protocol):
         """
         ...
 
-    async def finish(
-        self,
-        device_id: str,
-        ids: Sequence[str],
-        status: MessageStatus,
-        reason: MessageReason,
-        now: int,
-    ) -> None:
-        """Set the final status of messages that wait; for delivered ones see `acknowledge`."""
+    async def fail(self, device_id: str, message_id: str, now: int) -> None:
+        """Fail a message as `unregistered`; if it does not wait, nothing is changed."""
         ...
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:

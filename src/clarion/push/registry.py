@@ -8,10 +8,12 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
+from clarion.sockets.protocol import CloseCode
 
 if TYPE_CHECKING:
     from clarion.clock import Clock
     from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+    from clarion.push.connections import Connections
     from clarion.push.port import Devices
 
 KNOWN_MS = 3600 * 1000
@@ -19,7 +21,6 @@ UNKNOWN_MS = 300 * 1000
 ENTRIES_LIMIT = 200_000
 # At most so many are revoked at a time; there are more only after the limit was lowered.
 EXCESS_LIMIT = 100
-_TOKEN_BYTES = 32
 _SECRET_BYTES = 24
 
 
@@ -34,10 +35,17 @@ def hash_secret(secret: str) -> bytes:
 
 
 class Registry:
-    """Registers devices and finds them by token."""
+    """Registers devices and finds them by token.
 
-    def __init__(self, devices: Devices, clock: Clock, *, per_user: int = 3) -> None:
-        self._devices = devices
+    A device that is revoked or deleted is disconnected. A user may have `per_user` valid devices:
+    one more revokes the least recently seen one.
+    """
+
+    def __init__(
+        self, devices: Devices, connections: Connections, clock: Clock, *, per_user: int = 3
+    ) -> None:
+        self.devices = devices
+        self.connections = connections
         self._per_user = per_user
         self._clock = clock
         # By token hash: until when the entry holds, and the device. The oldest is evicted first.
@@ -62,7 +70,7 @@ class Registry:
                 self.hits += 1
                 return entry[1]
             self.misses += 1
-            device = await self._devices.find(token_hash)
+            device = await self.devices.find(token_hash)
             # A change since the read began may not be in what was read: then read again.
             if self._entries.get(token_hash) is entry:
                 self._cache(token_hash, device, now + (KNOWN_MS if device else UNKNOWN_MS))
@@ -102,49 +110,63 @@ class Registry:
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
         """Add a device; False if its token is taken."""
-        added = await self._devices.add(device, once)
+        added = await self.devices.add(device, once)
         if added is True:
             self._forget(device)
+            await self._revoke_excess(device)
         return added
 
     async def refresh(self, device: Device) -> Device:
         """Refresh the device that has this token."""
-        refreshed = await self._devices.refresh(device)
+        refreshed = await self.devices.refresh(device)
         self._forget(refreshed)
+        await self._revoke_excess(refreshed)
         return refreshed
-
-    async def revoke_excess(self, app_id: str, user_id: str | None) -> tuple[Device, ...]:
-        """Revoke the devices of a user beyond the limit, least recently seen first; return them."""
-        if user_id is None:
-            return ()
-        known = await self._devices.valid_of_user(app_id, user_id, self._per_user + EXCESS_LIMIT)
-        revoked = [
-            await self.invalidate(app_id, device.id, InvalidationReason.REVOKED)
-            for device in known[self._per_user :]
-        ]
-        return tuple(device for device in revoked if device is not None)
 
     async def renew_secret(self, device: Device) -> str:
         """Replace the secret of a device and return the new one."""
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        await self._devices.set_secret(device.app_id, device.id, hash_secret(secret))
+        await self.devices.set_secret(device.app_id, device.id, hash_secret(secret))
         self._forget(device)
         return secret
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Update the details that are not None."""
-        return self._forget(await self._devices.update(app_id, device_id, details))
+        device = self._forget(await self.devices.update(app_id, device_id, details))
+        if device is not None:
+            await self._revoke_excess(device)
+        return device
 
     async def invalidate(
         self, app_id: str, device_id: str, reason: InvalidationReason
     ) -> Device | None:
         """Invalidate a device; None if the app has no such valid device."""
         now = self._clock.now()
-        return self._forget(await self._devices.invalidate(app_id, device_id, reason, now))
+        device = self._forget(await self.devices.invalidate(app_id, device_id, reason, now))
+        self._disconnect(device_id)
+        return device
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
         """Delete a device; None if the app has no such device."""
-        return self._forget(await self._devices.delete(app_id, device_id, self._clock.now()))
+        device = self._forget(await self.devices.delete(app_id, device_id, self._clock.now()))
+        self._disconnect(device_id)
+        return device
+
+    async def _revoke_excess(self, changed: Device) -> None:
+        """Revoke the devices of a user beyond the limit, least recently seen first."""
+        app_id, user_id = changed.app_id, changed.details.user_id
+        if user_id is None:
+            return
+        known = await self.devices.valid_of_user(app_id, user_id, self._per_user + EXCESS_LIMIT)
+        for device in known[self._per_user :]:
+            await self.invalidate(app_id, device.id, InvalidationReason.REVOKED)
+
+    def _disconnect(self, device_id: str) -> None:
+        connection = self.connections.get(device_id)
+        if connection is not None:
+            connection.carry_out(
+                connection.session.end(CloseCode.REVOKED, "the device was revoked")
+            )
 
     def _forget(self, device: Device | None) -> Device | None:
         """Have a changed device read again, and return it.
@@ -164,4 +186,4 @@ class Registry:
 
 def new_token() -> str:
     """Generate a device token: 64 hexadecimal digits, as APNs clients expect."""
-    return secrets.token_hex(_TOKEN_BYTES)
+    return secrets.token_hex(32)

@@ -198,7 +198,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return taken, effects if taken else self.fall_behind()
 
     def _take_if_room(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
-        if self._is_full:
+        if len(self._mailbox or ()) >= MAILBOX_LIMIT:
             return False, []
         self._put(message)
         return True, self._pump(now)
@@ -279,10 +279,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         """The ids of messages that must not be read again: waiting, in flight, or acknowledged."""
         waiting = {entry[3] for entry in self._mailbox or ()}
         return waiting | (self._in_flight or {}).keys() | (self._acking or set())
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._mailbox or ()) >= MAILBOX_LIMIT
 
     def _has(self, message_id: str) -> bool:
         return (

@@ -71,13 +71,13 @@ class DeviceEndpoint:
     def perform(self, socket: DeviceSocket, effect: DeviceRequest) -> None:
         match effect:
             case Acknowledged(messages):
-                self._dispatch.acknowledge(socket, messages)
+                self._dispatch.acknowledgements.add(socket, messages)
             case Refill(least):
                 self._dispatch.refill(socket, least)
             case Dropped(messages):
-                self._dispatch.drop(socket, messages)
+                self._dispatch.acknowledgements.skip(socket, messages)
             case Authorise(hello):
-                self._dispatch.start(self._authorise(socket, hello))
+                self._dispatch.tasks.start(self._authorise(socket, hello))
 
     def disconnected(self, socket: DeviceSocket) -> None:
         self._dispatch.disconnect(socket)
@@ -93,7 +93,7 @@ class DeviceEndpoint:
                 connection.carry_out(connection.session.open_window())
 
     async def finish(self, grace_s: float) -> None:
-        await self._dispatch.finish(grace_s)
+        await self._dispatch.tasks.finish(grace_s)
 
     async def _authorise(self, socket: DeviceSocket, hello: Hello) -> None:
         try:

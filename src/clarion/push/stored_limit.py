@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 ENTRIES_LIMIT = 100_000
 
 
+@dataclass(slots=True)
 class StoredLimit:
     """Trims what is stored for a device when it has grown beyond the limit.
 
@@ -18,27 +20,25 @@ class StoredLimit:
     may have a sixteenth more stored than the limit, 62 of 1,000.
     """
 
-    def __init__(self, messages: Messages, clock: Clock, limit: int) -> None:
-        self._messages = messages
-        self._clock = clock
-        self._limit = limit
-        self._slack = limit // 16
-        # By device: whether the stored messages were counted, and their number. Before they are
-        # counted, it is the number of messages stored since the entry was made.
-        self._counts: dict[str, tuple[bool, int]] = {}
+    messages: Messages
+    clock: Clock
+    limit: int
+    # By device: whether the stored messages were counted, and their number. Before they are
+    # counted, it is the number of messages stored since the entry was made.
+    _counts: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
     async def add_one(self, device_id: str) -> None:
         """Count a message that was stored, and trim what is beyond the limit."""
+        slack = self.limit // 16
         is_exact, count = self._counts.get(device_id, (False, 0))
         count += 1
-        if not is_exact and count > self._slack:
-            count = await self._messages.count_waiting(
-                device_id, now=self._clock.now(), limit=self._limit + self._slack + 1
-            )
+        if not is_exact and count > slack:
+            most = self.limit + slack + 1
+            count = await self.messages.count_waiting(device_id, now=self.clock.now(), limit=most)
             is_exact = True
-        if count > self._limit + self._slack:
-            await self._messages.trim(device_id, self._limit, self._clock.now())
-            count = self._limit
+        if count > self.limit + slack:
+            await self.messages.trim(device_id, self.limit, self.clock.now())
+            count = self.limit
         if len(self._counts) >= ENTRIES_LIMIT:
             self._counts.clear()
         self._counts[device_id] = (is_exact, count)

@@ -36,4 +36,5 @@ async def _log_failure(work: Coroutine[None, None, None]) -> None:
     try:
         await work
     except ClarionError as error:
+        # Nothing is lost: what a client has not acknowledged is sent again.
         get_logger().warning("socket_task_failed", code=error.code)

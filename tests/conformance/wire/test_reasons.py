@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clarion.push.apns.reasons import Reason, status_of
+from clarion.push.apns.reasons import Reason
 from tests.conformance.clients.http2 import Answer, Request
 from tests.conformance.wire import faults
 from tests.conformance.wire.faults import Fault
@@ -79,10 +79,10 @@ def test_every_reason_is_provoked() -> None:
 
 def test_a_reason_has_one_status() -> None:
     for table, _ in GOOD.values():
-        assert [fault.status for fault in table] == [status_of(fault.reason) for fault in table]
+        assert [fault.status for fault in table] == [fault.reason.status for fault in table]
 
 
 def test_every_reason_is_in_the_reference() -> None:
     lines = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     listed = {(cells[0].strip("| "), cells[1].strip("`")) for cells in lines if len(cells) == 3}
-    assert {(str(status_of(reason)), reason.value) for reason in Reason} <= listed
+    assert {(str(reason.status), reason.value) for reason in Reason} <= listed

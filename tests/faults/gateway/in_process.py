@@ -92,7 +92,7 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
             stored_limit=1000,
         )
         endpoint = DeviceEndpoint(
-            registry=Registry(devices, clock),
+            registry=Registry(devices, connections, clock),
             dispatch=dispatch,
             connections=connections,
             clock=clock,

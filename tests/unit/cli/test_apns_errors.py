@@ -5,7 +5,7 @@ import pytest
 
 from clarion.cli.apns_errors import explain_refusal
 from clarion.cli.http_client import Response
-from clarion.push.apns.reasons import Reason, status_of
+from clarion.push.apns.reasons import Reason
 
 
 def explain(reason: str, status: int = 400, **headers: str) -> str:
@@ -14,7 +14,7 @@ def explain(reason: str, status: int = 400, **headers: str) -> str:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_an_explanation_ends_with_the_status_and_apples_reason(reason: Reason) -> None:
-    status = status_of(reason)
+    status = reason.status
     assert explain(reason, status).endswith(f" ({status} {reason.value})")
 
 

@@ -47,9 +47,9 @@ class Phone:
                 case SendFrame(data):
                     self._take(json.loads(data))
                 case Acknowledged(messages):
-                    self._dispatch.acknowledge(self, messages)
+                    self._dispatch.acknowledgements.add(self, messages)
                 case Dropped(messages):
-                    self._dispatch.drop(self, messages)
+                    self._dispatch.acknowledgements.skip(self, messages)
                 case Refill(least):
                     self._dispatch.refill(self, least)
                 case Close():
@@ -110,7 +110,7 @@ class Gateway:
 
     def start_connecting(self) -> Phone:
         phone = Phone(self.dispatch, self.clock)
-        self.dispatch.start(self.dispatch.connect(phone, self.device, None))
+        self.dispatch.tasks.start(self.dispatch.connect(phone, self.device, None))
         return phone
 
     async def push(self, message_id: str, **changes: Any) -> bool:

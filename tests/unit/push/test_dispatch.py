@@ -268,8 +268,8 @@ def test_a_read_that_failed_is_made_again(before: int) -> None:
         phone = Phone(gateway.dispatch, gateway.clock)
         await gateway.dispatch.connect(phone, gateway.device, None)
         gateway.gates.failures = [False] * before + [True] * 2
-        while gateway.dispatch._tasks:
-            await asyncio.wait(gateway.dispatch._tasks)
+        while gateway.dispatch.tasks._tasks:
+            await asyncio.wait(gateway.dispatch.tasks._tasks)
         assert sorted(phone.ids) == sorted(["a", *missed])
 
     run_in_no_time(work)
@@ -285,7 +285,7 @@ def test_an_acknowledgement_that_could_not_be_recorded_is_recorded_later(before:
         await gateway.publish()
         gateway.gates.failures = [False] * before + [True] * 2
         phone.acknowledge()
-        await gateway.dispatch.finish(10)
+        await gateway.dispatch.tasks.finish(10)
         assert await gateway.stored() == []
         assert await gateway.cursor() == 1
         assert phone.session.in_hand == set()
@@ -299,9 +299,9 @@ def test_work_that_does_not_end_is_cancelled_after_the_grace() -> None:
         gateway.gates.are_open = False
         gateway.start_connecting()
         await settle()
-        await gateway.dispatch.finish(10)
+        await gateway.dispatch.tasks.finish(10)
         await settle()
-        assert not gateway.dispatch._tasks
+        assert not gateway.dispatch.tasks._tasks
         assert not gateway.dispatch.topics._unsubscribed
 
     run_in_no_time(work)

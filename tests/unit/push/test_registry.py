@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
     ENTRIES_LIMIT,
@@ -37,7 +38,7 @@ def devices(store: GatedStore) -> SqlDevices:
 
 @pytest.fixture
 def registry(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.gated), clock)
+    return Registry(SqlDevices(store.gated), Connections(), clock)
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ async def test_in_any_interleaving_the_registry_ends_up_right(
     store, device = GatedStore(), make_device()
     devices = SqlDevices(store.open)
     await devices.add(device)
-    registry = Registry(SqlDevices(store.gated), FixedClock())
+    registry = Registry(SqlDevices(store.gated), Connections(), FixedClock())
     store.gates.are_open = False
     tasks = [asyncio.ensure_future(act_on(registry, device, act)) for act in acts]
     for number in order:
@@ -270,13 +271,26 @@ def test_tokens_are_64_hexadecimal_digits_and_differ() -> None:
 async def test_one_device_too_many_revokes_the_least_recently_seen(
     devices: SqlDevices, clock: FixedClock, limit: int
 ) -> None:
-    registry = Registry(devices, clock, per_user=limit)
+    registry = Registry(devices, Connections(), clock, per_user=limit)
     of_ana = DeviceDetails(user_id="ana")
     made = [make_device(details=of_ana, last_seen_at=NOW + n) for n in range(limit + 2)]
     for device in made:
         assert await registry.add(device) is True
-    revoked = await registry.revoke_excess("app", "ana")
-    assert {device.id for device in revoked} == {made[0].id, made[1].id}
-    assert {device.invalidation_reason for device in revoked} == {InvalidationReason.REVOKED}
-    assert await registry.revoke_excess("app", "ana") == ()
-    assert await registry.revoke_excess("app", None) == ()
+    assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
+    await registry.refresh(made[-1])
+    assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
+
+
+async def test_devices_without_a_user_are_not_limited(
+    devices: SqlDevices, clock: FixedClock
+) -> None:
+    registry = Registry(devices, Connections(), clock, per_user=1)
+    made = [make_device() for _ in range(3)]
+    for device in made:
+        assert await registry.add(device) is True
+    assert await reasons_of(devices, made) == [None] * 3
+
+
+async def reasons_of(devices: SqlDevices, made: list[Device]) -> list[InvalidationReason | None]:
+    found = [await devices.find(device.token_hash) for device in made]
+    return [device.invalidation_reason for device in found if device]

@@ -1,7 +1,5 @@
 """The endpoint of devices: who is let in, and when the window for low priorities opens."""
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from clarion.push.model import Device, PushPriority
 from clarion.push.session import Authorise, Effect
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
 from clarion.sockets.protocol import Close, CloseCode
+from clarion.sockets.tasks import BackgroundTasks
 from tests.factories import NOW, FixedClock, make_device, make_message
 
 WINDOW_S = 30
@@ -25,6 +24,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.is_broken = False
+        self.tasks = BackgroundTasks()
         self.refills: list[PushPriority] = []
         self.connected: list[tuple[Device, object]] = []
 
@@ -43,9 +43,6 @@ class Gateway:
 
     def disconnect(self, socket: DeviceSocket) -> None:
         assert socket.session.is_closed
-
-    def start(self, work: Coroutine[None, None, None]) -> None:
-        self.started = asyncio.ensure_future(work)
 
 
 @pytest.fixture
@@ -83,7 +80,7 @@ class Recorder(DeviceSocket):
 async def authorise(endpoint: DeviceEndpoint, gateway: Any, hello: Hello) -> list[Effect]:
     socket = Recorder(endpoint)
     endpoint.perform(socket, Authorise(hello))
-    await gateway.started
+    await gateway.tasks.finish(5)
     return socket.effects
 
 
@@ -114,7 +111,7 @@ async def test_a_device_that_has_left_is_not_connected(
     socket = endpoint.accept()
     endpoint.perform(socket, Authorise(HELLO))
     socket.on_ws_disconnected(None)  # type: ignore[arg-type]
-    await gateway.started
+    await gateway.tasks.finish(5)
     assert gateway.connected == []
 
 

@@ -211,7 +211,7 @@ async def test_what_expired_while_it_was_deferred_is_not_asked_for_again(gateway
     await settle()
     assert phone.topics
     assert phone.topics["news"].deferred == {}
-    assert not gateway.dispatch._tasks
+    assert not gateway.dispatch.tasks._tasks
 
 
 async def test_a_broadcast_while_its_topic_is_read_is_not_missed(gateway: Gateway) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, patch, post
+from litestar import Controller, Response, delete, get, patch, post
 
 from clarion import fields
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
 from clarion.clock import to_rfc3339
 from clarion.errors import Forbidden, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import caller_of, owner_of
+from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -29,11 +29,8 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
-from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
-from clarion.push.port import Devices
 from clarion.push.registry import Registry, new_token
-from clarion.sockets.protocol import CloseCode
 
 _PLATFORMS = {
     **{platform.value: platform for platform in Platform},
@@ -123,10 +120,9 @@ class DevicesController(Controller):
     @post(summary="Register a device")
     async def register(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         data: NewDevice,
         registry: Injected[Registry],
-        connections: Injected[Connections],
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[RegisteredDevice]:
@@ -151,81 +147,68 @@ class DevicesController(Controller):
         if isinstance(added, StoredResponse):
             return idempotency.answer_again(added, once, RegisteredDevice, 201)
         if added:
-            await _revoke_excess(device, registry, connections)
             return Response(new, status_code=201)
         refreshed = await registry.refresh(device)
-        await _revoke_excess(refreshed, registry, connections)
         return Response(RegisteredDevice(refreshed.id, token, is_new=False), status_code=200)
 
     @get("/{device_id:str}", summary="Get a device")
     async def get_device(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         device_id: str,
-        devices: Injected[Devices],
-        connections: Injected[Connections],
+        registry: Injected[Registry],
     ) -> DeviceView:
         """Return the device, valid or not, with the state of its connection."""
-        device = await find_device(request, device_id, devices, Scope.DEVICES_READ)
-        return _view(device, connections)
+        device = await find_device(request, device_id, registry, Scope.DEVICES_READ)
+        return _view(device, registry)
 
     @patch("/{device_id:str}", summary="Update a device")
     async def update(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         device_id: str,
         data: Details,
-        devices: Injected[Devices],
         registry: Injected[Registry],
-        connections: Injected[Connections],
     ) -> DeviceView:
         """Update the fields that are given; the others stay."""
-        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         details = _details_of(caller_of(request), data)
         changed = _found(await registry.update(device.app_id, device.id, details))
-        await _revoke_excess(changed, registry, connections)
-        return _view(changed, connections)
+        return _view(changed, registry)
 
     @delete("/{device_id:str}", summary="Delete a device", status_code=204)
     async def delete_device(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         device_id: str,
-        devices: Injected[Devices],
         registry: Injected[Registry],
-        connections: Injected[Connections],
     ) -> None:
         """Delete the device; add its token to the feedback. Its messages stay in the history."""
-        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         await registry.delete(device.app_id, device.id)
-        _disconnect(device, connections)
 
     @post("/{device_id:str}/invalidate", summary="Invalidate a device", status_code=200)
     async def invalidate(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         device_id: str,
         data: Invalidation,
-        devices: Injected[Devices],
         registry: Injected[Registry],
-        connections: Injected[Connections],
     ) -> DeviceView:
         """Stop sending to the device; add its token to the feedback. A repeat changes nothing."""
-        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         invalidated = await registry.invalidate(device.app_id, device.id, data.reason)
-        _disconnect(device, connections)
-        return _view(invalidated or device, connections)
+        return _view(invalidated or device, registry)
 
     @post("/{device_id:str}/secret", summary="Renew the secret of a device", status_code=200)
     async def renew_secret(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         device_id: str,
-        devices: Injected[Devices],
         registry: Injected[Registry],
     ) -> dict[str, str]:
         """Return a new secret, this once; the old one is refused from now on."""
-        device = await find_device(request, device_id, devices, Scope.DEVICES_WRITE)
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         return {"device_id": device.id, "secret": await registry.renew_secret(device)}
 
 
@@ -235,31 +218,30 @@ class DevicesController(Controller):
     tags=["Devices"],
 )
 async def list_devices(
-    request: Request[Any, Any, Any],
-    devices: Injected[Devices],
-    connections: Injected[Connections],
+    request: ApiRequest,
+    registry: Injected[Registry],
     user_id: str | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[DeviceView]:
     """Return the devices of a user, on `/v1/me` those of the user whose token calls."""
     app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
-    page = await devices.list(app_id, user_id=owner, after=after, limit=check_limit(limit))
-    return Items([_view(device, connections) for device in page.items], page.next)
+    page = await registry.devices.list(app_id, owner, after=after, limit=check_limit(limit))
+    return Items([_view(device, registry) for device in page.items], page.next)
 
 
-def _caller(request: Request[Any, Any, Any], scope: Scope) -> Caller:
+def _caller(request: ApiRequest, scope: Scope) -> Caller:
     """Return the calling user, or the calling app if its key has the scope."""
     caller = caller_of(request)
     return require_app(caller, scope) if isinstance(caller, AppCaller) else caller
 
 
 async def find_device(
-    request: Request[Any, Any, Any], device_id: str, devices: Devices, scope: Scope
+    request: ApiRequest, device_id: str, registry: Registry, scope: Scope
 ) -> Device:
     """Return a device of the calling app or user; `NotFound` if it is not theirs."""
     caller = _caller(request, scope)
-    device = _found(await devices.get(caller.app_id, device_id))
+    device = _found(await registry.devices.get(caller.app_id, device_id))
     if isinstance(caller, UserCaller) and device.details.user_id != caller.user_id:
         return _found(None)
     return device
@@ -311,25 +293,14 @@ def _check_token(token: str) -> str:
     return token
 
 
-async def _revoke_excess(device: Device, registry: Registry, connections: Connections) -> None:
-    for revoked in await registry.revoke_excess(device.app_id, device.details.user_id):
-        _disconnect(revoked, connections)
-
-
-def _disconnect(device: Device, connections: Connections) -> None:
-    connection = connections.get(device.id)
-    if connection is not None:
-        connection.carry_out(connection.session.end(CloseCode.REVOKED, "the device was revoked"))
-
-
-def _view(device: Device, connections: Connections) -> DeviceView:
+def _view(device: Device, registry: Registry) -> DeviceView:
     return DeviceView.of(
-        device, device_id=device.id, **asdict(device.details), state=_state(device, connections)
+        device, device_id=device.id, **asdict(device.details), state=_state(device, registry)
     )
 
 
-def _state(device: Device, connections: Connections) -> StateView:
-    connection = connections.get(device.id)
+def _state(device: Device, registry: Registry) -> StateView:
+    connection = registry.connections.get(device.id)
     session = connection.session if connection else None
     return StateView(
         online=session is not None,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from litestar import Request, get
+from litestar import get
 
 from clarion.access.model import Scope
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import After, Items, to_milliseconds
 from clarion.http.views import Timestamp, View
@@ -31,7 +30,7 @@ class FeedbackView(View):
 
 @get("/v1/feedback", summary="List tokens that are no longer valid", tags=["Devices"])
 async def list_feedback(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     feedback: Injected[FeedbackList],
     app_id: str | None = None,
     since: datetime | None = None,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from litestar import Request, get
+from litestar import get
 
 from clarion.access.model import Scope
 from clarion.errors import NotFound
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 from clarion.http.views import Timestamp, View
@@ -37,7 +35,7 @@ class MessageView(View):
     tags=["Devices"],
 )
 async def list_messages(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     device_id: str,
     history: Injected[History],
     limit: Limit = PAGE_DEFAULT,
@@ -57,7 +55,7 @@ async def list_messages(
     tags=["Devices"],
 )
 async def get_message(
-    request: Request[Any, Any, Any], device_id: str, message_id: str, history: Injected[History]
+    request: ApiRequest, device_id: str, message_id: str, history: Injected[History]
 ) -> MessageView:
     """Return a message to a device with its status."""
     caller = app_of(request, Scope.DEVICES_READ)

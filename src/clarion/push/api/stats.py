@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
-from litestar import Request, get
+from litestar import get
 
 from clarion.access.model import Scope
 from clarion.clock import Clock, to_rfc3339
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import to_milliseconds
 from clarion.http.views import Timestamp
@@ -50,7 +49,7 @@ class Stats(msgspec.Struct):
 
 @get("/v1/stats", summary="Get statistics", tags=["Statistics"])
 async def get_stats(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     statistics: Injected[Statistics],
     connections: Injected[Connections],
     clock: Injected[Clock],

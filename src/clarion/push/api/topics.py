@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, post, put
+from litestar import Controller, Response, delete, get, post, put
 
 from clarion import fields
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -24,7 +23,7 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
-    collect,
+    check_value,
     to_milliseconds,
 )
 from clarion.http.views import Timestamp, View
@@ -33,7 +32,8 @@ from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, PushPriority, StoragePolicy
-from clarion.push.port import Devices, DeviceTopics
+from clarion.push.port import DeviceTopics
+from clarion.push.registry import Registry
 
 _DELETED = "This topic was deleted. Use another name."
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]
@@ -73,7 +73,7 @@ class TopicsController(Controller):
     @get(summary="List topics")
     async def list_topics(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         topics: Injected[DeviceTopics],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -88,7 +88,7 @@ class TopicsController(Controller):
     @post("/{topic:str}/messages", summary="Publish to a topic", status_code=202)
     async def publish(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         topic: str,
         data: NewTopicMessage,
         dispatch: Injected[Dispatch],
@@ -109,54 +109,49 @@ class TopicsController(Controller):
         return Response(answer, status_code=202)
 
 
-@put(
-    "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Subscribe a device to a topic",
-    status_code=204,
-    tags=["Topics"],
-)
-async def subscribe(
-    request: Request[Any, Any, Any],
-    device_id: str,
-    topic: str,
-    devices: Injected[Devices],
-    dispatch: Injected[Dispatch],
-) -> None:
-    """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
-    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    if not await dispatch.topics.subscribe(device, _check_topic(topic)):
-        raise NotFound(_DELETED)
+class SubscriptionsController(Controller):
+    """The subscriptions of a device."""
 
+    path = "/v1/devices/{device_id:str}/topics/{topic:str}"
+    tags = ("Topics",)
 
-@delete(
-    "/v1/devices/{device_id:str}/topics/{topic:str}",
-    summary="Unsubscribe a device from a topic",
-    status_code=204,
-    tags=["Topics"],
-)
-async def unsubscribe(
-    request: Request[Any, Any, Any],
-    device_id: str,
-    topic: str,
-    devices: Injected[Devices],
-    dispatch: Injected[Dispatch],
-) -> None:
-    """Unsubscribe the device. A repeat changes nothing."""
-    device = await find_device(request, device_id, devices, Scope.TOPICS_WRITE)
-    await dispatch.topics.unsubscribe(device, _check_topic(topic))
+    @put(summary="Subscribe a device to a topic", status_code=204)
+    async def subscribe(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        topic: str,
+        registry: Injected[Registry],
+        dispatch: Injected[Dispatch],
+    ) -> None:
+        """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
+        device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
+        if not await dispatch.topics.subscribe(device, _check_topic(topic)):
+            raise NotFound(_DELETED)
+
+    @delete(summary="Unsubscribe a device from a topic", status_code=204)
+    async def unsubscribe(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        topic: str,
+        registry: Injected[Registry],
+        dispatch: Injected[Dispatch],
+    ) -> None:
+        """Unsubscribe the device. A repeat changes nothing."""
+        device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
+        await dispatch.topics.unsubscribe(device, _check_topic(topic))
 
 
 def _check_topic(topic: str) -> str:
-    return str(collect({"topic": partial(fields.check_topic, topic)})["topic"])
+    return check_value("topic", fields.check_topic, topic)
 
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:
     now = clock.now()
     return Message(
         id=clock.new_id(),
-        device_id="",
         app_id=app_id,
-        sequence=0,
         payload=_check_payload(data.payload),
         priority=data.priority,
         collapse_id=data.collapse_id,
@@ -185,4 +180,4 @@ def _expiry(data: NewTopicMessage, now: int) -> int:
     return min(given or (now + data.ttl_s * 1000 if data.ttl_s else latest), latest)
 
 
-ROUTES = (TopicsController, subscribe, unsubscribe)
+ROUTES = (TopicsController, SubscriptionsController)

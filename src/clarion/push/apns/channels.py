@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import (
     LARGE_PAYLOAD_LIMIT_BYTES,
-    PRIORITIES,
     check_payload,
     read_expiration,
     read_id,
+    read_priority,
+    read_push_type,
 )
-from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy
+from clarion.push.model import DeviceTopic, Message, StoragePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,17 +37,17 @@ _ID_BYTES = 16
 class BroadcastChannelConfig(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
     """The settings of a broadcast channel, in the format of APNs."""
 
-    message_storage_policy: int
+    message_storage_policy: Annotated[int, msgspec.Meta(ge=0, le=1)]
     push_type: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastChannels:
     """Creates, lists and deletes broadcast channels, and publishes to them."""
 
-    def __init__(self, *, topics: DeviceTopics, dispatch: Dispatch, clock: Clock) -> None:
-        self._topics = topics
-        self._dispatch = dispatch
-        self._clock = clock
+    topics: DeviceTopics
+    dispatch: Dispatch
+    clock: Clock
 
     async def create(self, provider: Provider, bundle_id: str, body: bytes) -> str:
         """Create a broadcast channel and return its id."""
@@ -58,9 +60,9 @@ class BroadcastChannels:
             topic=_new_id(),
             is_broadcast_channel=True,
             storage_policy=StoragePolicy(config.message_storage_policy),
-            created_at=self._clock.now(),
+            created_at=self.clock.now(),
         )
-        await self._topics.create(channel)
+        await self.topics.create(channel)
         return channel.topic
 
     async def get(
@@ -77,13 +79,13 @@ class BroadcastChannels:
         """Delete a broadcast channel, its messages and its subscriptions."""
         check_bundle(provider, bundle_id)
         channel = await self._find(provider, headers)
-        await self._topics.delete(provider.app.id, channel.topic, self._clock.now())
-        self._dispatch.topics.remove_subscribers(provider.app.id, channel.topic)
+        await self.topics.delete(provider.app.id, channel.topic, self.clock.now())
+        self.dispatch.topics.remove_subscribers(provider.app.id, channel.topic)
 
     async def list(self, provider: Provider, bundle_id: str) -> list[str]:
         """Return the ids of all broadcast channels."""
         check_bundle(provider, bundle_id)
-        page = await self._topics.list(
+        page = await self.topics.list(
             provider.app.id, broadcast_channels=True, after=None, limit=BROADCAST_CHANNELS_LIMIT
         )
         return [channel.topic for channel in page.items]
@@ -93,25 +95,22 @@ class BroadcastChannels:
     ) -> str:
         """Publish to a broadcast channel; return the request's id after the message is durable."""
         check_bundle(provider, bundle_id)
-        request_id = read_request_id(headers) or self._clock.new_id()
+        request_id = read_request_id(headers) or self.clock.new_id()
         _check_push_type(headers)
         channel = await self._find(provider, headers)
-        now = self._clock.now()
+        now = self.clock.now()
         storage_policy, expires_at = _read_expiration(headers, channel, now)
         message = Message(
             id=request_id,
-            device_id="",
             app_id=provider.app.id,
-            sequence=0,
             payload=check_payload(body, LARGE_PAYLOAD_LIMIT_BYTES),
-            priority=_read_priority(headers),
-            collapse_id=None,
+            priority=read_priority(headers),
             is_stored=storage_policy is not StoragePolicy.NONE,
             created_at=now,
             expires_at=expires_at,
             topic=channel.topic,
         )
-        await self._dispatch.topics.publish(message, storage_policy)
+        await self.dispatch.topics.publish(message, storage_policy)
         return request_id
 
     async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> DeviceTopic:
@@ -120,7 +119,7 @@ class BroadcastChannels:
             raise Rejected(Reason.MISSING_CHANNEL_ID)
         if not _is_id(given):
             raise Rejected(Reason.BAD_CHANNEL_ID)
-        channel = await self._topics.get(provider.app.id, given)
+        channel = await self.topics.get(provider.app.id, given)
         if channel is None or not channel.is_broadcast_channel:
             raise Rejected(Reason.CHANNEL_NOT_REGISTERED)
         return channel
@@ -163,26 +162,17 @@ def _parse_config(body: bytes) -> BroadcastChannelConfig:
         raise Rejected(Reason.BAD_REQUEST_PARAMS) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Rejected(Reason.BAD_REQUEST_PAYLOAD) from error
-    if config.message_storage_policy not in (0, 1):
-        raise Rejected(Reason.BAD_REQUEST_PARAMS)
     if config.push_type.lower() != PUSH_TYPE.lower():
         raise Rejected(Reason.INVALID_PUSH_TYPE)
     return config
 
 
 def _check_push_type(headers: Mapping[bytes, bytes]) -> None:
-    given = headers.get(b"apns-push-type")
-    if given is None:
+    push_type = read_push_type(headers)
+    if push_type is None:
         raise Rejected(Reason.MISSING_PUSH_TYPE)
-    if given.decode("latin-1").lower() != PUSH_TYPE.lower():
+    if push_type != PUSH_TYPE.lower():
         raise Rejected(Reason.INVALID_PUSH_TYPE)
-
-
-def _read_priority(headers: Mapping[bytes, bytes]) -> PushPriority:
-    priority = PRIORITIES.get(headers.get(b"apns-priority", b"10"))
-    if priority is None:
-        raise Rejected(Reason.BAD_PRIORITY)
-    return priority
 
 
 def _read_expiration(
@@ -193,10 +183,8 @@ def _read_expiration(
     A broadcast channel that stores nothing accepts only zero; zero stores nothing anywhere.
     """
     is_stored, expires_at = read_expiration(headers, now)
-    if (
-        channel.storage_policy is StoragePolicy.NONE
-        and headers.get(b"apns-expiration", b"0") != b"0"
-    ):
+    is_zero = headers.get(b"apns-expiration", b"0") == b"0"
+    if channel.storage_policy is StoragePolicy.NONE and not is_zero:
         raise Rejected(Reason.BAD_EXPIRATION_DATE)
     if not is_stored:
         return StoragePolicy.NONE, expires_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from clarion.errors import BodyTooLarge, ClarionError
 from clarion.http.asgi import Request, Response, header
 from clarion.push.apns.channels import BroadcastChannels, read_request_id
-from clarion.push.apns.reasons import Reason, Rejected, status_of
+from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
 from clarion.telemetry.logs import get_logger
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.clock import Clock
     from clarion.push.apns.intake import PushIntake
+    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.
 DEVICE_PREFIX = "/3/"
@@ -35,54 +37,47 @@ class ApnsEndpoint:
     def __init__(
         self,
         *,
+        tokens: ProviderTokens,
         intake: PushIntake,
         channels: BroadcastChannels,
         clock: Clock,
         is_stopping: Callable[[], bool],
     ) -> None:
+        self._tokens = tokens
         self._intake = intake
         self._channels = channels
         self._clock = clock
         self._is_stopping = is_stopping
         self.prefixes = {
-            DEVICE_PREFIX: self.push,
-            BROADCAST_PREFIX: self.broadcast,
-            CHANNELS_PREFIX: self.manage,
+            DEVICE_PREFIX: partial(self._guard, self._push, b"apns-id"),
+            BROADCAST_PREFIX: partial(self._guard, self._broadcast, b"apns-request-id"),
+            CHANNELS_PREFIX: partial(self._guard, self._manage, b"apns-request-id"),
         }
 
-    def push(self, request: Request) -> Awaitable[Response]:
-        """`POST /3/device/{token}`."""
-        return self._guard(request, b"apns-id", self._push)
-
-    def broadcast(self, request: Request) -> Awaitable[Response]:
-        """`POST /4/broadcasts/apps/{bundle_id}`."""
-        return self._guard(request, b"apns-request-id", self._broadcast)
-
-    def manage(self, request: Request) -> Awaitable[Response]:
-        """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
-        return self._guard(request, b"apns-request-id", self._manage)
-
     async def _push(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        """`POST /3/device/{token}`."""
         token = _token_of(request)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         body = await _read_body(request)
         message_id = await self._intake.push(provider, headers, token, body)
         return Response(200, b"", ((b"apns-id", message_id.encode()),))
 
     async def _broadcast(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        """`POST /4/broadcasts/apps/{bundle_id}`."""
         match request.scope["path"].removeprefix(BROADCAST_PREFIX).split("/"):
             case ["broadcasts", "apps", bundle_id] if bundle_id:
                 _require_post(request)
             case _:
                 raise Rejected(Reason.BAD_PATH)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         body = await _read_body(request)
         request_id = await self._channels.publish(provider, bundle_id, headers, body)
         return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
 
     async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
+        """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
         bundle_id, resource = _channels_of(request)
-        provider = await self._intake.identify(headers, _client_of(request))
+        provider = await self._identify(request, headers)
         request_id = (read_request_id(headers) or self._clock.new_id()).encode()
         echo = (b"apns-request-id", request_id)
         match resource, request.scope["method"]:
@@ -102,11 +97,16 @@ class ApnsEndpoint:
             case _:
                 raise Rejected(Reason.METHOD_NOT_ALLOWED)
 
+    def _identify(self, request: Request, headers: Mapping[bytes, bytes]) -> Awaitable[Provider]:
+        host, port = request.scope["client"]
+        authorization = headers.get(b"authorization")
+        return self._tokens.identify(authorization, (str(host), int(port)), self._clock.now())
+
     async def _guard(
         self,
-        request: Request,
-        id_header: bytes,
         answer: Callable[[Request, Mapping[bytes, bytes]], Awaitable[Response]],
+        id_header: bytes,
+        request: Request,
     ) -> Response:
         """Answer every rejection and failure in the format of APNs."""
         try:
@@ -135,8 +135,7 @@ class ApnsEndpoint:
         headers = [_JSON, (id_header, self._echo(request, id_header))]
         if rejected.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % rejected.retry_after_s))
-        status = status_of(rejected.reason)
-        return Response(status, msgspec.json.encode(body), tuple(headers))
+        return Response(rejected.reason.status, msgspec.json.encode(body), tuple(headers))
 
     def _echo(self, request: Request, id_header: bytes) -> bytes:
         """Return the id that the provider gave, or a new one if it gave none.
@@ -169,11 +168,6 @@ def _channels_of(request: Request) -> tuple[str, str]:
 def _require_post(request: Request) -> None:
     if request.scope["method"] != "POST":
         raise Rejected(Reason.METHOD_NOT_ALLOWED)
-
-
-def _client_of(request: Request) -> tuple[str, int]:
-    host, port = request.scope["client"]
-    return str(host), int(port)
 
 
 async def _read_body(request: Request) -> bytes:

@@ -6,6 +6,7 @@ the device: it is known, of this app, valid, and below its limit.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from clarion.push.apns.reasons import Reason, Rejected
@@ -13,10 +14,10 @@ from clarion.push.apns.request import Push, parse_push
 from clarion.push.model import Device, InvalidationReason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
 
     from clarion.clock import Clock
-    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
+    from clarion.push.apns.provider_tokens import Provider
     from clarion.push.dispatch import Dispatch
     from clarion.push.registry import Registry
 
@@ -31,61 +32,43 @@ class Counts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushIntake:
     """Accepts pushes to devices."""
 
-    def __init__(
-        self,
-        *,
-        tokens: ProviderTokens,
-        registry: Registry,
-        dispatch: Dispatch,
-        limits: Counts,
-        clock: Clock,
-        device_per_minute: int,
-        app_per_minute: int,
-    ) -> None:
-        self._tokens = tokens
-        self._registry = registry
-        self._dispatch = dispatch
-        self._limits = limits
-        self._clock = clock
-        self._device_per_minute = device_per_minute
-        self._app_per_minute = app_per_minute
-
-    def identify(
-        self, headers: Mapping[bytes, bytes], client: tuple[str, int]
-    ) -> Awaitable[Provider]:
-        """Return the provider that sends a request."""
-        now = self._clock.now()
-        return self._tokens.identify(headers.get(b"authorization"), client, now)
+    registry: Registry
+    dispatch: Dispatch
+    limits: Counts
+    clock: Clock
+    device_per_minute: int
+    app_per_minute: int
 
     async def push(
         self, provider: Provider, headers: Mapping[bytes, bytes], token: str, body: bytes
     ) -> str:
         """Accept a push and return its id, after it is durable."""
-        now = self._clock.now()
+        now = self.clock.now()
         push = parse_push(headers, token, body, now)
         if not _is_for(provider.app.bundle_id, push, headers):
             raise Rejected(Reason.TOPIC_DISALLOWED)
-        cached = self._registry.get_cached(push.token_hash, now)
-        device = _check_device(cached or await self._registry.find(push.token_hash), provider)
-        self._count(device.id, self._device_per_minute, now)
-        self._count(device.app_id, self._app_per_minute, now)
-        message_id = push.id or self._clock.new_id()
-        await self._dispatch.accept(device, push, message_id)
-        if not self._registry.is_current(device):
+        cached = self.registry.get_cached(push.token_hash, now)
+        device = _check_device(cached or await self.registry.find(push.token_hash), provider)
+        self._count(device.id, self.device_per_minute, now)
+        self._count(device.app_id, self.app_per_minute, now)
+        message_id = push.id or self.clock.new_id()
+        await self.dispatch.accept(device, push, message_id)
+        if not self.registry.is_current(device):
             await self._fail_if_invalid(device, message_id)
         return message_id
 
     async def _fail_if_invalid(self, device: Device, message_id: str) -> None:
         """Fail a message that was stored after its device was invalidated."""
-        known = await self._registry.find(device.token_hash)
+        known = await self.registry.find(device.token_hash)
         if known is None or known.id != device.id or not known.is_valid:
-            await self._dispatch.fail(device, message_id)
+            await self.dispatch.fail(device, message_id)
 
     def _count(self, key: str, limit: int, now: int) -> None:
-        if self._limits.count(key, window_s=_WINDOW_S, now=now) > limit:
+        if self.limits.count(key, window_s=_WINDOW_S, now=now) > limit:
             left_s = _WINDOW_S - now // 1000 % _WINDOW_S
             raise Rejected(Reason.TOO_MANY_REQUESTS, retry_after_s=left_s)
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
 class Reason(StrEnum):
-    """Why a provider's request was rejected, as APNs spells it."""
+    """Why a provider's request was rejected, as APNs spells it, and the status if it is not 400."""
+
+    _value_: str
+    status: int
+
+    def __new__(cls, text: str, status: int = 400) -> Self:
+        reason = str.__new__(cls, text)
+        reason._value_, reason.status = text, status
+        return reason
 
     BAD_CHANNEL_ID = "BadChannelId"
     BAD_COLLAPSE_ID = "BadCollapseId"
     BAD_DEVICE_TOKEN = "BadDeviceToken"
     BAD_EXPIRATION_DATE = "BadExpirationDate"
     BAD_MESSAGE_ID = "BadMessageId"
-    BAD_PATH = "BadPath"
+    BAD_PATH = "BadPath", 404
     BAD_PRIORITY = "BadPriority"
     BAD_REQUEST_PARAMS = "BadRequestParams"
     BAD_REQUEST_PAYLOAD = "BadRequestPayload"
@@ -22,53 +31,27 @@ class Reason(StrEnum):
     CHANNEL_NOT_REGISTERED = "ChannelNotRegistered"
     DEVICE_TOKEN_NOT_FOR_TOPIC = "DeviceTokenNotForTopic"
     DUPLICATE_HEADERS = "DuplicateHeaders"
-    EXPIRED_PROVIDER_TOKEN = "ExpiredProviderToken"
-    EXPIRED_TOKEN = "ExpiredToken"
-    INTERNAL_SERVER_ERROR = "InternalServerError"
-    INVALID_PROVIDER_TOKEN = "InvalidProviderToken"
+    EXPIRED_PROVIDER_TOKEN = "ExpiredProviderToken", 403
+    EXPIRED_TOKEN = "ExpiredToken", 410
+    INTERNAL_SERVER_ERROR = "InternalServerError", 500
+    INVALID_PROVIDER_TOKEN = "InvalidProviderToken", 403
     INVALID_PUSH_TYPE = "InvalidPushType"
-    METHOD_NOT_ALLOWED = "MethodNotAllowed"
+    METHOD_NOT_ALLOWED = "MethodNotAllowed", 405
     MISSING_CHANNEL_ID = "MissingChannelId"
     MISSING_DEVICE_TOKEN = "MissingDeviceToken"
-    MISSING_PROVIDER_TOKEN = "MissingProviderToken"
+    MISSING_PROVIDER_TOKEN = "MissingProviderToken", 403
     MISSING_PUSH_TYPE = "MissingPushType"
     MISSING_TOPIC = "MissingTopic"
     PAYLOAD_EMPTY = "PayloadEmpty"
-    PAYLOAD_TOO_LARGE = "PayloadTooLarge"
-    SERVICE_UNAVAILABLE = "ServiceUnavailable"
-    SHUTDOWN = "Shutdown"
-    TOO_MANY_PROVIDER_TOKEN_UPDATES = "TooManyProviderTokenUpdates"
-    TOO_MANY_REQUESTS = "TooManyRequests"
+    PAYLOAD_TOO_LARGE = "PayloadTooLarge", 413
+    SERVICE_UNAVAILABLE = "ServiceUnavailable", 503
+    SHUTDOWN = "Shutdown", 503
+    TOO_MANY_PROVIDER_TOKEN_UPDATES = "TooManyProviderTokenUpdates", 429
+    TOO_MANY_REQUESTS = "TooManyRequests", 429
     TOPIC_DISALLOWED = "TopicDisallowed"
-    TOPIC_MISMATCH = "TopicMismatch"
-    UNREGISTERED = "Unregistered"
-    UNRELATED_KEY_ID_IN_TOKEN = "UnrelatedKeyIdInToken"
-
-
-_BAD_REQUEST = 400
-# All others are 400.
-_STATUS = {
-    Reason.EXPIRED_PROVIDER_TOKEN: 403,
-    Reason.INVALID_PROVIDER_TOKEN: 403,
-    Reason.MISSING_PROVIDER_TOKEN: 403,
-    Reason.TOPIC_MISMATCH: 403,
-    Reason.UNRELATED_KEY_ID_IN_TOKEN: 403,
-    Reason.BAD_PATH: 404,
-    Reason.METHOD_NOT_ALLOWED: 405,
-    Reason.EXPIRED_TOKEN: 410,
-    Reason.UNREGISTERED: 410,
-    Reason.PAYLOAD_TOO_LARGE: 413,
-    Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES: 429,
-    Reason.TOO_MANY_REQUESTS: 429,
-    Reason.INTERNAL_SERVER_ERROR: 500,
-    Reason.SERVICE_UNAVAILABLE: 503,
-    Reason.SHUTDOWN: 503,
-}
-
-
-def status_of(reason: Reason) -> int:
-    """Return the HTTP status of a reason."""
-    return _STATUS.get(reason, _BAD_REQUEST)
+    TOPIC_MISMATCH = "TopicMismatch", 403
+    UNREGISTERED = "Unregistered", 410
+    UNRELATED_KEY_ID_IN_TOKEN = "UnrelatedKeyIdInToken", 403
 
 
 class Rejected(Exception):

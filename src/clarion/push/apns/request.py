@@ -43,7 +43,7 @@ SUFFIXES = {
     "voip": ".voip",
     "widgets": ".push-type.widgets",
 }
-PRIORITIES = {b"10": PushPriority.IMMEDIATE, b"5": PushPriority.CONSIDERATE, b"1": PushPriority.LOW}
+_PRIORITIES = {b"%d" % priority: priority for priority in PushPriority}
 # Headers that a proxy or client may repeat.
 _REPEATABLE = {b"cookie"}
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -85,7 +85,7 @@ def read_id(headers: Mapping[bytes, bytes], name: bytes = b"apns-id") -> str | N
 def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int) -> Push:
     """Check a push in the order that docs/reference/apns.md gives."""
     push_id = read_id(headers)
-    token_hash = read_token(token)
+    token_hash = _read_token(token)
     push_type = read_push_type(headers)
     bundle_id, payload_limit = _read_topic(headers.get(b"apns-topic", b""), push_type)
     is_stored, expires_at = read_expiration(headers, now)
@@ -101,8 +101,7 @@ def parse_push(headers: Mapping[bytes, bytes], token: str, body: bytes, now: int
     )
 
 
-def read_token(token: str) -> bytes:
-    """Return the hash of the device token in the path."""
+def _read_token(token: str) -> bytes:
     if not token:
         raise Rejected(Reason.MISSING_DEVICE_TOKEN)
     if not _TOKEN.fullmatch(token) or len(token) % 2:
@@ -142,12 +141,12 @@ def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
     return given.removesuffix(suffix), limit
 
 
-def read_priority(headers: Mapping[bytes, bytes], push_type: str | None) -> PushPriority:
+def read_priority(headers: Mapping[bytes, bytes], push_type: str | None = None) -> PushPriority:
     """Return the priority: 10 by default; background pushes have 5 by default and never 10."""
     given = headers.get(b"apns-priority")
     if given is None:
         return PushPriority.CONSIDERATE if push_type == "background" else PushPriority.IMMEDIATE
-    priority = PRIORITIES.get(given)
+    priority = _PRIORITIES.get(given)
     if priority is None or (push_type == "background" and priority is PushPriority.IMMEDIATE):
         raise Rejected(Reason.BAD_PRIORITY)
     return priority

@@ -9,9 +9,9 @@ from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.sql import feedback
-from clarion.push.sql.messages import WAITS
+from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.records import Record
-from clarion.store.statement import Statement, Step, Unit, Value, statement
+from clarion.store.statement import Step, Unit, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +44,8 @@ REFRESH = statement(
 # must not be delivered after the device is registered again.
 FAIL_LEFT = statement(
     "fail_messages_left_behind",
-    f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
-    WHERE device_id = (SELECT id FROM devices
-      WHERE token_hash = :token_hash AND invalidated_at IS NOT NULL)
-    AND {WAITS}""",
+    f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
+    WHERE token_hash = :token_hash AND invalidated_at IS NOT NULL)""",
 )
 UPDATE = statement(
     "update_device",
@@ -62,9 +60,6 @@ SET_SECRET = statement(
 FIND = statement("find_device", f"{_SELECT} WHERE token_hash = :token_hash")
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
 LIST = statement(
-    "list_devices", f"{_SELECT} WHERE app_id = :app_id AND id > :after ORDER BY id LIMIT :limit"
-)
-LIST_OF_USER = statement(
     "list_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
     AND id > :after ORDER BY id LIMIT :limit""",
@@ -80,11 +75,7 @@ INVALIDATE = statement(
     f"""UPDATE devices SET invalidated_at = :now, invalidation_reason = :reason
     WHERE id = :id AND app_id = :app_id AND invalidated_at IS NULL RETURNING {DEVICES.columns}""",
 )
-FAIL_WAITING = statement(
-    "fail_waiting_messages",
-    f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
-    WHERE device_id = :id AND {WAITS}""",
-)
+FAIL_ALL = statement("fail_waiting_messages", f"{FAIL_WAITING} device_id = :id")
 MARK_DELETED = statement(
     "mark_device_deleted",
     """UPDATE devices SET invalidated_at = COALESCE(invalidated_at, :now),
@@ -146,12 +137,10 @@ class SqlDevices:
         return DEVICES.read(rows[0]) if rows else None
 
     async def list(
-        self, app_id: str, *, user_id: str | None, after: str | None, limit: int
+        self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
-        of_user: dict[str, Value] = {} if user_id is None else {"user_id": user_id}
-        each: Statement = LIST_OF_USER if of_user else LIST
         rows = await self._engine.fetch(
-            each, app_id=app_id, after=after or "", limit=limit + 1, **of_user
+            LIST, app_id=app_id, user_id=user_id, after=after or "", limit=limit + 1
         )
         items = tuple(map(DEVICES.read, rows[:limit]))
         return Page(items, items[-1].id if len(rows) > limit else None)
@@ -176,7 +165,7 @@ class SqlDevices:
             device_id,
             INVALIDATE.guard(id=device_id, app_id=app_id, reason=reason.value, now=now),
             feedback.ADD.step(id=device_id),
-            FAIL_WAITING.step(id=device_id, now=now),
+            FAIL_ALL.step(id=device_id, now=now),
         )
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
@@ -188,7 +177,7 @@ class SqlDevices:
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),
             feedback.ADD.step(id=device_id),
-            FAIL_WAITING.step(id=device_id, now=now),
+            FAIL_ALL.step(id=device_id, now=now),
             DELETE_SUBSCRIPTIONS.step(id=device_id),
             DELETE.step(id=device_id),
         )

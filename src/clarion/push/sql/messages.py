@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.store.records import Record
-from clarion.store.statement import Unit, Value, statement
+from clarion.store.statement import Unit, statement
 from clarion.store.sweeps import count_changed, sweep
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
 _NEWEST = 1 << 62
 WAITS = "status IN ('pending', 'queued')"
+# Followed by a condition. A step of the units that invalidate a device, too.
+FAIL_WAITING = f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
+WHERE {WAITS} AND """
 MESSAGES = Record(Message)
 _RECORDS = Record(MessageRecord)
 # The messages of topics are in a table of their own.
@@ -42,13 +45,15 @@ ADD = statement(
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
 )
-# Only older ones: two messages of one batch must not collapse each other. Two nodes may assign the
-# same sequence; then the id decides, here and in the list.
+_COLLAPSING = f"device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}"
+# Expires the older ones: two messages of one batch must not collapse each other. And the message
+# itself, if another node has stored a newer one before it. Two nodes may assign the same sequence;
+# then the id decides, here and in the list.
 COLLAPSE = statement(
     "collapse_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
-    WHERE device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}
-    AND (sequence, id) < (:sequence, :id)""",
+    WHERE {_COLLAPSING} AND ((sequence, id) < (:sequence, :id) OR (id = :id AND EXISTS (
+      SELECT 1 FROM messages WHERE {_COLLAPSING} AND (sequence, id) > (:sequence, :id))))""",
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
@@ -66,11 +71,7 @@ ACKNOWLEDGE = statement(
     f"""UPDATE messages SET status = 'delivered', reason = 'acknowledged', updated_at = :now
     WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
-FINISH = statement(
-    "finish_message",
-    f"""UPDATE messages SET status = :status, reason = :reason, updated_at = :now
-    WHERE device_id = :device_id AND id = :id AND {WAITS}""",
-)
+FAIL = statement("fail_message", f"{FAIL_WAITING} device_id = :device_id AND id = :id")
 # Checks twice that a message waits: on PostgreSQL another node may have finished it since the inner
 # query.
 TRIM = statement(
@@ -177,18 +178,9 @@ class SqlMessages:
         if rows:
             await self._engine.write(Unit(pairs[0][0], (ACKNOWLEDGE.many(rows),)))
 
-    async def finish(
-        self,
-        device_id: str,
-        ids: Sequence[str],
-        status: MessageStatus,
-        reason: MessageReason,
-        now: int,
-    ) -> None:
-        ends: dict[str, Value] = {"status": status.value, "reason": reason.value, "now": now}
-        rows = [FINISH.bind(device_id=device_id, id=each, **ends) for each in ids]
-        if rows:
-            await self._engine.write(Unit(device_id, (FINISH.many(rows),)))
+    async def fail(self, device_id: str, message_id: str, now: int) -> None:
+        step = FAIL.step(device_id=device_id, id=message_id, now=now)
+        await self._engine.write(Unit(device_id, (step,)))
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         step = TRIM.step(device_id=device_id, keep=keep, now=now)

@@ -41,8 +41,7 @@ class Api:
         engine = self.gateway.store.open
         clock = self.gateway.clock
         parts: dict[str, object] = {
-            "devices": SqlDevices(engine),
-            "registry": Registry(SqlDevices(engine), clock),
+            "registry": Registry(SqlDevices(engine), self.gateway.connections, clock),
             "connections": self.gateway.connections,
             "dispatch": self.gateway.dispatch,
             "history": SqlHistory(engine),

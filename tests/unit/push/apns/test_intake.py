@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from clarion.access.sql import SqlApps
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.intake import PushIntake
-from clarion.push.apns.provider_tokens import Provider, ProviderTokens
+from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.model import InvalidationReason, MessageReason, MessageStatus
 from clarion.push.registry import Registry, hash_token
@@ -33,9 +32,10 @@ class Apns:
         self.provider = Provider(self.app, "KEY", self.app.team_id, NOW)
         self.device = self.gateway.device = make_device(token_hash=hash_token(TOKEN))
         self.devices = SqlDevices(self.gateway.store.open)
-        self.registry = Registry(SqlDevices(self.gateway.store.gated), self.gateway.clock)
+        self.registry = Registry(
+            SqlDevices(self.gateway.store.gated), self.gateway.connections, self.gateway.clock
+        )
         self.intake = PushIntake(
-            tokens=ProviderTokens(SqlApps(self.gateway.store.gated)),
             registry=self.registry,
             dispatch=self.gateway.dispatch,
             limits=MemoryLimits(),

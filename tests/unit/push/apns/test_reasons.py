@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.push.apns.reasons import Reason, Rejected, status_of
+from clarion.push.apns.reasons import Reason, Rejected
 
 # Apple's tables for device pushes and for broadcasts.
 DOCUMENTED: dict[int, str] = {
@@ -27,7 +27,7 @@ STATUS = {reason: status for status, reasons in DOCUMENTED.items() for reason in
 
 @pytest.mark.parametrize("reason", Reason)
 def test_a_reason_is_one_of_apple_s_with_its_status(reason: Reason) -> None:
-    assert status_of(reason) == STATUS[reason.value]
+    assert reason.status == STATUS[reason.value]
 
 
 def test_a_refusal_says_no_more_than_its_reason() -> None:
