@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from litestar import Controller, Request, Response, delete, get, post
+from litestar import Controller, Response, delete, get, post
 
 from clarion.access.callers import Callers
 from clarion.access.issuing import issue_key
@@ -14,7 +14,7 @@ from clarion.access.port import Keys
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of, caller_of
+from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -78,7 +78,7 @@ class KeysController(Controller):
     @get(summary="List API keys")
     async def list_keys(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         keys: Injected[Keys],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -91,7 +91,7 @@ class KeysController(Controller):
     @post(summary="Create an API key", status_code=201)
     async def create_key(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         data: NewKey,
         keys: Injected[Keys],
         clock: Injected[Clock],
@@ -120,7 +120,7 @@ class KeysController(Controller):
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         key_id: str,
         keys: Injected[Keys],
         clock: Injected[Clock],
@@ -137,7 +137,7 @@ class KeysController(Controller):
 
 
 @get("/v1/caller", summary="Get the calling app or user", tags=_TAGS)
-async def get_caller(request: Request[Any, Any, Any]) -> CallerView:
+async def get_caller(request: ApiRequest) -> CallerView:
     """Return whom the key or token of the request stands for, and the scopes of the key."""
     caller = caller_of(request)
     if isinstance(caller, AppCaller):

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from litestar import Request
 
 from clarion.access.model import require_app, require_user
 from clarion.errors import NotFound
 from clarion.fields import is_user_id
 
 if TYPE_CHECKING:
-    from litestar import Request
-
     from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 
 
-def caller_of(request: Request[Any, Any, Any]) -> Caller:
+ApiRequest: TypeAlias = Request[Any, Any, Any]
+
+
+def caller_of(request: ApiRequest) -> Caller:
     """Return the caller that the front has identified."""
     caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
     return caller
 
 
-def app_of(request: Request[Any, Any, Any], scope: Scope) -> AppCaller:
+def app_of(request: ApiRequest, scope: Scope) -> AppCaller:
     """Return the calling application; `Forbidden` if its key does not have the scope."""
     return require_app(caller_of(request), scope)
 
 
-def user_of(request: Request[Any, Any, Any]) -> UserCaller:
+def user_of(request: ApiRequest) -> UserCaller:
     """Return the calling user; `Forbidden` for an application."""
     return require_user(caller_of(request))
 
 
-def owner_of(request: Request[Any, Any, Any], user_id: str | None, scope: Scope) -> tuple[str, str]:
+def owner_of(request: ApiRequest, user_id: str | None, scope: Scope) -> tuple[str, str]:
     """Return app id and user id: of the token on `/v1/me`, otherwise of the path.
 
     `NotFound` if the id in the path is not valid.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", bound=StrEnum)
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
@@ -66,6 +68,14 @@ def check_value(field: str, check: Callable[[T], R], value: T) -> R:
         return check(value)
     except ValueError as error:
         raise InvalidFields(FieldFault(field, str(error))) from error
+
+
+def check_choice(choices: type[E], text: str) -> E:
+    """Return the member of an enum; `ValueError` lists its members."""
+    if text not in set(choices):
+        msg = f"must be one of {', '.join(choices)}"
+        raise ValueError(msg)
+    return choices(text)
 
 
 def check_limit(limit: int) -> int:

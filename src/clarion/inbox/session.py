@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clarion.inbox import frames
-from clarion.inbox.frames import Dismiss, Frame, Hello, Read, Unread
-from clarion.inbox.updates import encode
+from clarion.inbox.feed import encode
+from clarion.inbox.frames import Action, Frame, Hello
 from clarion.sockets.protocol import PONG, Close, CloseCode, Ping, Pong, SendFrame, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from clarion.inbox.feed import Update
     from clarion.inbox.model import InboxAction
-    from clarion.inbox.updates import Update
 
 # So many actions may be in progress at a time.
 ACTIONS_LIMIT = 64
@@ -82,7 +82,7 @@ class UserSession(Session[Frame, UserRequest]):
                 return [SendFrame(PONG)]
             case Pong():
                 return []
-            case Read() | Unread() | Dismiss():
+            case Action():
                 return self._apply(frame.action, frame.id)
 
     def _apply(self, action: InboxAction, notification_id: str) -> list[Effect]:

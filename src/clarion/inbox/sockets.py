@@ -7,8 +7,7 @@ from urllib.parse import parse_qs
 
 from clarion.access.model import UserCaller
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
-from clarion.inbox.feed import Feed
-from clarion.inbox.sequences import read_sequence
+from clarion.inbox.feed import Feed, read_sequence
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket

@@ -10,18 +10,16 @@ from clarion.access.model import require_user
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import Streamed, header
 from clarion.http.fast_routes import FastRoute, Operation, Parameter
-from clarion.inbox.feed import Feed
-from clarion.inbox.sequences import read_sequence
-from clarion.inbox.updates import encode
+from clarion.inbox.feed import Feed, encode, read_sequence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from clarion.clock import Clock
     from clarion.http.asgi import Request
+    from clarion.inbox.feed import Update
     from clarion.inbox.live import LiveClients
     from clarion.inbox.port import Inboxes
-    from clarion.inbox.updates import Update
 
 PATH = "/v1/me/stream"
 HEARTBEAT_S = 20.0

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, get, post, put
+from litestar import Controller, get, post, put
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
@@ -20,7 +20,7 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import check_language
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
 from clarion.http.views import Timestamp, View
@@ -86,7 +86,7 @@ class TemplatesController(Controller):
 
     @get(summary="List templates")
     async def list_templates(
-        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
     ) -> Items[TemplateView]:
         """Return the newest version for each channel and language, built-in ones included."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -96,7 +96,7 @@ class TemplatesController(Controller):
     @get("/{channel:str}", summary="Get a template")
     async def get_template(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         catalog: Injected[CachedCatalog],
@@ -111,7 +111,7 @@ class TemplatesController(Controller):
     @get("/{channel:str}/versions", summary="List versions of a template")
     async def list_versions(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         templates: Injected[Templates],
@@ -131,7 +131,7 @@ class TemplatesController(Controller):
     @put("/{channel:str}", summary="Create or replace a template")
     async def put_template(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         data: TemplateBody,
@@ -154,7 +154,7 @@ class TemplatesController(Controller):
     @post("/{channel:str}/preview", summary="Preview a template", status_code=200)
     async def preview(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         data: PreviewBody,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, delete, get, put
+from litestar import Controller, delete, get, put
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
@@ -31,7 +31,7 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import is_plain
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value, collect
 from clarion.http.views import View
@@ -114,7 +114,7 @@ class TypesController(Controller):
     @get(summary="List types")
     async def list_types(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         catalog: Injected[CachedCatalog],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -128,7 +128,7 @@ class TypesController(Controller):
 
     @get("/{type_name:str}", summary="Get a type")
     async def get_type(
-        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
     ) -> TypeView:
         """Return the current definition of the type."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -137,7 +137,7 @@ class TypesController(Controller):
     @put("/{type_name:str}", summary="Create or replace a type")
     async def put_type(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         data: TypeBody,
         types: Injected[Types],
@@ -155,7 +155,7 @@ class TypesController(Controller):
     @delete("/{type_name:str}", summary="Delete a type", status_code=204)
     async def delete_type(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         types: Injected[Types],
         catalog: Injected[CachedCatalog],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from litestar import Controller, Request, get, route
+from litestar import Controller, get, route
 from litestar.enums import HttpMethod
 from litestar.params import Parameter
 from msgspec import UNSET
@@ -18,7 +18,7 @@ from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.bodies import Body
-from clarion.http.callers import owner_of
+from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import collect
 from clarion.http.views import View
@@ -81,7 +81,7 @@ class PreferencesController(Controller):
     @get(_PATHS, summary="Get preferences")
     async def get_preferences(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         users: Injected[Users],
         catalog: Injected[Catalog],
         *,
@@ -97,7 +97,7 @@ class PreferencesController(Controller):
     @route(_PATHS, http_method=[HttpMethod.PUT, HttpMethod.PATCH], summary="Set preferences")
     async def set_preferences(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         data: PreferencesBody,
         users: Injected[Users],
         catalog: Injected[Catalog],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from litestar import Controller, Request, Response, get, patch, put
+from litestar import Controller, Response, get, patch, put
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
@@ -14,7 +14,7 @@ from clarion.clock import Clock
 from clarion.errors import NotFound
 from clarion.fields import check_user_id
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of, owner_of
+from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import check_value, collect
 from clarion.http.views import Timestamp, View
@@ -68,7 +68,7 @@ class UsersController(Controller):
     @put(summary="Create or replace a user")
     async def put_user(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         data: UserBody,
         users: Injected[Users],
@@ -88,9 +88,7 @@ class UsersController(Controller):
         return Response(UserView.of(user), status_code=201 if is_new else 200)
 
     @get(summary="Get a user")
-    async def get_user(
-        self, request: Request[Any, Any, Any], user_id: str, users: Injected[Users]
-    ) -> UserView:
+    async def get_user(self, request: ApiRequest, user_id: str, users: Injected[Users]) -> UserView:
         """Return the user, whether active or not."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         return UserView.of(check_found(await users.get(*owner)))
@@ -98,7 +96,7 @@ class UsersController(Controller):
     @patch(summary="Update a user")
     async def patch_user(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         data: UserBody,
         users: Injected[Users],
