@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from litestar import Controller, Response, delete, get, post
 
 from clarion.access.callers import Callers
-from clarion.access.issuing import issue_key
+from clarion.access.keys import issue_key
 from clarion.access.model import AppCaller, Scope
 from clarion.access.port import Keys
 from clarion.clock import Clock

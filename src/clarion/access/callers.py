@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller
-from clarion.access.secrets import PREFIX, ApiSecret, parse_api_secret
 from clarion.errors import Unauthenticated
 
 if TYPE_CHECKING:

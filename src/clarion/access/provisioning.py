@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clarion.access.issuing import issue_key
+from clarion.access.keys import issue_key, random_text
 from clarion.access.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
 from clarion.access.passwords import hash_password
-from clarion.access.secrets import random_text
 from clarion.access.user_tokens import user_key_context
 from clarion.errors import FieldFault, InvalidFields
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
 from litestar.params import HeaderParameter, Parameter
+from msgspec import UNSET
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
@@ -16,6 +18,7 @@ from clarion.http.fast_routes import Parameter as FastParameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from clarion.http.bodies import Body
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,6 +63,16 @@ def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
     if faults:
         raise InvalidFields(*faults)
     return values
+
+
+def given_checks(
+    body: Body, check: Callable[[str, Any], object]
+) -> dict[str, Callable[[], object]]:
+    """Return for `collect` a check of each field that a body gives: not of those left out."""
+    given = {name: getattr(body, name) for name in body.__struct_fields__}
+    return {
+        name: partial(check, name, value) for name, value in given.items() if value is not UNSET
+    }
 
 
 def check_value(field: str, check: Callable[[T], R], value: T) -> R:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.callers import Callers
-from clarion.access.issuing import IssuedKey
+from clarion.access.keys import IssuedKey
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict

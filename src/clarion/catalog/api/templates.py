@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -22,7 +23,15 @@ from clarion.fields import check_language
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_choice,
+    check_limit,
+    check_value,
+)
 from clarion.http.views import Timestamp, View
 
 if TYPE_CHECKING:
@@ -208,16 +217,9 @@ def _preview(template: Template, data: PreviewBody, *, version: int | None) -> P
 def _check_place(channel: str, language: str | None) -> tuple[Channel, str]:
     """Return channel and language; the default language is English."""
     return (
-        check_value("channel", _check_channel, channel),
+        check_value("channel", partial(check_choice, Channel), channel),
         check_value("language", check_language, ENGLISH if language is None else language),
     )
-
-
-def _check_channel(text: str) -> Channel:
-    if text not in set(Channel):
-        msg = f"must be one of {', '.join(Channel)}"
-        raise ValueError(msg)
-    return Channel(text)
 
 
 def _check_variables(names: Sequence[str]) -> tuple[str, ...]:

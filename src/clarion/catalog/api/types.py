@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -33,7 +32,16 @@ from clarion.fields import is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value, collect
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_limit,
+    check_value,
+    collect,
+    given_checks,
+)
 from clarion.http.views import View
 
 if TYPE_CHECKING:
@@ -207,11 +215,8 @@ def _define(name: str, data: TypeBody) -> NotificationType:
         category=Category.TRANSACTIONAL,
         default_channels=(Channel.IN_APP,),
     )
-    given = {field: getattr(data, field) for field in data.__struct_fields__}
-    checks = {
-        field: partial(_check, field, value) for field, value in given.items() if value is not UNSET
-    }
-    return replace(built_in.TYPES.get(name, default), **collect(checks))
+    given = collect(given_checks(data, _check))
+    return replace(built_in.TYPES.get(name, default), **given)
 
 
 def _check(field: str, value: Any) -> Any:

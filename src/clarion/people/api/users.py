@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from litestar import Controller, Response, get, patch, put
 from msgspec import UNSET, UnsetType
@@ -16,14 +16,11 @@ from clarion.fields import check_user_id
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import check_value, collect
+from clarion.http.shapes import check_value, collect, given_checks
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import check_attributes, check_field
 from clarion.people.model import User, UserStatus
 from clarion.people.port import Users
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 # Null stands for the default; a field that is left out is unset.
@@ -81,7 +78,7 @@ class UsersController(Controller):
         """
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         now = clock.now()
-        given = collect({"id": partial(check_user_id, user_id), **field_checks(data)})
+        given = collect({"id": partial(check_user_id, user_id), **given_checks(data, check_field)})
         user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
         if not is_new:
             await on_user_changed(app_id, user_id)
@@ -105,7 +102,7 @@ class UsersController(Controller):
     ) -> UserView:
         """Update the given fields. Attributes are merged by name; null removes one."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        given = collect(field_checks(data))
+        given = collect(given_checks(data, check_field))
         now = clock.now()
 
         def edit(user: User) -> User:
@@ -125,16 +122,6 @@ def check_found(user: User | None) -> User:
         msg = "This app has no such user. Create it with PUT /v1/users/{id}."
         raise NotFound(msg)
     return user
-
-
-def field_checks(body: Body, *names: str) -> dict[str, Callable[[], object]]:
-    """Return a check for each field of a user that a body gives: of these names, or of all."""
-    given = {name: getattr(body, name) for name in names or body.__struct_fields__}
-    return {
-        name: partial(check_field, name, value)
-        for name, value in given.items()
-        if value is not UNSET
-    }
 
 
 def _merge(old: dict[str, object], new: dict[str, Any]) -> dict[str, object]:
