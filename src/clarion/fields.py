@@ -29,16 +29,14 @@ def is_user_id(text: str) -> bool:
 
 def check_user_id(text: str) -> str:
     if not is_user_id(text):
-        msg = "must have 1 to 128 letters, digits or . _ ~ : @ = + | -"
-        raise ValueError(msg)
+        raise ValueError("must have 1 to 128 letters, digits or . _ ~ : @ = + | -")
     return text
 
 
 def check_topic(text: str) -> str:
     """Return the name of a topic that users follow or devices subscribe to."""
     if not _TOPIC.fullmatch(text):
-        msg = "must have 1 to 200 letters, digits or . _ ~ : = -"
-        raise ValueError(msg)
+        raise ValueError("must have 1 to 200 letters, digits or . _ ~ : = -")
     return text
 
 
@@ -46,8 +44,7 @@ def check_language(text: str) -> str:
     """Return a language tag in its canonical case: pt-BR."""
     found = _LANGUAGE.fullmatch(text)
     if not found:
-        msg = "must be a language tag, like en or pt-BR"
-        raise ValueError(msg)
+        raise ValueError("must be a language tag, like en or pt-BR")
     script, region = found["script"], found["region"]
     parts = [found["language"].lower(), script and script.title(), region and region.upper()]
     return "-".join(part for part in parts if part) + found["rest"].lower()
@@ -55,8 +52,7 @@ def check_language(text: str) -> str:
 
 def check_timezone(text: str) -> str:
     if text not in _timezones():
-        msg = "must be an IANA time zone name, like Europe/Berlin"
-        raise ValueError(msg)
+        raise ValueError("must be an IANA time zone name, like Europe/Berlin")
     return text
 
 

@@ -130,8 +130,7 @@ class KeysController(Controller):
         caller = app_of(request, Scope.KEYS_WRITE)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
-            msg = "This app has no API key with this id."
-            raise NotFound(msg)
+            raise NotFound("This app has no API key with this id.")
         callers.forget(key.id)
         return _view(key)
 

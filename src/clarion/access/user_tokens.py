@@ -55,8 +55,7 @@ class UserTokens:
                 },
             )
         except jwt.InvalidTokenError as error:
-            msg = f"The user token is not valid: {_reason(error, app)}."
-            raise Unauthenticated(msg) from error
+            raise Unauthenticated(f"The user token is not valid: {_reason(error, app)}.") from error
         return claims
 
 
@@ -74,8 +73,7 @@ def _claimed_app(token: str) -> str:
         raise Unauthenticated(msg) from error
     audience = claims.get("aud")
     if not isinstance(audience, str) or not is_plain(audience):
-        msg = "The `aud` of the user token must be one string: the id of the app."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The `aud` of the user token must be one string: the id of the app.")
     return audience
 
 
@@ -95,14 +93,11 @@ def _check_times(claims: dict[str, object], now_s: float) -> int:
     """Return when the token expires, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
-        msg = "`exp` and `nbf` of the user token must be seconds since 1970."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("`exp` and `nbf` of the user token must be seconds since 1970.")
     if now_s >= expires + LEEWAY_S:
-        msg = "The user token has expired."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The user token has expired.")
     if now_s < starts - LEEWAY_S:
-        msg = "The user token is not valid yet."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The user token is not valid yet.")
     return int(min(expires, _LAST_S) + LEEWAY_S) * 1000
 
 
@@ -118,5 +113,4 @@ def _user_id(claims: dict[str, object]) -> str:
     try:
         return check_user_id(subject if isinstance(subject, str) else "")
     except ValueError as error:
-        msg = f"The token's `sub` is not a user id: it {error}."
-        raise Unauthenticated(msg) from error
+        raise Unauthenticated(f"The token's `sub` is not a user id: it {error}.") from error

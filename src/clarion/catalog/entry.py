@@ -63,8 +63,7 @@ class Entry:
     ) -> RenderedText:
         template = self.pick(channel, language)
         if template is None:
-            msg = f"{self.type.type} has no template for {channel}."
-            raise NotFound(msg)
+            raise NotFound(f"{self.type.type} has no template for {channel}.")
         return render(template, context, is_html=channel is Channel.EMAIL)
 
     def check_context(

@@ -43,6 +43,5 @@ def owner_of(request: ApiRequest, user_id: str | None, scope: Scope) -> tuple[st
         return user.app_id, user.user_id
     app = app_of(request, scope)
     if not is_user_id(user_id):
-        msg = f"There is no user {user_id!r}."
-        raise NotFound(msg)
+        raise NotFound(f"There is no user {user_id!r}.")
     return app.app_id, user_id

@@ -86,8 +86,7 @@ def check_value(field: str, check: Callable[[T], R], value: T) -> R:
 def check_choice(choices: type[E], text: str) -> E:
     """Return the member of an enum; `ValueError` lists its members."""
     if text not in set(choices):
-        msg = f"must be one of {', '.join(choices)}"
-        raise ValueError(msg)
+        raise ValueError(f"must be one of {', '.join(choices)}")
     return choices(text)
 
 

@@ -140,8 +140,7 @@ def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
         owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
         changed = await inbox_actions.apply(action, *owner, nid) if is_plain(nid) else None
         if changed is None:
-            msg = "There is no such notification in this inbox."
-            raise NotFound(msg)
+            raise NotFound("There is no such notification in this inbox.")
         state = await inboxes.state(*owner)
         item = msgspec.structs.asdict(to_item(changed))
         return ChangedItem(**item, unread_count=state.unread_count)

@@ -33,8 +33,7 @@ def connect(url: str) -> Redis:
         # A connection parses the options of the URL; nothing is sent yet.
         redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
-        msg = "--redis: must be a URL like redis://HOST:PORT/NUMBER."
-        raise StartError(msg) from error
+        raise StartError("--redis: must be a URL like redis://HOST:PORT/NUMBER.") from error
     return redis
 
 

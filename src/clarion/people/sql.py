@@ -109,8 +109,7 @@ class SqlUsers:
             done = await self._engine.write(Unit(user_id, (step,)))
             if done:
                 return USERS.read(done[0][0])
-        msg = "Too many concurrent changes of this user; nothing was stored. Try again."
-        raise Overloaded(msg)
+        raise Overloaded("Too many concurrent changes of this user; nothing was stored. Try again.")
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)

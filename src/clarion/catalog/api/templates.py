@@ -225,18 +225,16 @@ def _check_place(channel: str, language: str | None) -> tuple[Channel, str]:
 def _check_variables(names: Sequence[str]) -> tuple[str, ...]:
     are_names = all(_VARIABLE.fullmatch(name) and name not in GIVEN for name in names)
     if not are_names or len(set(names)) != len(names) or len(names) > VARIABLES_LIMIT:
-        msg = (
+        raise ValueError(
             f"must be at most {VARIABLES_LIMIT} different names of letters, digits and _, "
             f"other than {', '.join(sorted(GIVEN))}"
         )
-        raise ValueError(msg)
     return tuple(names)
 
 
 def _check_found(template: Template | None) -> Template:
     if template is None:
-        msg = "This type has no template for this channel and language."
-        raise NotFound(msg)
+        raise NotFound("This type has no template for this channel and language.")
     return template
 
 

@@ -173,19 +173,17 @@ class TypesController(Controller):
         is_deleted = is_type_name(type_name) and await types.delete(app_id, type_name)
         catalog.forget(app_id, type_name)
         if not is_deleted:
-            msg = (
+            raise NotFound(
                 f"There is no type {type_name!r} to delete, or it is built-in and unchanged. "
                 "To disable a built-in type, set `is_active` to false."
             )
-            raise NotFound(msg)
 
 
 async def find_entry(catalog: CachedCatalog, app_id: str, type_name: str) -> Entry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
     if entry is None:
-        msg = f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}."
-        raise NotFound(msg)
+        raise NotFound(f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}.")
     return entry
 
 
@@ -196,8 +194,7 @@ def is_type_name(text: str) -> bool:
 
 def _check_name(text: str) -> str:
     if not is_type_name(text):
-        msg = "must begin with a letter, and have 1 to 100 letters, digits or . _ -"
-        raise ValueError(msg)
+        raise ValueError("must begin with a letter, and have 1 to 100 letters, digits or . _ -")
     return text
 
 
@@ -226,15 +223,13 @@ def _check(field: str, value: Any) -> Any:
 
 def _check_display_name(text: str) -> str:
     if not is_plain(text) or not text.strip():
-        msg = "must be text without control characters"
-        raise ValueError(msg)
+        raise ValueError("must be text without control characters")
     return text
 
 
 def _check_channels(channels: list[Channel]) -> tuple[Channel, ...]:
     if not channels or len(set(channels)) != len(channels):
-        msg = "must name at least one channel, and none twice"
-        raise ValueError(msg)
+        raise ValueError("must name at least one channel, and none twice")
     return tuple(channels)
 
 
@@ -242,15 +237,13 @@ def _check_priority(given: str | int) -> Priority:
     if isinstance(given, int) and given in set(Priority):
         return Priority(given)
     if given not in _PRIORITIES:
-        msg = f"must be one of {', '.join(_PRIORITIES)}, or 0 to 3"
-        raise ValueError(msg)
+        raise ValueError(f"must be one of {', '.join(_PRIORITIES)}, or 0 to 3")
     return _PRIORITIES[str(given)]
 
 
 def _check_digest(body: DigestBody) -> Digest:
     if (body.window_s is None) == (body.daily_at is None):
-        msg = "must have either window_s or daily_at"
-        raise ValueError(msg)
+        raise ValueError("must have either window_s or daily_at")
     return Digest(window_s=body.window_s, daily_at=body.daily_at)
 
 

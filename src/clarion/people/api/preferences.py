@@ -142,15 +142,13 @@ def _check(known: Collection[str], name: str, value: Any) -> Any:
 
 def _check_hours(hours: list[bool]) -> tuple[bool, ...]:
     if len(hours) != HOURS:
-        msg = f"must have {HOURS} flags, one for each hour"
-        raise ValueError(msg)
+        raise ValueError(f"must have {HOURS} flags, one for each hour")
     return tuple(hours)
 
 
 def _check_types(types: dict[str, Toggles | None], known: Collection[str]) -> dict[str, Any]:
     if len(types) > TYPES_LIMIT:
-        msg = f"must name at most {TYPES_LIMIT:,} types"
-        raise ValueError(msg)
+        raise ValueError(f"must name at most {TYPES_LIMIT:,} types")
     checks = {f"types.{name}": partial(_check_type, known, name, types[name]) for name in types}
     return dict(zip(types, collect(checks).values(), strict=True))
 
@@ -161,8 +159,7 @@ def _check_type(
     if toggles is None:  # those of a type that was deleted can still be reset
         return None
     if name not in known:
-        msg = "there is no such type"
-        raise ValueError(msg)
+        raise ValueError("there is no such type")
     return _check_toggles(f"types.{name}", toggles, Channel)
 
 

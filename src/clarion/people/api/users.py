@@ -119,8 +119,7 @@ class UsersController(Controller):
 def check_found(user: User | None) -> User:
     """Return the user; `NotFound` if there is none."""
     if user is None:
-        msg = "This app has no such user. Create it with PUT /v1/users/{id}."
-        raise NotFound(msg)
+        raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
     return user
 
 
