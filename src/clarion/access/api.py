@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from litestar import Controller, Response, delete, get, post
 
 from clarion.access.callers import Callers
 from clarion.access.keys import issue_key
-from clarion.access.model import AppCaller, Scope
+from clarion.access.model import ApiKey, AppCaller, Scope
 from clarion.access.port import Keys
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
@@ -27,9 +26,6 @@ from clarion.http.shapes import (
     to_milliseconds,
 )
 from clarion.http.views import Timestamp, View
-
-if TYPE_CHECKING:
-    from clarion.access.model import ApiKey
 
 _TAGS = ("Keys",)
 

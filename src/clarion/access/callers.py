@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller
+from clarion.access.port import Keys
+from clarion.access.user_tokens import UserTokens
+from clarion.clock import Clock
 from clarion.errors import Unauthenticated
-
-if TYPE_CHECKING:
-    from clarion.access.port import Keys
-    from clarion.access.user_tokens import UserTokens
-    from clarion.clock import Clock
 
 # How long a key is served from the cache. A revoked key is refused after this at the latest, and at
 # once by the node that revoked it.

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hmac import compare_digest
-from typing import TYPE_CHECKING
 
 from clarion.access.model import ALL_SCOPES, ApiKey, Scope
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import is_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 LABEL_LENGTH = 100
 # The prefix lets secret scanners find a leaked key; the id finds its row without a search.

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeGuard
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import jwt
 
-from clarion.access.model import UserCaller
+from clarion.access.model import App, UserCaller
+from clarion.access.port import Apps, Vault
 from clarion.errors import Unauthenticated
 from clarion.fields import check_user_id, is_plain
-
-if TYPE_CHECKING:
-    from clarion.access.model import App
-    from clarion.access.port import Apps, Vault
 
 LEEWAY_S = 30
 # The year 9999: a token may name a number that no clock reaches.
 _LAST_S = 253_402_300_799
 
 
+@dataclass(frozen=True, slots=True)
 class UserTokens:
     """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
 
-    def __init__(self, apps: Apps, vault: Vault) -> None:
-        self._apps = apps
-        self._vault = vault
+    apps: Apps
+    vault: Vault
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
-        app = await self._apps.get(_claimed_app(token))
+        app = await self.apps.get(_claimed_app(token))
         if app is None:
             msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
@@ -38,7 +36,7 @@ class UserTokens:
         return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
 
     def _decode(self, token: str, app: App) -> dict[str, object]:
-        key = self._vault.open(app.user_token_key, user_key_context(app.id))
+        key = self.vault.open(app.user_token_key, user_key_context(app.id))
         try:
             claims: dict[str, object] = jwt.decode(
                 token,

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from clarion.catalog import built_in
-from clarion.catalog.model import Channel
+from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
 from clarion.catalog.rendering.templates import render
 from clarion.catalog.schemas import Schema
 from clarion.errors import FieldFault, NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from clarion.catalog.model import NotificationType, RenderedText, Template
 
 _CACHE_LIMIT = 1_000
 

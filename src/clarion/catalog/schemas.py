@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import jsonschema_rs
 import msgspec
 
 from clarion.errors import FieldFault
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA_LIMIT_BYTES = 65_536
 # Reported at once: in a long list every item may have a fault.

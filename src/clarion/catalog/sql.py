@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from clarion.catalog.model import NotificationType, Template
+from clarion.catalog.model import Channel, NotificationType, Template
 from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from clarion.catalog.model import Channel
-    from clarion.store.engine import Engine
 
 TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"

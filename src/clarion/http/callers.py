@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from litestar import Request
 
-from clarion.access.model import require_app, require_user
+from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app, require_user
 from clarion.errors import NotFound
 from clarion.fields import is_user_id
-
-if TYPE_CHECKING:
-    from clarion.access.model import AppCaller, Caller, Scope, UserCaller
-
 
 ApiRequest: TypeAlias = Request[Any, Any, Any]
 

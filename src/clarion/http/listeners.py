@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from clarion.setting_types import Address
+from clarion.setting_types import Address
 
 # Granian's `backpressure` counts open connections, not requests.
 _CONNECTIONS = 20_000

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from litestar.params import HeaderParameter, Parameter
@@ -13,12 +14,8 @@ from msgspec import UNSET
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
-from clarion.http.fast_routes import Parameter as FastParameter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from clarion.http.bodies import Body
+from clarion.http.asgi import Parameter as FastParameter
+from clarion.http.bodies import Body
 
 T = TypeVar("T")
 R = TypeVar("R")

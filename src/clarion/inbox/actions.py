@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.events.model import Notification
-    from clarion.inbox.live import LiveClients
-    from clarion.inbox.model import InboxAction, InboxState
-    from clarion.inbox.port import Inboxes
+from clarion.clock import Clock
+from clarion.events.model import Notification
+from clarion.inbox.live import LiveClients
+from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.port import Inboxes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
+from clarion.events.model import Notification
 from clarion.inbox.model import Item, to_item
+from clarion.inbox.port import Inboxes
 from clarion.pages import parse_number
-
-if TYPE_CHECKING:
-    from clarion.events.model import Notification
-    from clarion.inbox.port import Inboxes
 
 CHUNK = 50
 # A client that missed more changes than this loads the list again: that is less work.

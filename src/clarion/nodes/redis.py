@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from clarion.errors import ServiceError, StartError
 from clarion.nodes.memory import allowance
+from clarion.nodes.model import Allowance
+from clarion.nodes.port import Limits
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from clarion.nodes.model import Allowance
-    from clarion.nodes.port import Limits
 
 TIMEOUT_S = 0.5
 

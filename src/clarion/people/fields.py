@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import phonenumbers
 
 from clarion.fields import check_language, check_timezone
 from clarion.people.model import User
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 TAGS_LIMIT = 50
 ATTRIBUTES_LIMIT_BYTES = 16_384

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, get, post, put
@@ -33,9 +34,6 @@ from clarion.http.shapes import (
     check_value,
 )
 from clarion.http.views import Timestamp, View
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 VARIABLES_LIMIT = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)

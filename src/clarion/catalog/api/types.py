@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, delete, get, put
@@ -13,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from clarion.access.model import Scope
 from clarion.catalog import built_in
 from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.entry import Entry
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -43,11 +45,6 @@ from clarion.http.shapes import (
     given_checks,
 )
 from clarion.http.views import View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clarion.catalog.entry import Entry
 
 TYPES_LIMIT = 1_000
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")

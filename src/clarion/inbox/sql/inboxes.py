@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
@@ -14,14 +14,9 @@ from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
+from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
-
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Statement, Step
+from clarion.store.statement import Statement, Step, Unit, statement
 
 READ_ALL_CHUNK = 1000
 _ID = re.compile(r"[0-9a-f-]{36}")

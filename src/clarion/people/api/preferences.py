@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from litestar import Controller, get, route
 from litestar.enums import HttpMethod
@@ -13,7 +14,7 @@ from litestar.params import Parameter
 from msgspec import UNSET
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Category, Channel
+from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.http.bodies import Body
@@ -27,11 +28,6 @@ from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from clarion.catalog.model import NotificationType
 
 N = TypeVar("N", bound=StrEnum)
 T = TypeVar("T")
