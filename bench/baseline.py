@@ -16,8 +16,7 @@ import uvloop
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
-from clarion.http.asgi import Request, Response
-from clarion.http.fast_routes import FastRoute
+from clarion.http.asgi import FastRoute, Request, Response
 from clarion.http.front import Front
 from clarion.http.listeners import HttpListener
 from clarion.nodes.memory import MemoryLimits

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from clarion.access.issuing import IssuedKey, issue_key
+from clarion.access.keys import IssuedKey, issue_key
 from clarion.access.model import (
     Administrator,
     ApiKey,

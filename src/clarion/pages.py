@@ -9,7 +9,15 @@ from clarion.errors import FieldFault, InvalidFields
 
 T = TypeVar("T")
 
-_LARGEST = (1 << 63) - 1
+# What an integer column can hold.
+LARGEST = (1 << 63) - 1
+
+
+def parse_number(text: str) -> int | None:
+    """Return the number from 0 to `LARGEST` that the text is, in decimal digits, or None."""
+    # Python raises an error for thousands of digits.
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))
+    return int(text) if is_number and int(text) <= LARGEST else None
 
 
 def write_cursor(number: int, rest: str) -> str:
@@ -19,10 +27,11 @@ def write_cursor(number: int, rest: str) -> str:
 
 def read_cursor(cursor: str) -> tuple[int, str]:
     """Return the two parts of a cursor; `InvalidFields` if it is not one of ours."""
-    number, _, rest = cursor.partition("-")
-    if not number.isascii() or not number.isdecimal() or int(number) > _LARGEST or "\0" in rest:
+    first, _, rest = cursor.partition("-")
+    number = parse_number(first)
+    if number is None or "\0" in rest:
         raise refuse_cursor()
-    return int(number), rest
+    return number, rest
 
 
 def refuse_cursor() -> InvalidFields:

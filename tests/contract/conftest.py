@@ -16,8 +16,7 @@ from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.model import Allowance
-from clarion.nodes.port import Dependency, Limits
+from clarion.nodes.port import Allowance, Dependency, Limits
 from clarion.nodes.redis import RedisDependency, RedisLimits, connect
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers

@@ -209,4 +209,4 @@ async def test_a_user_who_clicks_twice_does_not_fail_the_batch(
     made = await put(engine, app_id)
     await asyncio.gather(*(inboxes.apply(READ, app_id, "ana", made.id, NOW) for _ in range(20)))
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
-    assert not inboxes._locks._locks  # type: ignore[attr-defined]
+    assert not inboxes._locks  # type: ignore[attr-defined]

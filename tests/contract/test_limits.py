@@ -5,8 +5,7 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.nodes.model import Allowance
-from clarion.nodes.port import Limits
+from clarion.nodes.port import Allowance, Limits
 from tests.factories import MINUTE, NOW, new_app_id
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
-from litestar import Controller, Request, Response, delete, get, post
+from litestar import Controller, Response, delete, get, post
 
 from clarion.access.callers import Callers
-from clarion.access.issuing import issue_key
-from clarion.access.model import AppCaller, Scope
+from clarion.access.keys import issue_key
+from clarion.access.model import ApiKey, AppCaller, Scope
 from clarion.access.port import Keys
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of, caller_of
+from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -27,9 +26,6 @@ from clarion.http.shapes import (
     to_milliseconds,
 )
 from clarion.http.views import Timestamp, View
-
-if TYPE_CHECKING:
-    from clarion.access.model import ApiKey
 
 _TAGS = ("Keys",)
 
@@ -78,7 +74,7 @@ class KeysController(Controller):
     @get(summary="List API keys")
     async def list_keys(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         keys: Injected[Keys],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -91,7 +87,7 @@ class KeysController(Controller):
     @post(summary="Create an API key", status_code=201)
     async def create_key(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         data: NewKey,
         keys: Injected[Keys],
         clock: Injected[Clock],
@@ -120,7 +116,7 @@ class KeysController(Controller):
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         key_id: str,
         keys: Injected[Keys],
         clock: Injected[Clock],
@@ -130,14 +126,13 @@ class KeysController(Controller):
         caller = app_of(request, Scope.KEYS_WRITE)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
-            msg = "This app has no API key with this id."
-            raise NotFound(msg)
+            raise NotFound("This app has no API key with this id.")
         callers.forget(key.id)
         return _view(key)
 
 
 @get("/v1/caller", summary="Get the calling app or user", tags=_TAGS)
-async def get_caller(request: Request[Any, Any, Any]) -> CallerView:
+async def get_caller(request: ApiRequest) -> CallerView:
     """Return whom the key or token of the request stands for, and the scopes of the key."""
     caller = caller_of(request)
     if isinstance(caller, AppCaller):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller
-from clarion.access.secrets import PREFIX, ApiSecret, parse_api_secret
+from clarion.access.port import Keys
+from clarion.access.user_tokens import UserTokens
+from clarion.clock import Clock
 from clarion.errors import Unauthenticated
-
-if TYPE_CHECKING:
-    from clarion.access.port import Keys
-    from clarion.access.user_tokens import UserTokens
-    from clarion.clock import Clock
 
 # How long a key is served from the cache. A revoked key is refused after this at the latest, and at
 # once by the node that revoked it.
@@ -33,10 +29,9 @@ class Callers:
             raise Unauthenticated
         scheme, _, credential = authorization.partition(" ")
         if scheme.lower() != "bearer" or not credential:
-            msg = (
+            raise Unauthenticated(
                 "The Authorization header must be `Bearer`, a space, and an API key or user token."
             )
-            raise Unauthenticated(msg)
         if credential.startswith(PREFIX):
             return await self._by_key(credential)
         return await self._user_tokens.verify(credential, self._clock.now())
@@ -50,11 +45,9 @@ class Callers:
         key = await self._find(secret) if secret else None
         now = self._clock.now()
         if secret is None or key is None or not secret.matches(key.secret_hash):
-            msg = "This API key is not valid."
-            raise Unauthenticated(msg)
+            raise Unauthenticated("This API key is not valid.")
         if not key.is_live(now):
-            msg = "This API key was revoked or has expired."
-            raise Unauthenticated(msg)
+            raise Unauthenticated("This API key was revoked or has expired.")
         return AppCaller(app_id=key.app_id, key_id=key.id, scopes=key.scopes)
 
     async def _find(self, secret: ApiSecret) -> ApiKey | None:

@@ -128,8 +128,7 @@ def require_app(caller: Caller, scope: Scope) -> AppCaller:
         case AppCaller() if scope in caller.scopes:
             return caller
         case AppCaller():
-            msg = f"This API key does not have the scope `{scope.value}`."
-            raise Forbidden(msg)
+            raise Forbidden(f"This API key does not have the scope `{scope.value}`.")
         case UserCaller():
             msg = "Only application servers may call this: use an API key, not a user token."
             raise Forbidden(msg)
@@ -138,6 +137,5 @@ def require_app(caller: Caller, scope: Scope) -> AppCaller:
 def require_user(caller: Caller | None) -> UserCaller:
     """Return the caller if it is a user's client; `Forbidden` otherwise."""
     if not isinstance(caller, UserCaller):
-        msg = "Only users may call this: use a user token, not an API key."
-        raise Forbidden(msg)
+        raise Forbidden("Only users may call this: use a user token, not an API key.")
     return caller

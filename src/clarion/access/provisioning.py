@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clarion.access.issuing import issue_key
+from clarion.access.keys import issue_key, random_text
 from clarion.access.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
 from clarion.access.passwords import hash_password
-from clarion.access.secrets import random_text
+from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.user_tokens import user_key_context
+from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
-
-if TYPE_CHECKING:
-    from clarion.access.port import Administrators, Apps, Keys, Vault
-    from clarion.clock import Clock
 
 # Apple's team and key ids have ten characters, and APNs clients expect that.
 _APPLE_ID_LENGTH = 10

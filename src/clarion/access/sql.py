@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.access.model import Administrator, ApiKey, App, ProviderKey, Scope
 from clarion.idempotency import sql as idempotency
-from clarion.idempotency.model import StoredResponse
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.store.engine import explain_conflict
+from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from clarion.idempotency.model import IdempotencyClaim
-    from clarion.store.engine import Engine
 
 
 def _join_scopes(scopes: frozenset[Scope]) -> str:

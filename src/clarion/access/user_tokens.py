@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeGuard
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import jwt
 
-from clarion.access.model import UserCaller
+from clarion.access.model import App, UserCaller
+from clarion.access.port import Apps, Vault
 from clarion.errors import Unauthenticated
 from clarion.fields import check_user_id, is_plain
-
-if TYPE_CHECKING:
-    from clarion.access.model import App
-    from clarion.access.port import Apps, Vault
 
 LEEWAY_S = 30
 # The year 9999: a token may name a number that no clock reaches.
 _LAST_S = 253_402_300_799
 
 
+@dataclass(frozen=True, slots=True)
 class UserTokens:
     """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
 
-    def __init__(self, apps: Apps, vault: Vault) -> None:
-        self._apps = apps
-        self._vault = vault
+    apps: Apps
+    vault: Vault
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
-        app = await self._apps.get(_claimed_app(token))
+        app = await self.apps.get(_claimed_app(token))
         if app is None:
             msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
@@ -38,7 +36,7 @@ class UserTokens:
         return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
 
     def _decode(self, token: str, app: App) -> dict[str, object]:
-        key = self._vault.open(app.user_token_key, user_key_context(app.id))
+        key = self.vault.open(app.user_token_key, user_key_context(app.id))
         try:
             claims: dict[str, object] = jwt.decode(
                 token,
@@ -55,8 +53,7 @@ class UserTokens:
                 },
             )
         except jwt.InvalidTokenError as error:
-            msg = f"The user token is not valid: {_reason(error, app)}."
-            raise Unauthenticated(msg) from error
+            raise Unauthenticated(f"The user token is not valid: {_reason(error, app)}.") from error
         return claims
 
 
@@ -74,8 +71,7 @@ def _claimed_app(token: str) -> str:
         raise Unauthenticated(msg) from error
     audience = claims.get("aud")
     if not isinstance(audience, str) or not is_plain(audience):
-        msg = "The `aud` of the user token must be one string: the id of the app."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The `aud` of the user token must be one string: the id of the app.")
     return audience
 
 
@@ -95,14 +91,11 @@ def _check_times(claims: dict[str, object], now_s: float) -> int:
     """Return when the token expires, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
-        msg = "`exp` and `nbf` of the user token must be seconds since 1970."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("`exp` and `nbf` of the user token must be seconds since 1970.")
     if now_s >= expires + LEEWAY_S:
-        msg = "The user token has expired."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The user token has expired.")
     if now_s < starts - LEEWAY_S:
-        msg = "The user token is not valid yet."
-        raise Unauthenticated(msg)
+        raise Unauthenticated("The user token is not valid yet.")
     return int(min(expires, _LAST_S) + LEEWAY_S) * 1000
 
 
@@ -118,5 +111,4 @@ def _user_id(claims: dict[str, object]) -> str:
     try:
         return check_user_id(subject if isinstance(subject, str) else "")
     except ValueError as error:
-        msg = f"The token's `sub` is not a user id: it {error}."
-        raise Unauthenticated(msg) from error
+        raise Unauthenticated(f"The token's `sub` is not a user id: it {error}.") from error

@@ -33,8 +33,8 @@ _DELIVERY = {
     Category.MARKETING: (_NEWSLETTER, Priority.LOW),
 }
 
-_ACTOR = "{% if actor.name %}{{ actor.name }}{% else %}Someone{% endif %}"
-_AND_OTHERS = (
+_ACTORS = (
+    "{% if actor.name %}{{ actor.name }}{% else %}Someone{% endif %}"
     "{% if count > 1 %} and {{ count | minus: 1 }} "
     "{% if count > 2 %}others{% else %}other{% endif %}{% endif %}"
 )
@@ -54,42 +54,20 @@ class _BuiltIn(NamedTuple):
     delivery: tuple[tuple[Channel, ...], Priority] | None = None  # if not that of the category
 
 
+def _social(type_name: str, display_name: str, title: str, action: str) -> _BuiltIn:
+    return _BuiltIn(type_name, display_name, Category.SOCIAL, title, f"{_ACTORS} {action}")
+
+
+def _snippet_or(text: str) -> str:
+    return f"{{% if snippet %}}{{{{ snippet }}}}{{% else %}}{text}{{% endif %}}"
+
+
 _TABLE = (
-    _BuiltIn(
-        "POST_LIKE",
-        "Likes",
-        Category.SOCIAL,
-        "New like",
-        f"{_ACTOR}{_AND_OTHERS} liked your post{_QUOTE}",
-    ),
-    _BuiltIn(
-        "POST_COMMENT",
-        "Comments",
-        Category.SOCIAL,
-        "New comment",
-        f"{_ACTOR}{_AND_OTHERS} commented on your post{_QUOTE}",
-    ),
-    _BuiltIn(
-        "POST_SHARE",
-        "Shares",
-        Category.SOCIAL,
-        "Your post was shared",
-        f"{_ACTOR}{_AND_OTHERS} shared your post{_QUOTE}",
-    ),
-    _BuiltIn(
-        "COMMENT_REPLY",
-        "Replies",
-        Category.SOCIAL,
-        "New reply",
-        f"{_ACTOR}{_AND_OTHERS} replied to your comment{_QUOTE}",
-    ),
-    _BuiltIn(
-        "FOLLOWER_NEW",
-        "New followers",
-        Category.SOCIAL,
-        "New follower",
-        f"{_ACTOR}{_AND_OTHERS} started to follow you",
-    ),
+    _social("POST_LIKE", "Likes", "New like", f"liked your post{_QUOTE}"),
+    _social("POST_COMMENT", "Comments", "New comment", f"commented on your post{_QUOTE}"),
+    _social("POST_SHARE", "Shares", "Your post was shared", f"shared your post{_QUOTE}"),
+    _social("COMMENT_REPLY", "Replies", "New reply", f"replied to your comment{_QUOTE}"),
+    _social("FOLLOWER_NEW", "New followers", "New follower", "started to follow you"),
     _BuiltIn(
         "SAFETY_CONTENT_FLAGGED",
         "Flagged content",
@@ -136,14 +114,14 @@ _TABLE = (
         "News",
         Category.NEWS,
         "What is new",
-        "{% if snippet %}{{ snippet }}{% else %}There is something new for you.{% endif %}",
+        _snippet_or("There is something new for you."),
     ),
     _BuiltIn(
         "MARKETING_PROMOTION",
         "Offers",
         Category.MARKETING,
         "An offer for you",
-        "{% if snippet %}{{ snippet }}{% else %}There is an offer for you.{% endif %}",
+        _snippet_or("There is an offer for you."),
     ),
 )
 

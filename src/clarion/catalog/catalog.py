@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from clarion.catalog import built_in
-from clarion.catalog.entry import build_entry
-
-if TYPE_CHECKING:
-    from clarion.catalog.entry import Entry
-    from clarion.catalog.model import NotificationType
-    from clarion.catalog.port import Templates, Types
-    from clarion.clock import Clock
+from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.model import NotificationType
+from clarion.catalog.port import Templates, Types
+from clarion.clock import Clock
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once.
 CACHED_MS = 10_000

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from clarion.catalog import built_in
-from clarion.catalog.model import Channel
+from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
 from clarion.catalog.rendering.templates import render
 from clarion.catalog.schemas import Schema
 from clarion.errors import FieldFault, NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from clarion.catalog.model import NotificationType, RenderedText, Template
 
 _CACHE_LIMIT = 1_000
 
@@ -63,8 +58,7 @@ class Entry:
     ) -> RenderedText:
         template = self.pick(channel, language)
         if template is None:
-            msg = f"{self.type.type} has no template for {channel}."
-            raise NotFound(msg)
+            raise NotFound(f"{self.type.type} has no template for {channel}.")
         return render(template, context, is_html=channel is Channel.EMAIL)
 
     def check_context(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import jsonschema_rs
 import msgspec
 
 from clarion.errors import FieldFault
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA_LIMIT_BYTES = 65_536
 # Reported at once: in a long list every item may have a fault.
@@ -39,13 +37,11 @@ class Schema:
 def check_schema(document: dict[str, object]) -> dict[str, object]:
     """Return the document; `ValueError` if it is too large or no JSON Schema."""
     if len(msgspec.json.encode(document)) > SCHEMA_LIMIT_BYTES:
-        msg = f"must have at most {SCHEMA_LIMIT_BYTES:,} bytes as JSON"
-        raise ValueError(msg)
+        raise ValueError(f"must have at most {SCHEMA_LIMIT_BYTES:,} bytes as JSON")
     try:
         Schema(document)
     except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        msg = f"must be a JSON Schema: {str(error).splitlines()[0]}"
-        raise ValueError(msg) from error
+        raise ValueError(f"must be a JSON Schema: {str(error).splitlines()[0]}") from error
     return document
 
 
@@ -62,5 +58,4 @@ def _place(root: str | int, *keys: str | int) -> str:
 
 
 def _refuse(uri: str) -> NoReturn:
-    msg = f"{uri}: a schema may refer only to itself"
-    raise ValueError(msg)
+    raise ValueError(f"{uri}: a schema may refer only to itself")

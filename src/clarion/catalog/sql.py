@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from clarion.catalog.model import NotificationType, Template
-from clarion.pages import Page, refuse_cursor
+from clarion.catalog.model import Channel, NotificationType, Template
+from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from clarion.catalog.model import Channel
-    from clarion.store.engine import Engine
 
 TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
 _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
-_LARGEST = (1 << 63) - 1
-_VERSION = re.compile(r"[0-9]{1,18}")
 
 # A type is one row with its definition as JSON.
 PUT_TYPE = statement(
@@ -126,20 +118,17 @@ class SqlTemplates:
         after: str | None,
         limit: int,
     ) -> Page[Template]:
+        before = parse_number(after) if after else LARGEST
+        if before is None:
+            raise refuse_cursor()
         rows = await self._engine.fetch(
             LIST_VERSIONS,
             app_id=app_id,
             type=type_name,
             channel=channel.value,
             language=language,
-            version=_parse_cursor(after) if after else _LARGEST,
+            version=before,
             limit=limit + 1,
         )
         items = tuple(map(TEMPLATES.read, rows[:limit]))
         return Page(items, str(items[-1].version) if len(rows) > limit else None)
-
-
-def _parse_cursor(cursor: str) -> int:
-    if not _VERSION.fullmatch(cursor):
-        raise refuse_cursor()
-    return int(cursor)

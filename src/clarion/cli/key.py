@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from clarion.access.issuing import issue_key
+from clarion.access.keys import issue_key
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.errors import NotFound
 from clarion.stores import open_stores

@@ -1,24 +1,20 @@
-"""Requests and responses of fast routes: plain ASGI, without the framework."""
+"""Fast routes: plain ASGI functions answer them in front of the framework."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
+from clarion.access.model import Caller
 from clarion.errors import BodyTooLarge
 
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from clarion.access.model import Caller
-
-    Scope = MutableMapping[str, Any]
-    Message = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[Message]]
-    Send = Callable[[Message], Awaitable[None]]
-
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 _DISCARD_LIMIT_S = 5.0
 STALLED_S = 60.0
 Headers = list[tuple[bytes, bytes]]
@@ -41,21 +37,17 @@ class Streamed(NamedTuple):
     stalled_s: float = STALLED_S  # a client that reads nothing for so long is disconnected
 
 
+@dataclass(slots=True, eq=False)
 class Request:
-    """A request with its id and, under `/v1/`, its caller."""
+    """A request with its id, under `/v1/` its caller, and the largest size of its body."""
 
-    __slots__ = ("_limit", "_receive", "caller", "id", "is_read", "is_whole", "scope")
-
-    def __init__(
-        self, scope: Scope, receive: Receive, request_id: str, caller: Caller | None, limit: int
-    ) -> None:
-        self.scope = scope
-        self.id = request_id
-        self.caller = caller
-        self._receive = receive
-        self._limit = limit
-        self.is_whole = False  # `body` has returned all of it
-        self.is_read = False  # the end of the body was received
+    scope: Scope
+    receive: Receive
+    id: str
+    caller: Caller | None
+    limit: int
+    is_whole: bool = False  # `body` has returned all of it
+    is_read: bool = False  # the end of the body was received
 
     async def body(self, limit: int | None = None) -> bytes:
         """Read the whole body; `BodyTooLarge` as soon as that is certain.
@@ -63,7 +55,7 @@ class Request:
         As many bytes as the header announces are the whole body: the end, which the listener
         sends as an empty part, is not waited for. Each part costs a switch of threads and back.
         """
-        limit = self._limit if limit is None else limit
+        limit = self.limit if limit is None else limit
         announced = announced_length(self.scope)
         body = await self._next()
         if not self.is_read and len(body) != announced:
@@ -88,22 +80,56 @@ class Request:
         taken = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DISCARD_LIMIT_S):
-                while not self.is_read and taken <= self._limit:
+                while not self.is_read and taken <= self.limit:
                     taken += len(await self._next())
 
     async def wait_disconnected(self) -> None:
         """Return when the client has disconnected."""
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             self.is_read = True
 
     async def _next(self) -> bytes:
-        message = await self._receive()
+        message = await self.receive()
         self.is_read = not message.get("more_body")
         part: bytes = message.get("body", b"")
         return part
 
 
-Endpoint = Callable[[Request], Awaitable["Response | Streamed"]]
+Endpoint = Callable[[Request], Awaitable[Response | Streamed]]
+
+
+class Parameter(NamedTuple):
+    """An optional parameter of a request."""
+
+    name: str
+    place: Literal["header", "query"]
+    type: Any
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What OpenAPI says of a route; `body` and `response` are types that msgspec knows."""
+
+    id: str
+    summary: str
+    description: str
+    tag: str
+    status: int = 200
+    parameters: tuple[Parameter, ...] = ()
+    body: Any = None
+    response: Any
+    response_description: str
+    media_type: str = "application/json"
+
+
+class FastRoute(NamedTuple):
+    """A method and path, the function that answers them, and the documentation, if any."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    operation: Operation | None = None
 
 
 def header(scope: Scope, name: bytes) -> str | None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from litestar._openapi.schema_generation import SchemaCreator
 from litestar.dto import AbstractDTO
+from litestar.dto.data_structures import DTOFieldDefinition
+from litestar.openapi.spec import Reference, Schema
+from litestar.typing import FieldDefinition
 
 from clarion.http.decoding import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from litestar._openapi.schema_generation import SchemaCreator
-    from litestar.dto.data_structures import DTOFieldDefinition
-    from litestar.openapi.spec import Reference, Schema
-    from litestar.typing import FieldDefinition
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

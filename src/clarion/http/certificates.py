@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import ssl
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,9 +14,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from clarion.data_directory import write_private, write_public
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CA_DAYS = 3650
 # Browsers and Apple's libraries refuse certificates that are valid for longer.

@@ -5,14 +5,9 @@ from __future__ import annotations
 import html
 from http import HTTPStatus
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError, RequestError, ServiceError
-from clarion.http.asgi import Request, Response
-from clarion.http.fast_routes import FastRoute
-
-if TYPE_CHECKING:
-    from clarion.http.asgi import Endpoint
+from clarion.http.asgi import Endpoint, FastRoute, Request, Response
 
 # Swagger UI sets styles from its script; scripts come from this server alone.
 _POLICY = (

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from clarion.access.model import AppCaller
+from clarion.access.model import AppCaller, Caller
+from clarion.access.port import Authenticator
+from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
     ClarionError,
@@ -25,28 +29,25 @@ from clarion.errors import (
 )
 from clarion.http import problems
 from clarion.http.asgi import (
+    Endpoint,
+    FastRoute,
     Headers,
+    Message,
+    Receive,
     Request,
     Response,
+    Scope,
+    Send,
     Streamed,
     announced_length,
     header,
     respond,
     stream,
 )
+from clarion.nodes.port import Limits
+from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clarion.access.model import Caller
-    from clarion.access.port import Authenticator
-    from clarion.clock import Clock
-    from clarion.http.asgi import Endpoint, Message, Receive, Scope, Send
-    from clarion.http.fast_routes import FastRoute
-    from clarion.nodes.port import Limits
-    from clarion.settings import Settings
-    from clarion.telemetry.metrics import Metrics
+from clarion.telemetry.metrics import Metrics
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
@@ -231,22 +232,20 @@ def _check_path(scope: Scope) -> None:
         raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
+@dataclass(slots=True, eq=False)
 class _Recorder:
     """Sends a response with the headers of every response, and records its status."""
 
-    __slots__ = ("_extra", "_send", "is_observed", "status")
-
-    def __init__(self, send: Send, extra: Headers) -> None:
-        self.status = 0
-        self.is_observed = False
-        self._send = send
-        self._extra = extra
+    send: Send
+    extra: Headers
+    status: int = 0
+    is_observed: bool = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], *self._extra]
-        await self._send(message)
+            message["headers"] = [*message["headers"], *self.extra]
+        await self.send(message)
 
 
 async def _send_problem(

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from clarion.clock import to_rfc3339
-from clarion.http.asgi import Request, Response
-from clarion.http.fast_routes import FastRoute
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from clarion.clock import Clock
-    from clarion.nodes.port import Dependency
-    from clarion.telemetry.metrics import Metrics
+from clarion.clock import Clock, to_rfc3339
+from clarion.http.asgi import FastRoute, Request, Response
+from clarion.nodes.port import Dependency
+from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
 _JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 _TEXT = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Health:
     """The state of this node.
 
@@ -30,65 +26,49 @@ class Health:
     serves requests. It is not ready while it stops, or while background loops keep failing.
     """
 
-    def __init__(
-        self,
-        *,
-        server_id: str,
-        database: Dependency,
-        others: Mapping[str, Dependency | None],
-        clock: Clock,
-        metrics: Metrics,
-        find_failing_loops: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        self.is_stopping = False
-        self._server_id = server_id
-        self._database = database
-        self._others = others
-        self._clock = clock
-        self._metrics = metrics
-        self._find_failing_loops = find_failing_loops
-        self.routes = (
+    server_id: str
+    database: Dependency
+    others: Mapping[str, Dependency | None]
+    clock: Clock
+    metrics: Metrics
+    find_failing_loops: Callable[[], Sequence[str]] = tuple
+    is_stopping: bool = False
+
+    @property
+    def routes(self) -> tuple[FastRoute, ...]:
+        return (
             FastRoute("GET", "/health", self.health),
             FastRoute("GET", "/ready", self.ready),
-            FastRoute("GET", "/metrics", self.metrics),
+            FastRoute("GET", "/metrics", self.render_metrics),
         )
 
     async def health(self, _request: Request) -> Response:
         """Answer with the state of each dependency; 503 only if nothing can be served."""
-        names = ["database", *self._others]
-        states = await asyncio.gather(
-            self._check("database", self._database),
-            *(self._check(name, dependency) for name, dependency in self._others.items()),
-        )
-        services = dict(zip(names, states, strict=True))
+        dependencies = {"database": self.database, **self.others}
+        states = await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
+        services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
         body = {
             "status": status,
-            "server_id": self._server_id,
+            "server_id": self.server_id,
             "services": services,
-            "timestamp": to_rfc3339(self._clock.now()),
+            "timestamp": to_rfc3339(self.clock.now()),
         }
         return Response(503 if status == "unhealthy" else 200, msgspec.json.encode(body), _JSON)
 
     async def ready(self, _request: Request) -> Response:
         """Answer whether to send traffic to this node."""
-        database, failing = (
-            await self._check("database", self._database),
-            self._find_failing_loops(),
-        )
+        database = await self._check("database", self.database)
+        failing = list(self.find_failing_loops())
         is_ready = database == "connected" and not self.is_stopping and not failing
-        body: dict[str, Any] = {
-            "ready": is_ready,
-            "stopping": self.is_stopping,
-            "database": database,
-        }
+        body = {"ready": is_ready, "stopping": self.is_stopping, "database": database}
         if failing:
-            body["failing"] = list(failing)
+            body["failing"] = failing
         return Response(200 if is_ready else 503, msgspec.json.encode(body), _JSON)
 
-    async def metrics(self, _request: Request) -> Response:
+    async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
-        return Response(200, self._metrics.render(), _TEXT)
+        return Response(200, self.metrics.render(), _TEXT)
 
     async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:
@@ -96,9 +76,9 @@ class Health:
         try:
             await asyncio.wait_for(dependency.check(), CHECK_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - whatever the error, the dependency did not answer
-            self._metrics.dependency_health.labels(name).set(0)
+            self.metrics.dependency_health.labels(name).set(0)
             return "disconnected"
-        self._metrics.dependency_health.labels(name).set(1)
+        self.metrics.dependency_health.labels(name).set(1)
         return "connected"
 
 

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
-from litestar import Response
+from litestar import Request, Response
 
+from clarion.access.port import Vault
+from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
-from clarion.idempotency.model import IdempotencyClaim
-
-if TYPE_CHECKING:
-    from litestar import Request
-
-    from clarion.access.port import Vault
-    from clarion.clock import Clock
-    from clarion.idempotency.model import StoredResponse
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 KEY_LENGTH = 255
 KEPT_MS = 24 * 3600 * 1000
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+@dataclass(frozen=True, slots=True)
 class Idempotency:
     """Makes the claims of requests with an idempotency key, and sends stored responses."""
 
-    def __init__(self, vault: Vault, clock: Clock) -> None:
-        self._vault = vault
-        self._clock = clock
+    vault: Vault
+    clock: Clock
 
     async def once(
         self, request: Request[Any, Any, Any], key: str | None, app_id: str, answer: msgspec.Struct
@@ -44,13 +40,13 @@ class Idempotency:
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
-        now = self._clock.now()
+        now = self.clock.now()
         return IdempotencyClaim(
             app_id=app_id,
             key=key,
             fingerprint=asked,
             # Responses can hold secrets, so they are sealed like every secret that is read again.
-            answer=self._vault.seal(answer, _context(app_id, key)),
+            answer=self.vault.seal(answer, _context(app_id, key)),
             created_at=now,
             expires_at=now + KEPT_MS,
         )
@@ -69,7 +65,7 @@ class Idempotency:
     def open(self, replay: StoredResponse, once: IdempotencyClaim | None) -> bytes:
         """Return the body of the first response."""
         context = _context(once.app_id, once.key) if once else ""
-        return self._vault.open(replay.answer, context)
+        return self.vault.open(replay.answer, context)
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:

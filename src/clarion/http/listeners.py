@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from clarion.setting_types import Address
+from clarion.setting_types import Address
 
 # Granian's `backpressure` counts open connections, not requests.
 _CONNECTIONS = 20_000
-_BACKLOG = 1024
 # As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
-_HEADER_READ_MS = 10_000
-_KEEP_ALIVE_INTERVAL_MS = 30_000
-_KEEP_ALIVE_TIMEOUT_S = 10
 _START_TIMEOUT_S = 10.0
 _START_POLL_S = 0.01
 
@@ -51,16 +44,17 @@ class HttpListener:
             interface=Interfaces.ASGINL,
             http=HTTPModes.auto,
             websockets=False,
-            backlog=_BACKLOG,
+            backlog=1024,
             backpressure=_CONNECTIONS,
             http1_settings=HTTP1Settings(
-                header_read_timeout=_HEADER_READ_MS, max_buffer_size=max_header_bytes
+                header_read_timeout=10_000,  # in milliseconds
+                max_buffer_size=max_header_bytes,
             ),
             http2_settings=HTTP2Settings(
                 max_concurrent_streams=_STREAMS,
                 max_headers_size=max_header_bytes,
-                keep_alive_interval=_KEEP_ALIVE_INTERVAL_MS,
-                keep_alive_timeout=_KEEP_ALIVE_TIMEOUT_S,
+                keep_alive_interval=30_000,  # in milliseconds
+                keep_alive_timeout=10,  # in seconds
             ),
             log_enabled=False,
             ssl_cert=certificate,

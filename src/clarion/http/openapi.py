@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+from litestar import Request
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
 from clarion.http import problems
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from litestar import Request
-
-    from clarion.http.fast_routes import FastRoute, Operation
+from clarion.http.asgi import FastRoute, Operation
 
 _DESCRIPTION = """Clarion accepts events, decides for each user whether, when and on which channels
 to notify them, and records the outcome. Errors are `application/problem+json`; their codes are

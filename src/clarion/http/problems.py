@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.errors import InvalidFields, ServiceError, TooManyRequests
-
-if TYPE_CHECKING:
-    from clarion.errors import ClarionError
+from clarion.errors import ClarionError, InvalidFields, ServiceError, TooManyRequests
 
 SERVER_FAULT = 500
 MEDIA_TYPE = "application/problem+json"

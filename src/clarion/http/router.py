@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
@@ -13,6 +14,7 @@ from litestar.exceptions import (
     NotFoundException,
     ValidationException,
 )
+from litestar.types import ControllerRouterHandler
 
 from clarion.errors import (
     ClarionError,
@@ -24,16 +26,10 @@ from clarion.errors import (
     RequestError,
 )
 from clarion.http import openapi, problems
+from clarion.http.asgi import FastRoute
 from clarion.http.bodies import StrictBody
 from clarion.http.decoding import explain
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from litestar.types import ControllerRouterHandler
-
-    from clarion.http.fast_routes import FastRoute
 
 _MISSING = re.compile(r"Missing required \w+ parameter '(.+?)'")
 

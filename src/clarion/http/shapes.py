@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from litestar.params import HeaderParameter, Parameter
+from msgspec import UNSET
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
-from clarion.http.fast_routes import Parameter as FastParameter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+from clarion.http.asgi import Parameter as FastParameter
+from clarion.http.bodies import Body
 
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", bound=StrEnum)
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
@@ -60,12 +62,29 @@ def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
     return values
 
 
+def given_checks(
+    body: Body, check: Callable[[str, Any], object]
+) -> dict[str, Callable[[], object]]:
+    """Return for `collect` a check of each field that a body gives: not of those left out."""
+    given = {name: getattr(body, name) for name in body.__struct_fields__}
+    return {
+        name: partial(check, name, value) for name, value in given.items() if value is not UNSET
+    }
+
+
 def check_value(field: str, check: Callable[[T], R], value: T) -> R:
     """Return what a check makes of a value; `InvalidFields` names the field."""
     try:
         return check(value)
     except ValueError as error:
         raise InvalidFields(FieldFault(field, str(error))) from error
+
+
+def check_choice(choices: type[E], text: str) -> E:
+    """Return the member of an enum; `ValueError` lists its members."""
+    if text not in set(choices):
+        raise ValueError(f"must be one of {', '.join(choices)}")
+    return choices(text)
 
 
 def check_limit(limit: int) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Self, get_args, get_type_hints
 
 import msgspec
 
 from clarion.clock import to_rfc3339
 
-V = TypeVar("V", bound="View")
 _TIME = msgspec.Meta(extra_json_schema={"format": "date-time"})
 # Milliseconds in the model, RFC 3339 in UTC on the wire.
 Timestamp = Annotated[str, _TIME]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from hmac import compare_digest
-from typing import TYPE_CHECKING
 
 from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Row, Step, Unit, statement
 from clarion.store.sweeps import expiry_sweep, sweep
-
-if TYPE_CHECKING:
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Row, Step
 
 CLAIMS = Record(IdempotencyClaim)
 CLAIM_KEY = statement(

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from litestar import Request, get, post
+from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import NotFound
 from clarion.events.model import Notification
 from clarion.fields import is_plain
-from clarion.http.callers import owner_of
+from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Limit, check_limit
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    check_choice,
+    check_limit,
+    check_value,
+)
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.model import InboxAction, InboxState, Item, to_item
 from clarion.inbox.port import Inboxes
@@ -26,8 +33,6 @@ from clarion.pages import Page
 
 OnlyUnread = Annotated[bool, Parameter(description="Only unread notifications.")]
 InCategory = Annotated[str | None, Parameter(description="Only notifications of this category.")]
-# A user's own token needs no id: the inbox is that of its `sub`.
-_USERS, _ME = "/v1/users/{user_id:str}", "/v1/me"
 _TAGS = ("Inbox",)
 # How often a page is read before it is returned with a state that may be slightly older.
 READ_ATTEMPTS = 3
@@ -42,26 +47,20 @@ class InboxPage(msgspec.Struct):
     sequence: int
 
 
-class UnreadCount(msgspec.Struct):
-    """How many notifications are unread, and the sequence number of the last change."""
-
-    unread_count: int
-    sequence: int
-
-
 class ChangedItem(Item, kw_only=True):
     """A notification after an action, and how many are unread now."""
 
     unread_count: int
 
 
-@get(
-    [f"{_USERS}/notifications", f"{_ME}/notifications"],
-    summary="List notifications",
-    tags=_TAGS,
-)
+def _paths(path: str) -> list[str]:
+    """Return both paths: a user's own token needs no id, the inbox is that of its `sub`."""
+    return [f"/v1/users/{{user_id:str}}/{path}", f"/v1/me/{path}"]
+
+
+@get(_paths("notifications"), summary="List notifications", tags=_TAGS)
 async def list_inbox(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     inboxes: Injected[Inboxes],
     user_id: str | None = None,
     unread: OnlyUnread = False,  # noqa: FBT002 - a parameter of the query
@@ -87,11 +86,7 @@ async def list_inbox(
 def _check_category(text: str | None) -> Category | None:
     if text is None:
         return None
-    try:
-        return Category(text)
-    except ValueError:
-        reason = f"must be one of {', '.join(each.value for each in Category)}"
-        raise InvalidFields(FieldFault("category", reason)) from None
+    return check_value("category", partial(check_choice, Category), text)
 
 
 async def _read_together(
@@ -105,48 +100,37 @@ async def _read_together(
     """
     state = await read_state()
     for _ in range(READ_ATTEMPTS):
-        page = await read_page()
-        now = await read_state()
-        if now == state:
+        before, page = state, await read_page()
+        state = await read_state()
+        if state == before:
             break
-        before, state = state, now
-    else:
-        state = before
-    return page, state
+    return page, before
 
 
-@get(
-    [f"{_USERS}/unread-count", f"{_ME}/unread-count"],
-    summary="Get the unread count",
-    tags=_TAGS,
-)
+@get(_paths("unread-count"), summary="Get the unread count", tags=_TAGS)
 async def count_unread(
-    request: Request[Any, Any, Any], inboxes: Injected[Inboxes], user_id: str | None = None
-) -> UnreadCount:
+    request: ApiRequest, inboxes: Injected[Inboxes], user_id: str | None = None
+) -> InboxState:
     """Return the count and the number of the last change; as cheap for a large inbox."""
-    state = await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
-    return UnreadCount(state.unread_count, state.sequence)
+    return await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
 
 
 @post(
-    [f"{_USERS}/notifications/read-all", f"{_ME}/notifications/read-all"],
+    _paths("notifications/read-all"),
     summary="Mark all notifications read",
     tags=_TAGS,
     status_code=200,
 )
 async def read_all(
-    request: Request[Any, Any, Any],
-    inbox_actions: Injected[InboxActions],
-    user_id: str | None = None,
-) -> UnreadCount:
+    request: ApiRequest, inbox_actions: Injected[InboxActions], user_id: str | None = None
+) -> InboxState:
     """Mark everything read that is unread now. Repeating it changes nothing."""
-    state = await inbox_actions.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
-    return UnreadCount(state.unread_count, state.sequence)
+    return await inbox_actions.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
 
 
 def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
     async def apply(
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         nid: str,
         inbox_actions: Injected[InboxActions],
         inboxes: Injected[Inboxes],
@@ -156,22 +140,21 @@ def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
         owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
         changed = await inbox_actions.apply(action, *owner, nid) if is_plain(nid) else None
         if changed is None:
-            msg = "There is no such notification in this inbox."
-            raise NotFound(msg)
+            raise NotFound("There is no such notification in this inbox.")
         state = await inboxes.state(*owner)
         item = msgspec.structs.asdict(to_item(changed))
         return ChangedItem(**item, unread_count=state.unread_count)
 
     apply.__name__ = action.value  # the operation's id in OpenAPI is made of it
-    path = f"/notifications/{{nid:str}}/{action}"
-    return post([_USERS + path, _ME + path], summary=summary, tags=_TAGS, status_code=200)(apply)
+    paths = _paths(f"notifications/{{nid:str}}/{action}")
+    return post(paths, summary=summary, tags=_TAGS, status_code=200)(apply)
 
 
-ACTION_ROUTES = (
+ROUTES = (
+    list_inbox,
+    count_unread,
+    read_all,
     _action_route(InboxAction.READ, "Mark a notification read"),
     _action_route(InboxAction.UNREAD, "Mark a notification unread"),
     _action_route(InboxAction.DISMISS, "Dismiss a notification"),
 )
-
-
-ROUTES = (list_inbox, count_unread, read_all, *ACTION_ROUTES)

@@ -1,59 +1,99 @@
-"""The updates that one live client has not received yet.
-
-A feed holds two numbers and no notifications: what changed is read from the store when the client
-can take it. However slow the client is, nothing piles up for it here.
-"""
+"""The updates that live clients receive, over Server-Sent Events and sockets alike."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
 
-from clarion.inbox.updates import Update, UpdateType, to_update
+import msgspec
 
-if TYPE_CHECKING:
-    from clarion.inbox.model import InboxState
-    from clarion.inbox.port import Inboxes
+from clarion.errors import FieldFault, InvalidFields
+from clarion.events.model import Notification
+from clarion.inbox.model import Item, to_item
+from clarion.inbox.port import Inboxes
+from clarion.pages import parse_number
 
 CHUNK = 50
 # A client that missed more changes than this loads the list again: that is less work.
 MISSED_LIMIT = 1000
 
 
-class Feed:
-    """The changes of an inbox after a sequence number."""
+class UpdateType(StrEnum):
+    """What an update is about."""
 
-    __slots__ = ("_app_id", "_inboxes", "_sent_count", "_user_id", "sequence")
+    STATE = "state"  # the first of a stream, with the sequence after which it begins
+    NOTIFICATION = "notification"  # it is unread: new, repeated, or marked unread again
+    READ = "read"
+    DISMISSED = "dismissed"
+    COUNT = "count"  # only the unread count has changed
+    RESYNC = "resync"  # too much was missed: load the list again
+
+
+class Update(msgspec.Struct, omit_defaults=True):
+    """One message of a live stream; to resume, a client sends the `sequence` of its last one."""
+
+    type: UpdateType
+    unread_count: int
+    sequence: int
+    item: Item | None = None
+
+
+encode = msgspec.json.Encoder().encode
+
+
+def to_update(notification: Notification, unread_count: int) -> Update:
+    """Return the update for a notification that has changed."""
+    if notification.dismissed_at is not None:
+        update_type = UpdateType.DISMISSED
+    elif notification.read_at is not None:
+        update_type = UpdateType.READ
+    else:
+        update_type = UpdateType.NOTIFICATION
+    return Update(update_type, unread_count, notification.sequence, to_item(notification))
+
+
+def read_sequence(text: str, field: str) -> int:
+    """Return the sequence that a client resumes after; `InvalidFields` if no update can have it."""
+    number = parse_number(text)
+    if number is None:
+        raise InvalidFields(FieldFault(field, "must be the sequence of an update"))
+    return number
+
+
+class Feed:
+    """The changes of an inbox that one live client has not received yet.
+
+    A feed holds two numbers and no notifications: what changed is read from the store when the
+    client can take it. However slow the client is, nothing piles up for it here.
+    """
+
+    __slots__ = ("_inboxes", "_owner", "_sent_count", "sequence")
 
     def __init__(self, inboxes: Inboxes, app_id: str, user_id: str) -> None:
         self._inboxes = inboxes
-        self._app_id = app_id
-        self._user_id = user_id
+        self._owner = (app_id, user_id)
         # The unread count that the client knows.
         self._sent_count = 0
         self.sequence = 0
 
     async def begin(self, after: int | None) -> Update:
         """Begin after a sequence number, or without one after the last change."""
-        state = await self._inboxes.state(self._app_id, self._user_id)
+        state = await self._inboxes.state(*self._owner)
         self.sequence = state.sequence if after is None else after
         self._sent_count = state.unread_count
         return Update(UpdateType.STATE, state.unread_count, self.sequence)
 
     async def more(self) -> tuple[list[Update], bool]:
         """Return the next updates, and whether these are all for now."""
-        changes = await self._inboxes.changes(self._app_id, self._user_id, self.sequence, CHUNK)
+        changes = await self._inboxes.changes(*self._owner, self.sequence, CHUNK)
         # Read after the changes, so that the count of the last update is not older than it.
-        state = await self._inboxes.state(self._app_id, self._user_id)
+        state = await self._inboxes.state(*self._owner)
+        count, known_count = state.unread_count, self._sent_count
+        self._sent_count = count
         if not 0 <= state.sequence - self.sequence <= MISSED_LIMIT:
-            return [self._resync(state)], True
-        updates = [to_update(each, state.unread_count) for each in changes]
+            self.sequence = state.sequence
+            return [Update(UpdateType.RESYNC, count, self.sequence)], True
         if changes:
             self.sequence = changes[-1].sequence
-        elif state.unread_count != self._sent_count:
-            updates = [Update(UpdateType.COUNT, state.unread_count, self.sequence)]
-        self._sent_count = state.unread_count
-        return updates, len(changes) < CHUNK
-
-    def _resync(self, state: InboxState) -> Update:
-        self.sequence, self._sent_count = state.sequence, state.unread_count
-        return Update(UpdateType.RESYNC, state.unread_count, state.sequence)
+        elif count != known_count:
+            return [Update(UpdateType.COUNT, count, self.sequence)], True
+        return [to_update(each, count) for each in changes], len(changes) < CHUNK

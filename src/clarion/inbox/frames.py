@@ -1,4 +1,4 @@
-"""The frames of the user socket. What the server sends are updates, see `updates.py`."""
+"""The frames of the user socket. What the server sends are updates, see `feed.py`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ class Hello(ClientFrame, tag="hello"):
     after: Sequence | None = None
 
 
-class Read(ClientFrame, tag=InboxAction.READ.value):
-    """Marks a notification read."""
+class Action(ClientFrame):
+    """What a user does with one notification."""
 
     id: Id
-    action: ClassVar = InboxAction.READ
+    action: ClassVar[InboxAction]
 
 
-class Unread(ClientFrame, tag=InboxAction.UNREAD.value):
-    """Marks a notification unread."""
-
-    id: Id
-    action: ClassVar = InboxAction.UNREAD
+class Read(Action, tag="read"):
+    action = InboxAction.READ
 
 
-class Dismiss(ClientFrame, tag=InboxAction.DISMISS.value):
-    """Dismisses a notification."""
+class Unread(Action, tag="unread"):
+    action = InboxAction.UNREAD
 
-    id: Id
-    action: ClassVar = InboxAction.DISMISS
+
+class Dismiss(Action, tag="dismiss"):
+    action = InboxAction.DISMISS
 
 
 Frame = Hello | Read | Unread | Dismiss | Ping | Pong

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from clarion.errors import Overloaded, ServiceError, TooManyRequests
+from clarion.inbox.model import InboxState
+from clarion.inbox.port import Inboxes
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from clarion.inbox.model import InboxState
-    from clarion.inbox.port import Inboxes
 
 # How often changes that other nodes made are looked for.
 POLL_S = 3.0

@@ -6,19 +6,14 @@ when the socket can take it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from clarion.inbox import frames
-from clarion.inbox.frames import Dismiss, Frame, Hello, Read, Unread
-from clarion.inbox.updates import encode
+from clarion.inbox.feed import Update, encode
+from clarion.inbox.frames import Action, Frame, Hello
+from clarion.inbox.model import InboxAction
 from clarion.sockets.protocol import PONG, Close, CloseCode, Ping, Pong, SendFrame, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.inbox.model import InboxAction
-    from clarion.inbox.updates import Update
 
 # So many actions may be in progress at a time.
 ACTIONS_LIMIT = 64
@@ -82,7 +77,7 @@ class UserSession(Session[Frame, UserRequest]):
                 return [SendFrame(PONG)]
             case Pong():
                 return []
-            case Read() | Unread() | Dismiss():
+            case Action():
                 return self._apply(frame.action, frame.id)
 
     def _apply(self, action: InboxAction, notification_id: str) -> list[Effect]:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
-from clarion.access.model import UserCaller
+from picows import WSUpgradeRequest
+
+from clarion.access.model import Caller, UserCaller
+from clarion.clock import Clock
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
-from clarion.inbox.feed import Feed
-from clarion.inbox.sequences import read_sequence
+from clarion.inbox.actions import InboxActions
+from clarion.inbox.feed import Feed, read_sequence
+from clarion.inbox.live import LiveClient, LiveClients
+from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from picows import WSUpgradeRequest
-
-    from clarion.access.model import Caller
-    from clarion.clock import Clock
-    from clarion.inbox.actions import InboxActions
-    from clarion.inbox.live import LiveClient, LiveClients
-    from clarion.inbox.port import Inboxes
 
 # So many connections may be open that have not authenticated yet.
 UNAUTHENTICATED_LIMIT = 1_000
@@ -48,28 +43,20 @@ class UserSocket(Socket[UserRequest]):
         self.end(CloseCode.RESTARTING, "the server restarts")
 
 
+@dataclass(eq=False, kw_only=True)
 class UserEndpoint:
     """Serves users at `/v1/me/socket`."""
 
     path = b"/v1/me/socket"
     frames_limit = 1_000
 
-    def __init__(
-        self,
-        *,
-        inboxes: Inboxes,
-        actions: InboxActions,
-        live: LiveClients,
-        identify: Callable[[str], Awaitable[Caller]],
-        clock: Clock,
-    ) -> None:
-        self.clock = clock
-        self.sockets = OpenSockets(UNAUTHENTICATED_LIMIT)
-        self._inboxes = inboxes
-        self._actions = actions
-        self._live = live
-        self._identify = identify
-        self._tasks = BackgroundTasks()
+    inboxes: Inboxes
+    actions: InboxActions
+    live: LiveClients
+    identify: Callable[[str], Awaitable[Caller]]
+    clock: Clock
+    sockets: OpenSockets = field(default_factory=lambda: OpenSockets(UNAUTHENTICATED_LIMIT))
+    tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def accept(self) -> UserSocket:
         return UserSocket(self)
@@ -92,25 +79,25 @@ class UserEndpoint:
     def perform(self, socket: UserSocket, effect: UserRequest) -> None:
         match effect:
             case Authorise():
-                self._tasks.start(self._authorise(socket, effect))
+                self.tasks.start(self._authorise(socket, effect))
             case Pull():
-                self._tasks.start(self._pull(socket))
+                self.tasks.start(self._pull(socket))
             case Apply():
-                self._tasks.start(self._apply(socket, effect))
+                self.tasks.start(self._apply(socket, effect))
 
     def disconnected(self, socket: UserSocket) -> None:
         if socket.client is not None:
-            self._live.close(socket.client)
+            self.live.close(socket.client)
 
     async def tick(self, now: int) -> None:
         """Nothing is due beside the sockets' own ticks."""
 
     async def finish(self, grace_s: float) -> None:
-        await self._tasks.finish(grace_s)
+        await self.tasks.finish(grace_s)
 
     async def _authorise(self, socket: UserSocket, asked: Authorise) -> None:
         try:
-            caller = await self._identify(f"Bearer {asked.token}")
+            caller = await self.identify(f"Bearer {asked.token}")
             if not isinstance(caller, UserCaller):
                 socket.end(CloseCode.NOT_AUTHORISED, "a user token is required")
             elif not socket.session.is_closed:
@@ -124,10 +111,10 @@ class UserEndpoint:
 
     async def _welcome(self, socket: UserSocket, caller: UserCaller, after: int | None) -> None:
         socket.mark_authenticated()
-        socket.client = self._live.open(
+        socket.client = self.live.open(
             caller.app_id, caller.user_id, wake=socket.wake, end=socket.stop
         )
-        feed = Feed(self._inboxes, caller.app_id, caller.user_id)
+        feed = Feed(self.inboxes, caller.app_id, caller.user_id)
         first = await feed.begin(after)
         socket.feed = feed
         socket.carry_out(socket.session.welcome(first, caller.expires_at))
@@ -146,7 +133,7 @@ class UserEndpoint:
         if client is None:
             return
         try:
-            changed = await self._actions.apply(
+            changed = await self.actions.apply(
                 asked.action, client.app_id, client.user_id, asked.id
             )
             error_code = "not_found" if changed is None else None

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from clarion.access.model import require_user
+from clarion.clock import Clock
 from clarion.errors import MethodNotAllowed, ServiceError
-from clarion.http.asgi import Streamed, header
-from clarion.http.fast_routes import FastRoute, Operation, Parameter
-from clarion.inbox.feed import Feed
-from clarion.inbox.sequences import read_sequence
-from clarion.inbox.updates import encode
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from clarion.clock import Clock
-    from clarion.http.asgi import Request
-    from clarion.inbox.live import LiveClients
-    from clarion.inbox.port import Inboxes
-    from clarion.inbox.updates import Update
+from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Streamed, header
+from clarion.inbox.feed import Feed, Update, encode, read_sequence
+from clarion.inbox.live import LiveClients
+from clarion.inbox.port import Inboxes
 
 PATH = "/v1/me/stream"
 HEARTBEAT_S = 20.0
@@ -50,24 +42,19 @@ _FOLLOW = Operation(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Streams:
     """Opens streams."""
 
-    def __init__(
-        self,
-        inboxes: Inboxes,
-        live: LiveClients,
-        clock: Clock,
-        *,
-        heartbeat_s: float = HEARTBEAT_S,
-        stall_limit_s: float = STALL_LIMIT_S,
-    ) -> None:
-        self._inboxes = inboxes
-        self._live = live
-        self._clock = clock
-        self._heartbeat_s = heartbeat_s
-        self._stall_limit_s = stall_limit_s
-        self.routes = (FastRoute("GET", PATH, self.open, _FOLLOW),)
+    inboxes: Inboxes
+    live: LiveClients
+    clock: Clock
+    heartbeat_s: float = HEARTBEAT_S
+    stall_limit_s: float = STALL_LIMIT_S
+
+    @property
+    def routes(self) -> tuple[FastRoute, ...]:
+        return (FastRoute("GET", PATH, self.open, _FOLLOW),)
 
     async def open(self, request: Request) -> Streamed:
         """Answer with the state, and from then on with every change."""
@@ -75,16 +62,16 @@ class Streams:
             raise MethodNotAllowed
         caller = require_user(request.caller)
         after = _resume_after(request)
-        feed = Feed(self._inboxes, caller.app_id, caller.user_id)
-        signal = _StreamSignal(self._stall_limit_s)
-        client = self._live.open(caller.app_id, caller.user_id, wake=signal.wake, end=signal.end)
+        feed = Feed(self.inboxes, caller.app_id, caller.user_id)
+        signal = _StreamSignal(self.stall_limit_s)
+        client = self.live.open(caller.app_id, caller.user_id, wake=signal.wake, end=signal.end)
         try:
             first = await feed.begin(after)
         except BaseException:
-            self._live.close(client)
+            self.live.close(client)
             raise
         parts = self._parts(feed, first, signal, caller.expires_at)
-        return Streamed(parts, lambda: self._live.close(client), HEADERS)
+        return Streamed(parts, lambda: self.live.close(client), HEADERS)
 
     async def _parts(
         self, feed: Feed, first: Update, signal: _StreamSignal, expires_at: int | None
@@ -104,44 +91,42 @@ class Streams:
             if left_s <= 0:
                 yield encode_end("token_expired")
                 return
-            if is_all and not await signal.wait(min(self._heartbeat_s, left_s)):
+            if is_all and not await signal.wait(min(self.heartbeat_s, left_s)):
                 yield HEARTBEAT
         yield encode_end("restarting")
 
     def _left_s(self, expires_at: int | None) -> float:
-        return self._heartbeat_s if expires_at is None else (expires_at - self._clock.now()) / 1000
+        return self.heartbeat_s if expires_at is None else (expires_at - self.clock.now()) / 1000
 
 
+@dataclass(slots=True, eq=False)
 class _StreamSignal:
     """Wakes a stream when the inbox has changed, and when the server stops."""
 
-    __slots__ = ("_event", "_stall_limit_s", "is_ended", "task")
-
-    def __init__(self, stall_limit_s: float) -> None:
-        self._stall_limit_s = stall_limit_s
-        self.is_ended = False
-        self.task: asyncio.Task[object] | None = None
-        self._event = asyncio.Event()
+    stall_limit_s: float
+    is_ended: bool = False
+    task: asyncio.Task[object] | None = None
+    event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        self._event.set()
+        self.event.set()
 
     def clear(self) -> None:
         if not self.is_ended:
-            self._event.clear()
+            self.event.clear()
 
     def end(self) -> None:
         """End the stream; if its client reads nothing, without the last event."""
         self.is_ended = True
-        self._event.set()
+        self.event.set()
         if self.task is not None:
-            asyncio.get_running_loop().call_later(self._stall_limit_s, self.task.cancel)
+            asyncio.get_running_loop().call_later(self.stall_limit_s, self.task.cancel)
 
     async def wait(self, seconds: float) -> bool:
         """Return whether it was woken within the time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._event.wait()
+                await self.event.wait()
         except TimeoutError:
             return False
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.nodes.model import Allowance
+from clarion.nodes.port import Allowance
 
 # With more keys in one window the counters start at zero again: memory is bounded, limits are not
 # exact.

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from clarion.nodes.model import Allowance
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What is left of a rate limit in the current window."""
+
+    limit: int
+    remaining: int
+    reset_s: int
+    is_exceeded: bool
 
 
 class Limits(Protocol):

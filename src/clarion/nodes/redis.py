@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from clarion.errors import ServiceError, StartError
 from clarion.nodes.memory import allowance
+from clarion.nodes.port import Allowance, Limits
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from clarion.nodes.model import Allowance
-    from clarion.nodes.port import Limits
 
 TIMEOUT_S = 0.5
 
@@ -33,39 +30,38 @@ def connect(url: str) -> Redis:
         # A connection parses the options of the URL; nothing is sent yet.
         redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
-        msg = "--redis: must be a URL like redis://HOST:PORT/NUMBER."
-        raise StartError(msg) from error
+        raise StartError("--redis: must be a URL like redis://HOST:PORT/NUMBER.") from error
     return redis
 
 
+@dataclass(frozen=True, slots=True)
 class RedisLimits:
     """The `Limits` port in Redis. While Redis is unavailable, each node counts on its own."""
 
-    def __init__(self, redis: Redis, fallback: Limits) -> None:
-        self._redis = redis
-        self._fallback = fallback
+    redis: Redis
+    fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         name = f"clarion:limit:{key}:{window_s}:{now // (window_s * 1000)}"
         try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
+            async with self.redis.pipeline(transaction=False) as pipeline:
                 pipeline.incr(name)
                 pipeline.expire(name, window_s)
                 count, _ = await pipeline.execute()
         except (RedisError, OSError, TimeoutError) as error:
             get_logger().warning("limits_fell_back_to_memory", error=type(error).__name__)
-            return await self._fallback.take(key, limit=limit, window_s=window_s, now=now)
+            return await self.fallback.take(key, limit=limit, window_s=window_s, now=now)
         return allowance(count, limit=limit, window_s=window_s, now=now)
 
 
+@dataclass(frozen=True, slots=True)
 class RedisDependency:
     """The `Dependency` port: checks that Redis answers."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+    redis: Redis
 
     async def check(self) -> None:
         try:
-            await self._redis.ping()
+            await self.redis.ping()
         except (RedisError, OSError, TimeoutError) as error:
             raise RedisUnavailable from error

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import phonenumbers
 
 from clarion.fields import check_language, check_timezone
 from clarion.people.model import User
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 TAGS_LIMIT = 50
 ATTRIBUTES_LIMIT_BYTES = 16_384
@@ -41,8 +39,7 @@ def check_field(name: str, value: Any) -> Any:
 
 def check_name(text: str) -> str:
     if not _NAME.fullmatch(text) or not text.strip():
-        msg = "must have 1 to 200 characters, none of them a control character"
-        raise ValueError(msg)
+        raise ValueError("must have 1 to 200 characters, none of them a control character")
     return text
 
 
@@ -50,8 +47,7 @@ def check_email(text: str) -> str:
     """Return the address unchanged: before the @, upper and lower case may differ."""
     local_part = text.partition("@")[0]
     if len(local_part) > _LOCAL_PART_LIMIT or not _EMAIL.fullmatch(text):
-        msg = "must be an email address, like ana@example.com"
-        raise ValueError(msg)
+        raise ValueError("must be an email address, like ana@example.com")
     return text
 
 
@@ -72,15 +68,13 @@ def check_phone(text: str) -> str:
 def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tags without duplicates."""
     if len(tags) > TAGS_LIMIT or not all(_TAG.fullmatch(tag) for tag in tags):
-        msg = f"must be at most {TAGS_LIMIT} tags of 1 to 64 characters"
-        raise ValueError(msg)
+        raise ValueError(f"must be at most {TAGS_LIMIT} tags of 1 to 64 characters")
     return tuple(dict.fromkeys(tags))
 
 
 def check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(attributes)) > ATTRIBUTES_LIMIT_BYTES:
-        msg = f"must have at most {ATTRIBUTES_LIMIT_BYTES:,} bytes as JSON"
-        raise ValueError(msg)
+        raise ValueError(f"must have at most {ATTRIBUTES_LIMIT_BYTES:,} bytes as JSON")
     return attributes
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from clarion.catalog.model import MANDATORY_CATEGORIES, Category, Channel
+from clarion.catalog.model import MANDATORY_CATEGORIES, Category, Channel, NotificationType
 from clarion.people.model import (
     DEFAULT_LANGUAGE,
     DEFAULT_QUIET_HOURS,
     DEFAULT_TIMEZONE,
     Preferences,
+    User,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.catalog.model import NotificationType
-    from clarion.people.model import User
-
-    ChannelToggles = Mapping[Channel, bool | None]
-
+ChannelToggles = Mapping[Channel, bool | None]
 T = TypeVar("T")
 # The channels that have a toggle for each type.
 TOGGLED_CHANNELS = (Channel.IN_APP, Channel.PUSH, Channel.EMAIL, Channel.SMS)

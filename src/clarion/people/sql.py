@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from clarion.errors import Overloaded
 from clarion.pages import Page
 from clarion.people.model import User
+from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Statement
+from clarion.store.statement import Statement, Unit, statement
 
 USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
@@ -109,8 +104,7 @@ class SqlUsers:
             done = await self._engine.write(Unit(user_id, (step,)))
             if done:
                 return USERS.read(done[0][0])
-        msg = "Too many concurrent changes of this user; nothing was stored. Try again."
-        raise Overloaded(msg)
+        raise Overloaded("Too many concurrent changes of this user; nothing was stored. Try again.")
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)

@@ -6,11 +6,10 @@ import jwt
 import pytest
 
 from clarion.access.callers import CACHED_KEYS, CACHED_MS, Callers
-from clarion.access.issuing import IssuedKey
+from clarion.access.keys import ApiSecret, IssuedKey, new_api_secret
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import NewApp, create_app
-from clarion.access.secrets import ApiSecret, new_api_secret
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import FixedClock, issue

@@ -5,6 +5,7 @@ import re
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from clarion.access.keys import parse_api_secret
 from clarion.access.model import ALL_SCOPES, Role, UserTokenAlgorithm
 from clarion.access.passwords import matches
 from clarion.access.port import Administrators, Apps, Keys, Vault
@@ -14,7 +15,6 @@ from clarion.access.provisioning import (
     create_app,
     new_password,
 )
-from clarion.access.secrets import parse_api_secret
 from clarion.access.user_tokens import user_key_context
 from clarion.errors import Conflict, InvalidFields
 from tests.factories import FixedClock

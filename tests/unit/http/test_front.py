@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.callers import Callers
-from clarion.access.issuing import IssuedKey
+from clarion.access.keys import IssuedKey
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
-from clarion.http.asgi import Request, Response, Streamed
-from clarion.http.fast_routes import FastRoute
+from clarion.http.asgi import FastRoute, Request, Response, Streamed
 from clarion.http.front import Front
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings

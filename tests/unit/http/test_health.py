@@ -116,7 +116,7 @@ async def test_a_node_whose_loops_keep_failing_is_not_ready_and_names_them() -> 
 async def test_the_last_check_is_in_the_metrics() -> None:
     node = make(Answers(), Fails())
     await node.health(asked())
-    text = (await node.metrics(asked())).body.decode()
+    text = (await node.render_metrics(asked())).body.decode()
     assert 'clarion_dependency_health{dependency="database"} 1.0' in text
     assert 'clarion_dependency_health{dependency="redis"} 0.0' in text
 

@@ -8,9 +8,8 @@ from litestar import get, put
 from litestar.params import FromPath, JSONBody
 from litestar.testing import TestClient
 
-from clarion.http.asgi import Request, Response
+from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Response
 from clarion.http.bodies import Body
-from clarion.http.fast_routes import FastRoute, Operation, Parameter
 from clarion.http.router import build
 
 

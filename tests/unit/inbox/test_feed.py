@@ -1,14 +1,24 @@
 """What a live client receives: every change once, and the exact count."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.errors import StoreUnavailable
-from clarion.inbox.feed import CHUNK, MISSED_LIMIT, Feed
-from clarion.inbox.updates import Update, UpdateType
+from clarion.errors import InvalidFields, StoreUnavailable
+from clarion.inbox.feed import (
+    CHUNK,
+    MISSED_LIMIT,
+    Feed,
+    Update,
+    UpdateType,
+    encode,
+    read_sequence,
+    to_update,
+)
 from tests.factories import NOW
-from tests.unit.inbox.memory import MemoryInboxes
+from tests.unit.inbox.memory import MemoryInboxes, make_notification
 
 
 @pytest.fixture
@@ -120,3 +130,31 @@ async def test_whenever_it_is_read_everything_is_sent_once(bursts: list[int], af
         sent += [update.sequence for update in updates]
     sent += [update.sequence for update in (await feed.more())[0]]
     assert sent == list(range(after + 1, inboxes.sequence + 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "update_type"),
+    [
+        ({}, "notification"),
+        ({"read_at": NOW}, "read"),
+        ({"dismissed_at": NOW}, "dismissed"),
+        ({"read_at": NOW, "dismissed_at": NOW}, "dismissed"),
+    ],
+)
+def test_the_type_of_an_update_follows_from_the_notification(
+    changes: dict[str, int], update_type: str
+) -> None:
+    update = json.loads(encode(to_update(make_notification(5, **changes), 9)))
+    assert set(update) == {"type", "unread_count", "sequence", "item"}
+    assert (update["type"], update["unread_count"], update["sequence"]) == (update_type, 9, 5)
+
+
+def test_a_sequence_is_a_number() -> None:
+    assert read_sequence("0", "after") == 0
+    assert read_sequence("9223372036854775807", "after") == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "x", "٣", "9223372036854775808", "1" * 99])
+def test_anything_else_is_refused_with_the_name_of_the_field(text: str) -> None:
+    with pytest.raises(InvalidFields, match="after"):
+        read_sequence(text, "after")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.inbox.feed import Update, UpdateType
 from clarion.inbox.model import InboxAction
 from clarion.inbox.session import ACTIONS_LIMIT, Apply, Authorise, Effect, Pull, UserSession
-from clarion.inbox.updates import Update, UpdateType
 from clarion.sockets.protocol import (
     FRAME_LIMIT_BYTES,
     HEARTBEAT_S,

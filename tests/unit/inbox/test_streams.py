@@ -10,9 +10,9 @@ import pytest
 from clarion.access.model import AppCaller, UserCaller
 from clarion.errors import Forbidden, InvalidFields, MethodNotAllowed, StoreUnavailable
 from clarion.http.asgi import Request, Streamed, stream
+from clarion.inbox.feed import Update, UpdateType
 from clarion.inbox.live import LiveClients
 from clarion.inbox.streams import HEARTBEAT, RETRY, Streams, encode_end, encode_event
-from clarion.inbox.updates import Update, UpdateType
 from tests.factories import NOW, FixedClock
 from tests.unit.inbox.memory import MemoryInboxes
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, get, post, put
+from litestar import Controller, get, post, put
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
@@ -20,13 +22,18 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import check_language
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_choice,
+    check_limit,
+    check_value,
+)
 from clarion.http.views import Timestamp, View
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 VARIABLES_LIMIT = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
@@ -86,7 +93,7 @@ class TemplatesController(Controller):
 
     @get(summary="List templates")
     async def list_templates(
-        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
     ) -> Items[TemplateView]:
         """Return the newest version for each channel and language, built-in ones included."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -96,7 +103,7 @@ class TemplatesController(Controller):
     @get("/{channel:str}", summary="Get a template")
     async def get_template(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         catalog: Injected[CachedCatalog],
@@ -111,7 +118,7 @@ class TemplatesController(Controller):
     @get("/{channel:str}/versions", summary="List versions of a template")
     async def list_versions(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         templates: Injected[Templates],
@@ -131,7 +138,7 @@ class TemplatesController(Controller):
     @put("/{channel:str}", summary="Create or replace a template")
     async def put_template(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         data: TemplateBody,
@@ -154,7 +161,7 @@ class TemplatesController(Controller):
     @post("/{channel:str}/preview", summary="Preview a template", status_code=200)
     async def preview(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         channel: str,
         data: PreviewBody,
@@ -208,33 +215,24 @@ def _preview(template: Template, data: PreviewBody, *, version: int | None) -> P
 def _check_place(channel: str, language: str | None) -> tuple[Channel, str]:
     """Return channel and language; the default language is English."""
     return (
-        check_value("channel", _check_channel, channel),
+        check_value("channel", partial(check_choice, Channel), channel),
         check_value("language", check_language, ENGLISH if language is None else language),
     )
-
-
-def _check_channel(text: str) -> Channel:
-    if text not in set(Channel):
-        msg = f"must be one of {', '.join(Channel)}"
-        raise ValueError(msg)
-    return Channel(text)
 
 
 def _check_variables(names: Sequence[str]) -> tuple[str, ...]:
     are_names = all(_VARIABLE.fullmatch(name) and name not in GIVEN for name in names)
     if not are_names or len(set(names)) != len(names) or len(names) > VARIABLES_LIMIT:
-        msg = (
+        raise ValueError(
             f"must be at most {VARIABLES_LIMIT} different names of letters, digits and _, "
             f"other than {', '.join(sorted(GIVEN))}"
         )
-        raise ValueError(msg)
     return tuple(names)
 
 
 def _check_found(template: Template | None) -> Template:
     if template is None:
-        msg = "This type has no template for this channel and language."
-        raise NotFound(msg)
+        raise NotFound("This type has no template for this channel and language.")
     return template
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, delete, get, put
+from litestar import Controller, delete, get, put
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
 from clarion.catalog import built_in
 from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.entry import Entry
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -31,15 +32,19 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import is_plain
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value, collect
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_limit,
+    check_value,
+    collect,
+    given_checks,
+)
 from clarion.http.views import View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clarion.catalog.entry import Entry
 
 TYPES_LIMIT = 1_000
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -114,7 +119,7 @@ class TypesController(Controller):
     @get(summary="List types")
     async def list_types(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         catalog: Injected[CachedCatalog],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -128,7 +133,7 @@ class TypesController(Controller):
 
     @get("/{type_name:str}", summary="Get a type")
     async def get_type(
-        self, request: Request[Any, Any, Any], type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
     ) -> TypeView:
         """Return the current definition of the type."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -137,7 +142,7 @@ class TypesController(Controller):
     @put("/{type_name:str}", summary="Create or replace a type")
     async def put_type(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         data: TypeBody,
         types: Injected[Types],
@@ -155,7 +160,7 @@ class TypesController(Controller):
     @delete("/{type_name:str}", summary="Delete a type", status_code=204)
     async def delete_type(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         type_name: str,
         types: Injected[Types],
         catalog: Injected[CachedCatalog],
@@ -165,19 +170,17 @@ class TypesController(Controller):
         is_deleted = is_type_name(type_name) and await types.delete(app_id, type_name)
         catalog.forget(app_id, type_name)
         if not is_deleted:
-            msg = (
+            raise NotFound(
                 f"There is no type {type_name!r} to delete, or it is built-in and unchanged. "
                 "To disable a built-in type, set `is_active` to false."
             )
-            raise NotFound(msg)
 
 
 async def find_entry(catalog: CachedCatalog, app_id: str, type_name: str) -> Entry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
     if entry is None:
-        msg = f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}."
-        raise NotFound(msg)
+        raise NotFound(f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}.")
     return entry
 
 
@@ -188,8 +191,7 @@ def is_type_name(text: str) -> bool:
 
 def _check_name(text: str) -> str:
     if not is_type_name(text):
-        msg = "must begin with a letter, and have 1 to 100 letters, digits or . _ -"
-        raise ValueError(msg)
+        raise ValueError("must begin with a letter, and have 1 to 100 letters, digits or . _ -")
     return text
 
 
@@ -207,11 +209,8 @@ def _define(name: str, data: TypeBody) -> NotificationType:
         category=Category.TRANSACTIONAL,
         default_channels=(Channel.IN_APP,),
     )
-    given = {field: getattr(data, field) for field in data.__struct_fields__}
-    checks = {
-        field: partial(_check, field, value) for field, value in given.items() if value is not UNSET
-    }
-    return replace(built_in.TYPES.get(name, default), **collect(checks))
+    given = collect(given_checks(data, _check))
+    return replace(built_in.TYPES.get(name, default), **given)
 
 
 def _check(field: str, value: Any) -> Any:
@@ -221,15 +220,13 @@ def _check(field: str, value: Any) -> Any:
 
 def _check_display_name(text: str) -> str:
     if not is_plain(text) or not text.strip():
-        msg = "must be text without control characters"
-        raise ValueError(msg)
+        raise ValueError("must be text without control characters")
     return text
 
 
 def _check_channels(channels: list[Channel]) -> tuple[Channel, ...]:
     if not channels or len(set(channels)) != len(channels):
-        msg = "must name at least one channel, and none twice"
-        raise ValueError(msg)
+        raise ValueError("must name at least one channel, and none twice")
     return tuple(channels)
 
 
@@ -237,15 +234,13 @@ def _check_priority(given: str | int) -> Priority:
     if isinstance(given, int) and given in set(Priority):
         return Priority(given)
     if given not in _PRIORITIES:
-        msg = f"must be one of {', '.join(_PRIORITIES)}, or 0 to 3"
-        raise ValueError(msg)
+        raise ValueError(f"must be one of {', '.join(_PRIORITIES)}, or 0 to 3")
     return _PRIORITIES[str(given)]
 
 
 def _check_digest(body: DigestBody) -> Digest:
     if (body.window_s is None) == (body.daily_at is None):
-        msg = "must have either window_s or daily_at"
-        raise ValueError(msg)
+        raise ValueError("must have either window_s or daily_at")
     return Digest(window_s=body.window_s, daily_at=body.daily_at)
 
 

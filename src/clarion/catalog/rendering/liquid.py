@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from liquid import BoundTemplate, Environment, FalsyStrictUndefined, RenderContext
+from liquid import BoundTemplate, Environment, FalsyStrictUndefined, RenderContext, Token
 from liquid.exceptions import ResourceLimitError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from liquid import Token
 
 TEXT_LIMIT_BYTES = 65_536
 LOOP_LIMIT = 1_000

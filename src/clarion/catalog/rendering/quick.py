@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from markupsafe import escape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Context = Mapping[str, object]
-    Render = Callable[[Context], str]
-    Condition = Callable[[Context], bool]
-
+Context = Mapping[str, object]
+Render = Callable[[Context], str]
+Condition = Callable[[Context], bool]
 # In characters: at four bytes each, this is Liquid's limit in bytes.
 _TEXT_LIMIT = 16_384
 _LARGEST_NUMBER = 10**15

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from liquid.exceptions import LiquidError, ResourceLimitError, UndefinedError
 
-from clarion.catalog.model import GIVEN, RenderedText
+from clarion.catalog.model import GIVEN, RenderedText, Template
 from clarion.catalog.rendering import liquid
 from clarion.catalog.rendering.liquid import LOOP_LIMIT, TEXT_LIMIT_BYTES, TIME_LIMIT_S
 from clarion.catalog.rendering.quick import Unsupported, compile_quickly
 from clarion.errors import FieldFault, InvalidFields
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from clarion.catalog.model import Template
 
 # A template may use it without declaring it, since not every event has one.
 OPTIONAL = frozenset({"snippet"})

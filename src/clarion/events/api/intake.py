@@ -10,9 +10,8 @@ from clarion.access.model import Scope, require_app
 from clarion.clock import to_rfc3339
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
-from clarion.http.asgi import Request, Response, header
+from clarion.http.asgi import FastRoute, Operation, Request, Response, header
 from clarion.http.decoding import decode
-from clarion.http.fast_routes import FastRoute, Operation
 from clarion.http.idempotency import fingerprint
 from clarion.http.problems import FieldProblem
 from clarion.http.shapes import IDEMPOTENCY_KEY

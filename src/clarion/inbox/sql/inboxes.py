@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from weakref import WeakValueDictionary
 
 from clarion.catalog.model import Category
 from clarion.events.model import Notification
@@ -14,14 +13,9 @@ from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
+from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
-
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Statement, Step
+from clarion.store.statement import Statement, Step, Unit, statement
 
 READ_ALL_CHUNK = 1000
 _ID = re.compile(r"[0-9a-f-]{36}")
@@ -100,7 +94,8 @@ class SqlInboxes:
     def __init__(self, engine: Engine, *, read_all_chunk: int = READ_ALL_CHUNK) -> None:
         self._engine = engine
         self._read_all_chunk = read_all_chunk
-        self._locks = _InboxLocks()
+        # One for each inbox that an action is running on; it goes when nobody holds or awaits it.
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def page(
         self,
@@ -140,11 +135,10 @@ class SqlInboxes:
     async def apply(
         self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        steps = _steps_of(
-            action, {"app_id": app_id, "user_id": user_id, "id": notification_id}, now
-        )
-        remember = REMEMBER.step(app_id=app_id, user_id=user_id)
-        async with self._locks.hold(app_id, user_id):
+        of_user = {"app_id": app_id, "user_id": user_id}
+        steps = _steps_of(action, {**of_user, "id": notification_id}, now)
+        remember = REMEMBER.step(**of_user)
+        async with self._lock(app_id, user_id):
             done = await self._engine.write(Unit(user_id, (*steps, remember)))
         if done is None:  # there was nothing to change
             return await self.get(app_id, user_id, notification_id)
@@ -160,7 +154,7 @@ class SqlInboxes:
                 READ.many([READ.bind(**of_user, id=each, now=now) for each in ids]),
                 REMEMBER.step(**of_user),
             )
-            async with self._locks.hold(app_id, user_id):
+            async with self._lock(app_id, user_id):
                 await self._engine.write(Unit(user_id, steps))
             last = ids[-1]
         return await self.state(app_id, user_id)
@@ -174,7 +168,7 @@ class SqlInboxes:
             DELETE_DELIVERIES.many([(each,) for each in ids]),
             DELETE_ATTEMPTS.many([(each,) for each in ids]),
         )
-        async with self._locks.hold(app_id, user_id):
+        async with self._lock(app_id, user_id):
             await self._engine.write(Unit(user_id, steps))
 
     async def changes(
@@ -185,11 +179,19 @@ class SqlInboxes:
         )
         return tuple(read_notification(row) for row in rows)
 
+    def _lock(self, app_id: str, user_id: str) -> asyncio.Lock:
+        """Return the lock that makes this node run one action after the other on an inbox.
+
+        Two in one batch would both pass the guard of their first step, and the guard of the
+        second's last step would fail the whole batch: a user who clicks twice must not be able to
+        do that.
+        """
+        return self._locks.setdefault((app_id, user_id), asyncio.Lock())
+
     async def _unread_ids(self, app_id: str, user_id: str, last: str) -> list[str]:
+        owner = {"app_id": app_id, "user_id": user_id}
         limit = self._read_all_chunk
-        rows = await self._engine.fetch(
-            SELECT_UNREAD_IDS, app_id=app_id, user_id=user_id, after=last, limit=limit
-        )
+        rows = await self._engine.fetch(SELECT_UNREAD_IDS, **owner, after=last, limit=limit)
         return [row[0] for row in rows]
 
 
@@ -203,32 +205,3 @@ def _steps_of(action: InboxAction, one: dict[str, str], now: int) -> tuple[Step,
         case InboxAction.DISMISS:
             # Whether it is unread is checked under the lock.
             return TAKE_LISTED.guard(**one), COUNT_LESS.step(**one), DISMISS.guard(**one, now=now)
-
-
-class _InboxLocks:
-    """Makes this node run one action after the other on the same inbox.
-
-    Two in one batch would both pass the guard of their first step, and the guard of the second's
-    last step would fail the whole batch: a user who clicks twice must not be able to do that.
-    """
-
-    def __init__(self) -> None:
-        self._locks: dict[tuple[str, str], _InboxLock] = {}
-
-    @asynccontextmanager
-    async def hold(self, app_id: str, user_id: str) -> AsyncIterator[None]:
-        held = self._locks.setdefault((app_id, user_id), _InboxLock())
-        held.holders += 1
-        try:
-            async with held.lock:
-                yield
-        finally:
-            held.holders -= 1
-            if not held.holders:
-                del self._locks[app_id, user_id]
-
-
-@dataclass(slots=True)
-class _InboxLock:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    holders: int = 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Controller, Request, delete, get, put
+from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.fields import check_topic
-from clarion.http.callers import owner_of
+from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
 from clarion.http.views import View
@@ -32,7 +30,7 @@ class FollowsController(Controller):
     @get(summary="List followed topics")
     async def list_followed(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         users: Injected[Users],
         limit: Limit = PAGE_DEFAULT,
@@ -48,7 +46,7 @@ class FollowsController(Controller):
     @put("/{topic:str}", summary="Follow a topic", status_code=204)
     async def follow(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         topic: str,
         users: Injected[Users],
@@ -62,7 +60,7 @@ class FollowsController(Controller):
 
     @delete("/{topic:str}", summary="Unfollow a topic", status_code=204)
     async def unfollow(
-        self, request: Request[Any, Any, Any], user_id: str, topic: str, users: Injected[Users]
+        self, request: ApiRequest, user_id: str, topic: str, users: Injected[Users]
     ) -> None:
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)

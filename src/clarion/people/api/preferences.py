@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from litestar import Controller, Request, get, route
+from litestar import Controller, get, route
 from litestar.enums import HttpMethod
 from litestar.params import Parameter
 from msgspec import UNSET
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Category, Channel
+from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields
 from clarion.http.bodies import Body
-from clarion.http.callers import owner_of
+from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import collect
+from clarion.http.shapes import check_choice, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
-from clarion.people.api.users import Given, check_found, field_checks
+from clarion.people.api.users import Given, check_found
+from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, Setting
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from clarion.catalog.model import NotificationType
-
 N = TypeVar("N", bound=StrEnum)
+T = TypeVar("T")
 TYPES_LIMIT = 1_000
 HOURS = 24
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
@@ -81,7 +78,7 @@ class PreferencesController(Controller):
     @get(_PATHS, summary="Get preferences")
     async def get_preferences(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         users: Injected[Users],
         catalog: Injected[Catalog],
         *,
@@ -97,7 +94,7 @@ class PreferencesController(Controller):
     @route(_PATHS, http_method=[HttpMethod.PUT, HttpMethod.PATCH], summary="Set preferences")
     async def set_preferences(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         data: PreferencesBody,
         users: Injected[Users],
         catalog: Injected[Catalog],
@@ -111,7 +108,7 @@ class PreferencesController(Controller):
         """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         types = await catalog.list_types(owner[0])
-        toggles = collect(_checks(data, {each.type for each in types}))
+        toggles = collect(given_checks(data, partial(_check, {each.type for each in types})))
         fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
         now = clock.now()
 
@@ -125,61 +122,46 @@ class PreferencesController(Controller):
         return _view(user, types)
 
 
-def _checks(data: PreferencesBody, known: Collection[str]) -> dict[str, Callable[[], object]]:
-    checks = field_checks(data, *_USER_FIELDS)
-    if data.quiet_hours is not UNSET:
-        checks["quiet_hours"] = partial(_check_hours, data.quiet_hours)
-    if data.categories is not UNSET:
-        checks["categories"] = partial(_check_toggles, "categories", data.categories, Category)
-    if data.types is not UNSET:
-        checks["types"] = partial(_check_types, data.types, known)
-    return checks
-
-
-def _check_hours(hours: list[bool] | None) -> tuple[bool, ...] | None:
-    if hours is None:
+def _check(known: Collection[str], name: str, value: Any) -> Any:
+    if name in _USER_FIELDS:
+        return check_field(name, value)
+    if value is None:
         return None
+    match name:
+        case "quiet_hours":
+            return _check_hours(value)
+        case "categories":
+            return _check_toggles(name, value, Category)
+        case _:
+            return _check_types(value, known)
+
+
+def _check_hours(hours: list[bool]) -> tuple[bool, ...]:
     if len(hours) != HOURS:
-        msg = f"must have {HOURS} flags, one for each hour"
-        raise ValueError(msg)
+        raise ValueError(f"must have {HOURS} flags, one for each hour")
     return tuple(hours)
 
 
-def _check_types(
-    types: dict[str, Toggles | None] | None, known: Collection[str]
-) -> dict[str, dict[Channel, bool | None] | None] | None:
-    if types is None:
-        return None
+def _check_types(types: dict[str, Toggles | None], known: Collection[str]) -> dict[str, Any]:
     if len(types) > TYPES_LIMIT:
-        msg = f"must name at most {TYPES_LIMIT:,} types"
-        raise ValueError(msg)
-    checks = {
-        f"types.{name}": partial(_check_type, name, toggles, known)
-        for name, toggles in types.items()
-    }
+        raise ValueError(f"must name at most {TYPES_LIMIT:,} types")
+    checks = {f"types.{name}": partial(_check_type, known, name, types[name]) for name in types}
     return dict(zip(types, collect(checks).values(), strict=True))
 
 
 def _check_type(
-    name: str, toggles: Toggles | None, known: Collection[str]
+    known: Collection[str], name: str, toggles: Toggles | None
 ) -> dict[Channel, bool | None] | None:
-    # The toggles of a type that was deleted can still be reset.
-    if toggles is not None and name not in known:
-        msg = "there is no such type"
-        raise ValueError(msg)
+    if toggles is None:  # those of a type that was deleted can still be reset
+        return None
+    if name not in known:
+        raise ValueError("there is no such type")
     return _check_toggles(f"types.{name}", toggles, Channel)
 
 
-def _check_toggles(
-    place: str, toggles: Toggles | None, names: type[N]
-) -> dict[N, bool | None] | None:
-    if toggles is None:
-        return None
-    known = {each.value: each for each in names}
-    reason = f"must be one of {', '.join(known)}"
-    if faults := [FieldFault(f"{place}.{name}", reason) for name in toggles if name not in known]:
-        raise InvalidFields(*faults)
-    return {known[name]: on for name, on in toggles.items()}
+def _check_toggles(place: str, toggles: Toggles, names: type[N]) -> dict[N, bool | None]:
+    checks = {f"{place}.{name}": partial(check_choice, names, name) for name in toggles}
+    return dict(zip(collect(checks).values(), toggles.values(), strict=True))
 
 
 def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:
@@ -188,31 +170,29 @@ def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:
         user,
         quiet_hours=rules.explain_quiet_hours(preferences).value,
         categories={each: rules.explain_category(preferences, each).value for each in Category},
-        types={
-            each.type: {
-                channel: rules.get_toggle(preferences, each, channel)
-                for channel in TOGGLED_CHANNELS
-            }
-            for each in types
-        },
+        types=_by_type(user, types, rules.get_toggle),
     )
 
 
 def _explain(user: User, types: Collection[NotificationType]) -> ExplainedPreferences:
-    preferences = user.preferences
     return ExplainedPreferences(
         timezone=rules.explain_timezone(user),
         language=rules.explain_language(user),
-        quiet_hours=rules.explain_quiet_hours(preferences),
-        categories={each: rules.explain_category(preferences, each) for each in Category},
-        types={
-            each.type: {
-                channel: rules.explain_channel(preferences, each, channel)
-                for channel in TOGGLED_CHANNELS
-            }
-            for each in types
-        },
+        quiet_hours=rules.explain_quiet_hours(user.preferences),
+        categories={each: rules.explain_category(user.preferences, each) for each in Category},
+        types=_by_type(user, types, rules.explain_channel),
     )
+
+
+def _by_type(
+    user: User,
+    types: Collection[NotificationType],
+    rule: Callable[[Preferences, NotificationType, Channel], T],
+) -> dict[str, dict[str, T]]:
+    return {
+        each.type: {channel: rule(user.preferences, each, channel) for channel in TOGGLED_CHANNELS}
+        for each in types
+    }
 
 
 ROUTES = (PreferencesController,)

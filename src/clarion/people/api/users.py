@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from litestar import Controller, Request, Response, get, patch, put
+from litestar import Controller, Response, get, patch, put
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
@@ -14,16 +14,13 @@ from clarion.clock import Clock
 from clarion.errors import NotFound
 from clarion.fields import check_user_id
 from clarion.http.bodies import Body
-from clarion.http.callers import app_of, owner_of
+from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import check_value, collect
+from clarion.http.shapes import check_value, collect, given_checks
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import check_attributes, check_field
 from clarion.people.model import User, UserStatus
 from clarion.people.port import Users
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 # Null stands for the default; a field that is left out is unset.
@@ -68,7 +65,7 @@ class UsersController(Controller):
     @put(summary="Create or replace a user")
     async def put_user(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         data: UserBody,
         users: Injected[Users],
@@ -81,16 +78,14 @@ class UsersController(Controller):
         """
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         now = clock.now()
-        given = collect({"id": partial(check_user_id, user_id), **field_checks(data)})
+        given = collect({"id": partial(check_user_id, user_id), **given_checks(data, check_field)})
         user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
         if not is_new:
             await on_user_changed(app_id, user_id)
         return Response(UserView.of(user), status_code=201 if is_new else 200)
 
     @get(summary="Get a user")
-    async def get_user(
-        self, request: Request[Any, Any, Any], user_id: str, users: Injected[Users]
-    ) -> UserView:
+    async def get_user(self, request: ApiRequest, user_id: str, users: Injected[Users]) -> UserView:
         """Return the user, whether active or not."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         return UserView.of(check_found(await users.get(*owner)))
@@ -98,7 +93,7 @@ class UsersController(Controller):
     @patch(summary="Update a user")
     async def patch_user(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         user_id: str,
         data: UserBody,
         users: Injected[Users],
@@ -107,7 +102,7 @@ class UsersController(Controller):
     ) -> UserView:
         """Update the given fields. Attributes are merged by name; null removes one."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        given = collect(field_checks(data))
+        given = collect(given_checks(data, check_field))
         now = clock.now()
 
         def edit(user: User) -> User:
@@ -124,19 +119,8 @@ class UsersController(Controller):
 def check_found(user: User | None) -> User:
     """Return the user; `NotFound` if there is none."""
     if user is None:
-        msg = "This app has no such user. Create it with PUT /v1/users/{id}."
-        raise NotFound(msg)
+        raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
     return user
-
-
-def field_checks(body: Body, *names: str) -> dict[str, Callable[[], object]]:
-    """Return a check for each field of a user that a body gives: of these names, or of all."""
-    given = {name: getattr(body, name) for name in names or body.__struct_fields__}
-    return {
-        name: partial(check_field, name, value)
-        for name, value in given.items()
-        if value is not UNSET
-    }
 
 
 def _merge(old: dict[str, object], new: dict[str, Any]) -> dict[str, object]:
