@@ -208,6 +208,11 @@ class Delivery:
     error_message: str | None = None
     decided_at: int
 
+    @property
+    def decision(self) -> PastDecision:
+        """The latest decision, as it is kept when the next one is made."""
+        return PastDecision(self.decided_at, self.status, self.reason, self.rule, self.until)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
