@@ -93,37 +93,35 @@ class Deliverer:
             return self.writer.fail(job, error)
         outcome = await _try(provider, message)
         now = self.ports.clock.now()
+        attempt = _make_attempt(delivery, outcome, now)
         tried = replace(
             delivery,
-            attempt_count=delivery.attempt_count + 1,
+            attempt_count=attempt.number,
             provider=provider.name,
             last_attempt_at=now,
             sent_at=delivery.sent_at or now,
+            error_code=attempt.error_code,
+            error_message=attempt.error_message,
         )
         next_, settled = self._settle(job, tried, outcome, now)
-        attempt = _make_attempt(tried, outcome, now)
         return JobOutcome(job=job, next=next_, deliveries=(settled,), attempts=(attempt,))
 
     def _settle(
         self, job: Job, tried: Delivery, outcome: Outcome, now: int
     ) -> tuple[Reschedule | DeadLetter | None, Delivery]:
         """Return what becomes of the job and of the delivery after an attempt."""
-        if isinstance(outcome, Delivered):
-            done = replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
-            return None, replace(done, error_code=None, error_message=None)
-        code, message = outcome.error_code, outcome.error_message[:TEXT_LENGTH]
-        failed = replace(tried, error_code=code, error_message=message)
         match outcome:
+            case Delivered():
+                return None, replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
             case Rejected():
-                return None, _fail(failed, ReasonCode.REJECTED, now)
+                return None, _fail(tried, ReasonCode.REJECTED, now)
             case Gone():
-                return None, _fail(failed, ReasonCode.ADDRESS_GONE, now)
-            case Retry(after_s=after_s):
-                error = f"{tried.channel}: {code}: {outcome.error_message}"
-                next_ = self.writer.retry(job, error, after_s)
+                return None, _fail(tried, ReasonCode.ADDRESS_GONE, now)
+            case Retry(error_code=code, error_message=message, after_s=after_s):
+                next_ = self.writer.retry(job, f"{tried.channel}: {code}: {message}", after_s)
                 if isinstance(next_, DeadLetter):
-                    return next_, _fail(failed, ReasonCode.ATTEMPTS_EXHAUSTED, now)
-                return next_, failed
+                    return next_, _fail(tried, ReasonCode.ATTEMPTS_EXHAUSTED, now)
+                return next_, tried
 
 
 def _is_to_send(job: Job, delivery: Delivery) -> bool:
@@ -170,7 +168,7 @@ def _make_attempt(delivery: Delivery, outcome: Outcome, now: int) -> Attempt:
     attempt = Attempt(
         notification_id=delivery.notification_id,
         channel=delivery.channel,
-        number=delivery.attempt_count,
+        number=delivery.attempt_count + 1,
         status=type(outcome).__name__.lower(),
         attempted_at=now,
     )

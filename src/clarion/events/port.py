@@ -42,9 +42,7 @@ class Events(Protocol):
         """Return the response to the first request with this key, or None if there was none."""
         ...
 
-    async def get(self, app_id: str, event_id: str) -> Event | None:
-        """Return the event, or None."""
-        ...
+    async def get(self, app_id: str, event_id: str) -> Event | None: ...
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from litestar import Controller, get
+from litestar.di import Provide
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
@@ -105,54 +106,52 @@ class WaitingView(View):
     channels: list[WaitingChannel]
 
 
+async def _find(
+    request: ApiRequest, notification_id: str, notifications: Injected[NotificationReader]
+) -> Notification:
+    caller = app_of(request, Scope.NOTIFICATIONS_READ)
+    found = await notifications.get(caller.app_id, notification_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
 class NotificationsController(Controller):
     """Notifications, by their ids."""
 
     path = "/v1/notifications/{notification_id:str}"
     tags = ("Notifications",)
+    dependencies = {"notification": Provide(_find)}  # noqa: RUF012 - Litestar only reads it
 
     @get(summary="Get a notification")
     async def get_notification(
-        self,
-        request: ApiRequest,
-        notification_id: str,
-        notifications: Injected[NotificationReader],
-        deliveries: Injected[Deliveries],
+        self, notification: Injected[Notification], deliveries: Injected[Deliveries]
     ) -> NotificationView:
         """Return a notification and its status."""
-        found = await _find(request, notification_id, notifications)
-        return _view(found, await _deliveries_of(found, deliveries))
+        return _view(notification, await _deliveries_of(notification, deliveries))
 
     @get("/deliveries", summary="List the deliveries of a notification")
     async def list_deliveries(
-        self,
-        request: ApiRequest,
-        notification_id: str,
-        notifications: Injected[NotificationReader],
-        deliveries: Injected[Deliveries],
+        self, notification: Injected[Notification], deliveries: Injected[Deliveries]
     ) -> DeliveriesView:
         """Return the delivery on each channel, with its attempts."""
-        found = await _find(request, notification_id, notifications)
-        attempts = await deliveries.list_attempts(found.id)
-        own = await _deliveries_of(found, deliveries)
-        return DeliveriesView(items=[_view_delivery(each, found, attempts) for each in own])
+        attempts = await deliveries.list_attempts(notification.id)
+        own = await _deliveries_of(notification, deliveries)
+        return DeliveriesView(items=[_view_delivery(each, notification, attempts) for each in own])
 
     @get("/timeline", summary="Get the timeline of a notification")
     async def get_timeline(
         self,
-        request: ApiRequest,
-        notification_id: str,
-        notifications: Injected[NotificationReader],
+        notification: Injected[Notification],
         deliveries: Injected[Deliveries],
         events: Injected[Events],
     ) -> TimelineView:
         """Return all decisions, attempts and results, oldest first."""
-        found = await _find(request, notification_id, notifications)
         timeline = build_timeline(
-            await events.get(found.app_id, found.event_id),
-            found,
-            await _deliveries_of(found, deliveries),
-            await deliveries.list_attempts(found.id),
+            await events.get(notification.app_id, notification.event_id),
+            notification,
+            await _deliveries_of(notification, deliveries),
+            await deliveries.list_attempts(notification.id),
         )
         return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
 
@@ -207,16 +206,6 @@ async def list_waiting(
 
 
 ROUTES = (NotificationsController, list_of_event, list_waiting)
-
-
-async def _find(
-    request: ApiRequest, notification_id: str, notifications: NotificationReader
-) -> Notification:
-    caller = app_of(request, Scope.NOTIFICATIONS_READ)
-    found = await notifications.get(caller.app_id, notification_id)
-    if found is None:
-        raise NotFound
-    return found
 
 
 async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
