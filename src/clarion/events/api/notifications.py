@@ -135,8 +135,9 @@ class NotificationsController(Controller):
         self, notification: Injected[Notification], deliveries: Injected[Deliveries]
     ) -> DeliveriesView:
         """Return the delivery on each channel, with its attempts."""
-        attempts = await deliveries.list_attempts(notification.id)
         own = await _deliveries_of(notification, deliveries)
+        # Read last, so that the attempt that ended a delivery is never missing.
+        attempts = await deliveries.list_attempts(notification.id)
         return DeliveriesView(items=[_view_delivery(each, notification, attempts) for each in own])
 
     @get("/timeline", summary="Get the timeline of a notification")
