@@ -10,6 +10,7 @@ from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.port import ChannelProvider
 from clarion.clock import Clock
+from clarion.events.cases import FrequencyCaps
 from clarion.events.model import (
     Audience,
     AudienceKind,
@@ -24,7 +25,8 @@ from clarion.events.model import (
     Notification,
     ReasonCode,
 )
-from clarion.events.pipeline import Pipeline, PipelinePorts
+from clarion.events.pipeline import Pipeline
+from clarion.events.port import PipelinePorts
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
@@ -172,7 +174,13 @@ def build_pipeline(
         clock=clock,
         providers=providers,
     )
-    return Pipeline(ports, on_inbox_changed=on_inbox_changed, queue_age_limit_s=3600)
+    return Pipeline(
+        ports,
+        on_inbox_changed=on_inbox_changed,
+        queue_age_limit_s=3600,
+        has_workers=True,
+        caps=FrequencyCaps(),
+    )
 
 
 async def finish_sending() -> None:

@@ -22,10 +22,10 @@ from clarion.channels.stub import StubProvider
 from clarion.data_directory import DataDirectory
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
-from clarion.events.api import waiting as waiting_api
 from clarion.events.api.intake import EventEndpoint
 from clarion.events.cases import FrequencyCaps
-from clarion.events.pipeline import Pipeline, PipelinePorts
+from clarion.events.pipeline import Pipeline
+from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
 from clarion.http import docs
 from clarion.http.certificates import DevelopmentTls, load_context
@@ -93,7 +93,6 @@ ROUTES = (
     *templates_api.ROUTES,
     *events_api.ROUTES,
     *notifications_api.ROUTES,
-    *waiting_api.ROUTES,
     *inbox_api.ROUTES,
     *devices_api.ROUTES,
     *topics_api.ROUTES,

@@ -109,7 +109,7 @@ def test_a_digest_leaves_out_what_has_expired(world: World) -> None:
     world.drain()
     (sent,) = world.provider.messages
     ids = dict(world.notifications())
-    assert (sent[0].notification_id, sent[0].count) == (ids[first, "ana"], 1)
+    assert (sent[0].notification.id, sent[0].count) == (ids[first, "ana"], 1)
 
 
 def test_a_digest_that_is_held_at_its_second_try_is_sent_whole_later(

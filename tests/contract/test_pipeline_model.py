@@ -289,7 +289,7 @@ class PipelineMachine(RuleBasedStateMachine):
         places = {notification_id: place for place, notification_id in self.ids.items()}
         messages = self.world.provider.messages
         sent = [
-            (*places[message.notification_id], at, message.count) for message, at, _ in messages
+            (*places[message.notification.id], at, message.count) for message, at, _ in messages
         ]
         assert sorted(sent) == sorted(self.model.sent)
 
@@ -297,7 +297,7 @@ class PipelineMachine(RuleBasedStateMachine):
     def quiet_hours_are_kept(self) -> None:
         mandatory = {self.ids[item.place] for item in self.model.items if item.is_mandatory}
         messages = self.world.provider.messages
-        interrupted = {message.notification_id for message, _, asleep in messages if asleep}
+        interrupted = {message.notification.id for message, _, asleep in messages if asleep}
         assert interrupted <= mandatory
 
     @invariant()

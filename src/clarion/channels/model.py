@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clarion.catalog.model import Priority
-from clarion.events.model import Content
+from clarion.events.model import Notification
 from clarion.people.model import User
 
 
@@ -14,15 +13,11 @@ class OutgoingMessage:
     """A rendered notification for one user. `id` is the same for every attempt."""
 
     id: str
-    notification_id: str
+    notification: Notification
     user: User
-    type: str
-    priority: Priority
     subject: str | None
     body: str
-    content: Content
     count: int
-    expires_at: int | None
     attempt: int  # 1 for the first
 
 

@@ -7,13 +7,9 @@ A user's address is the attribute `stub`: `delivered`, `rejected`, `gone`, `retr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from clarion.channels.model import Delivered, Gone, Rejected, Retry
-
-if TYPE_CHECKING:
-    from clarion.channels.model import Outcome, OutgoingMessage
-    from clarion.people.model import User
+from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.people.model import User
 
 SLOW_S = 5.0
 
@@ -40,12 +36,10 @@ class StubProvider:
             case ["retry", times] if times.isdecimal():
                 return _deliver_after(message.attempt, int(times))
             case ["broken"]:
-                msg = "the address says so"
-                raise RuntimeError(msg)
+                raise RuntimeError("the address says so")
             case _:
-                return Rejected(
-                    error_code="rejected", error_message="the address accepts no messages"
-                )
+                reason = "the address accepts no messages"
+                return Rejected(error_code="rejected", error_message=reason)
 
 
 def _deliver_after(attempt: int, times: int) -> Outcome:

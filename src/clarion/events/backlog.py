@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Priority
+from clarion.clock import Clock
 from clarion.errors import ClarionError
-
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.events.port import Queue
+from clarion.events.port import Queue
 
 INTERVAL_S = 1.0
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from clarion.events.cases import DecisionRequest, PreparedCase
-    from clarion.events.model import JobOutcome
+from clarion.events.cases import DecisionRequest, PreparedCase
+from clarion.events.model import JobOutcome
 
 
 class BatchView:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from clarion.catalog.model import Channel, Overflow
-from clarion.events.decide.case import Case, CaseUser, Limit
-from clarion.people.model import UserStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from clarion.catalog.model import Priority
-    from clarion.catalog.port import CatalogEntry
-    from clarion.channels.port import ChannelProvider
-    from clarion.events.model import Content, EarlierNotification
-    from clarion.events.port import NotificationReader
-    from clarion.people.model import User
-    from clarion.people.port import Users
+from clarion.catalog.model import Channel, Overflow, Priority
+from clarion.catalog.port import CatalogEntry
+from clarion.events.decide.case import Case, Limit
+from clarion.events.model import Content, EarlierNotification
+from clarion.events.port import PipelinePorts
+from clarion.people.model import User
 
 HOUR_MS = 3_600_000
 
@@ -79,45 +72,30 @@ class PreparedCase:
     """A case, with what is needed to apply its decisions."""
 
     request: DecisionRequest
-    user: User | None
     case: Case
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CaseReader:
     """Reads what the rules need to know, for many requests at once."""
 
-    users: Users
-    notifications: NotificationReader
-    providers: Mapping[Channel, ChannelProvider]
+    ports: PipelinePorts
     caps: FrequencyCaps
 
     async def read(self, requests: Sequence[DecisionRequest]) -> list[PreparedCase]:
         """Return a case for each request, in order. All are of one app."""
         if not requests:
             return []
-        app_id, now = requests[0].app_id, requests[0].now
-        users = await self.users.find_many(app_id, {each.user_id for each in requests})
-        earlier = await self._find_earlier(app_id, requests, now)
-        used = await self._count_used(app_id, requests)
+        app_id, now, notifications = requests[0].app_id, requests[0].now, self.ports.notifications
+        users = await self.ports.users.find_many(app_id, {each.user_id for each in requests})
+        keys = {key for each in requests if (key := each.dedupe_id) is not None}
+        earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
+        limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
+        used = await notifications.find_limit_counts(app_id, limits) if limits else {}
         return [
             self._prepare(each, users.get(each.user_id), earlier.get(each.dedupe_id or ""), used)
             for each in requests
         ]
-
-    async def _find_earlier(
-        self, app_id: str, requests: Iterable[DecisionRequest], now: int
-    ) -> Mapping[str, EarlierNotification]:
-        ids = {each.dedupe_id for each in requests} - {None}
-        if not ids:
-            return {}
-        return await self.notifications.find_earlier(app_id, ids, now)  # type: ignore[arg-type]
-
-    async def _count_used(
-        self, app_id: str, requests: Iterable[DecisionRequest]
-    ) -> Mapping[str, int]:
-        ids = {limit.id for each in requests for limit in self.caps.limits_of(each)}
-        return await self.notifications.find_limit_counts(app_id, ids) if ids else {}
 
     def _prepare(
         self,
@@ -126,15 +104,18 @@ class CaseReader:
         earlier: EarlierNotification | None,
         used: Mapping[str, int],
     ) -> PreparedCase:
+        providers = self.ports.providers
+        reachable = (c for c, each in providers.items() if user and each.can_reach(user))
         case = Case(
             now=request.now,
             type=request.entry.type,
             priority=request.priority,
             channels=request.channels,
             templates=_templates_of(request.entry),
-            available=frozenset({Channel.IN_APP, *self.providers}),
+            available=frozenset({Channel.IN_APP, *providers}),
             expires_at=request.expires_at,
-            user=self._describe(user) if user else None,
+            user=user,
+            addresses=frozenset({Channel.IN_APP, *reachable}),
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
@@ -142,17 +123,7 @@ class CaseReader:
             ),
             next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )
-        return PreparedCase(request, user, case)
-
-    def _describe(self, user: User) -> CaseUser:
-        reachable = (c for c, provider in self.providers.items() if provider.can_reach(user))
-        return CaseUser(
-            id=user.id,
-            is_active=user.status is UserStatus.ACTIVE,
-            timezone=user.timezone,
-            preferences=user.preferences,
-            addresses=frozenset({Channel.IN_APP, *reachable}),
-        )
+        return PreparedCase(request, case)
 
 
 def _templates_of(entry: CatalogEntry) -> frozenset[Channel]:

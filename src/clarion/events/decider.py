@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from clarion.catalog.port import CatalogEntry
 from clarion.events.batch_view import BatchView
-from clarion.events.cases import DecisionRequest
+from clarion.events.cases import CaseReader, DecisionRequest, PreparedCase
 from clarion.events.decide.rules import decide
-from clarion.events.model import EventStatus, JobOutcome, Reschedule
+from clarion.events.model import Event, EventStatus, Job, JobOutcome, Reschedule
+from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
+from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from clarion.catalog.port import Catalog, CatalogEntry
-    from clarion.clock import Clock
-    from clarion.events.cases import CaseReader, PreparedCase
-    from clarion.events.model import Event, Job
-    from clarion.events.outcome_writer import OutcomeWriter
-    from clarion.events.port import Events
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
 ROUNDS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Decider:
     """Handles the jobs that decide one event for one user."""
 
-    events: Events
-    catalog: Catalog
+    ports: PipelinePorts
     cases: CaseReader
     writer: OutcomeWriter
-    clock: Clock
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide for jobs of one app."""
@@ -50,7 +41,7 @@ class Decider:
             await self._decide(some)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        events = await self.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        events = await self.ports.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
         return [(job, events.get(job.event_id)) for job in jobs]
 
     async def _decide(self, pairs: Sequence[tuple[Job, Event | None]]) -> None:
@@ -59,7 +50,7 @@ class Decider:
             if not left:
                 return
             left = await self._decide_round(await self._with_events(left))
-        again = Reschedule(due_at=self.clock.now())
+        again = Reschedule(due_at=self.ports.clock.now())
         await self.writer.write([JobOutcome(job=job, next=again) for job in left])
 
     async def _decide_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
@@ -71,12 +62,12 @@ class Decider:
             if event is None or event.status is EventStatus.CANCELLED:
                 outcomes.append(JobOutcome(job=job))
                 continue
-            entry = await self.catalog.find(event.app_id, event.type)
+            entry = await self.ports.catalog.find(event.app_id, event.type)
             if entry is None:
                 outcomes.append(fail_without_type(job, event.type))
                 continue
             undecided.append((job, event))
-            requests.append(make_request(event, job.user_id, entry, self.clock.now()))
+            requests.append(make_request(event, job.user_id, entry, self.ports.clock.now()))
         cases = await self.cases.read(requests)
         decided, later = self._decide_in_order(zip(undecided, cases, strict=True))
         refused = await self.writer.write([*outcomes, *decided])
@@ -100,7 +91,7 @@ class Decider:
         return outcomes, later
 
     def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
-        notification_id = self.clock.new_id()
+        notification_id = self.ports.clock.new_id()
         return apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
 
 

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from clarion.catalog.model import Channel
-from clarion.channels.model import Delivered, Gone, OutgoingMessage, Rejected, Retry
+from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.channels.port import ChannelProvider
 from clarion.errors import ClarionError
-from clarion.events.decide.rules import decide
 from clarion.events.decide.verdicts import Send
 from clarion.events.model import (
     Attempt,
     DeadLetter,
+    Delivery,
     DeliveryStatus,
+    Job,
     JobOutcome,
     ReasonCode,
     Reschedule,
 )
-from clarion.events.outcomes import archive_decision, cancel, make_jobs, redecide
+from clarion.events.outcome_writer import OutcomeWriter
+from clarion.events.outcomes import archive_decision, make_jobs
+from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
-from clarion.events.waiting import by_channel
+from clarion.events.waiting import WaitingNotification, WaitingReader
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clarion.channels.model import Outcome
-    from clarion.channels.port import ChannelProvider
-    from clarion.clock import Clock
-    from clarion.events.cases import CaseReader, PreparedCase
-    from clarion.events.model import Delivery, Job
-    from clarion.events.outcome_writer import OutcomeWriter
-    from clarion.events.waiting import WaitingNotification, WaitingReader
 
 # Shorter than the lease: an outcome that comes after it would be refused.
 PROVIDER_TIMEOUT_S = 20.0
@@ -42,21 +34,19 @@ FULL_MS = 1_000
 TEXT_LENGTH = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Deliverer:
     """Handles the jobs that send; each in a task of its own, so a slow provider delays no other."""
 
+    ports: PipelinePorts
     waiting: WaitingReader
-    cases: CaseReader
     writer: OutcomeWriter
-    providers: Mapping[Channel, ChannelProvider]
-    clock: Clock
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Start to deliver jobs of one app; the attempts go on after this returns."""
         free = max(IN_FLIGHT - len(self._tasks), 0)
-        later = Reschedule(due_at=self.clock.now() + FULL_MS)
+        later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
         delayed = [JobOutcome(job=job, next=later) for job in jobs[free:]]
         await self.writer.write([*delayed, *await self._start(jobs[:free])])
 
@@ -70,114 +60,89 @@ class Deliverer:
         if not jobs:
             return []
         pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
-        found, outcomes = await self.waiting.read(pairs)
-        outcomes += [JobOutcome(job=each.job) for each in found if not _queued(each)]
-        queued = [each for each in found if _queued(each)]
-        cases = await self.cases.read(
-            [self.waiting.make_request(each, _queued(each), was_collected=True) for each in queued]
-        )
-        for waiting, prepared in zip(queued, cases, strict=True):
-            if (outcome := self._decide(waiting, prepared)) is not None:
-                outcomes.append(outcome)
-        return outcomes
+        waiting, outcomes = await self.waiting.read(pairs, _is_to_send)
+        decided = [self._decide(each) for each in waiting]
+        return [*outcomes, *(each for each in decided if each is not None)]
 
-    def _decide(self, waiting: WaitingNotification, prepared: PreparedCase) -> JobOutcome | None:
+    def _decide(self, waiting: WaitingNotification) -> JobOutcome | None:
         """Run the rules again, as a retry may come hours later. None: the task has started."""
-        (delivery,) = _queued(waiting)
-        (decision,) = cancel(prepared) if waiting.is_cancelled else decide(prepared.case)
-        if isinstance(decision.verdict, Send):
-            if delivery.status is DeliveryStatus.FAILED:
-                delivery = redecide(delivery, prepared.request, decision)
-            task = asyncio.get_running_loop().create_task(self._send(waiting, prepared, delivery))
+        (delivery,), (decision,) = waiting.deliveries, waiting.decide()
+        is_sent = isinstance(decision.verdict, Send)
+        if not is_sent or delivery.status is DeliveryStatus.FAILED:
+            (delivery,) = waiting.apply((decision,))
+        if is_sent:
+            task = asyncio.get_running_loop().create_task(self._send(waiting, delivery))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return None
-        delivery = redecide(delivery, prepared.request, decision)
-        jobs, shared = make_jobs(prepared.request, waiting.job.event_id, (delivery,))
+        jobs, shared = make_jobs(waiting.prepared.request, waiting.job.event_id, (delivery,))
         return JobOutcome(job=waiting.job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
 
-    async def _send(
-        self, waiting: WaitingNotification, prepared: PreparedCase, delivery: Delivery
-    ) -> None:
+    async def _send(self, waiting: WaitingNotification, delivery: Delivery) -> None:
         try:
-            await self.writer.write([await self._attempt(waiting, prepared, delivery)])
+            await self.writer.write([await self._attempt(waiting, delivery)])
         except ClarionError as error:
             # The job is due again when its lease expires.
             get_logger().warning("delivery_not_recorded", code=error.code)
 
-    async def _attempt(
-        self, waiting: WaitingNotification, prepared: PreparedCase, delivery: Delivery
-    ) -> JobOutcome:
-        job, provider = waiting.job, self.providers[delivery.channel]
+    async def _attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
+        job, provider = waiting.job, self.ports.providers[delivery.channel]
         try:
-            message = make_message(waiting, prepared, delivery)
+            message = make_message(waiting, delivery)
         except Exception as error:  # noqa: BLE001 - a template may fail in any way
             return self.writer.fail(job, error)
         outcome = await _try(provider, message)
-        now = self.clock.now()
+        now = self.ports.clock.now()
+        attempt = _make_attempt(delivery, outcome, now)
         tried = replace(
             delivery,
-            attempt_count=delivery.attempt_count + 1,
+            attempt_count=attempt.number,
             provider=provider.name,
             last_attempt_at=now,
             sent_at=delivery.sent_at or now,
+            error_code=attempt.error_code,
+            error_message=attempt.error_message,
         )
         next_, settled = self._settle(job, tried, outcome, now)
-        attempt = _make_attempt(tried, outcome, now)
         return JobOutcome(job=job, next=next_, deliveries=(settled,), attempts=(attempt,))
 
     def _settle(
         self, job: Job, tried: Delivery, outcome: Outcome, now: int
     ) -> tuple[Reschedule | DeadLetter | None, Delivery]:
         """Return what becomes of the job and of the delivery after an attempt."""
-        if isinstance(outcome, Delivered):
-            done = replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
-            return None, replace(done, error_code=None, error_message=None)
-        code, message = outcome.error_code, outcome.error_message[:TEXT_LENGTH]
-        failed = replace(tried, error_code=code, error_message=message)
         match outcome:
+            case Delivered():
+                return None, replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
             case Rejected():
-                return None, _fail(failed, ReasonCode.REJECTED, now)
+                return None, _fail(tried, ReasonCode.REJECTED, now)
             case Gone():
-                return None, _fail(failed, ReasonCode.ADDRESS_GONE, now)
-            case Retry(after_s=after_s):
-                error = f"{tried.channel}: {code}: {outcome.error_message}"
-                next_ = self.writer.retry(job, error, after_s)
+                return None, _fail(tried, ReasonCode.ADDRESS_GONE, now)
+            case Retry(error_code=code, error_message=message, after_s=after_s):
+                next_ = self.writer.retry(job, f"{tried.channel}: {code}: {message}", after_s)
                 if isinstance(next_, DeadLetter):
-                    return next_, _fail(failed, ReasonCode.ATTEMPTS_EXHAUSTED, now)
-                return next_, failed
+                    return next_, _fail(tried, ReasonCode.ATTEMPTS_EXHAUSTED, now)
+                return next_, tried
 
 
-def _queued(waiting: WaitingNotification) -> tuple[Delivery, ...]:
-    """Return the delivery of a job if it is still to be sent, or failed and is replayed."""
-    channel = Channel(waiting.job.subject.partition("/")[0])
-    delivery = by_channel(waiting.deliveries).get(channel)
-    if delivery is None:
-        return ()
+def _is_to_send(job: Job, delivery: Delivery) -> bool:
+    """Whether it is the delivery of a job, and still to be sent; a failed one is replayed."""
     is_queued = delivery.status is DeliveryStatus.QUEUED
     is_replayed = delivery.reason is ReasonCode.ATTEMPTS_EXHAUSTED
-    return (delivery,) if is_queued or is_replayed else ()
+    return delivery.channel == job.subject.partition("/")[0] and (is_queued or is_replayed)
 
 
-def make_message(
-    waiting: WaitingNotification, prepared: PreparedCase, delivery: Delivery
-) -> OutgoingMessage:
+def make_message(waiting: WaitingNotification, delivery: Delivery) -> OutgoingMessage:
     """Return the message for the provider."""
-    notification, user = waiting.notification, prepared.user
-    assert user is not None  # noqa: S101 - the rules send nothing to an unknown user
-    entry = prepared.request.entry
+    notification, user = waiting.notification, waiting.prepared.case.recipient
+    entry = waiting.prepared.request.entry
     text = render(entry, delivery.channel, user, notification.content, delivery.count)
     return OutgoingMessage(
         id=f"{notification.id}/{delivery.channel}",
-        notification_id=notification.id,
+        notification=notification,
         user=user,
-        type=notification.type,
-        priority=notification.priority,
         subject=text.subject,
         body=text.body,
-        content=notification.content,
         count=delivery.count,
-        expires_at=notification.expires_at,
         attempt=delivery.attempt_count + 1,
     )
 
@@ -203,7 +168,7 @@ def _make_attempt(delivery: Delivery, outcome: Outcome, now: int) -> Attempt:
     attempt = Attempt(
         notification_id=delivery.notification_id,
         channel=delivery.channel,
-        number=delivery.attempt_count,
+        number=delivery.attempt_count + 1,
         status=type(outcome).__name__.lower(),
         attempted_at=now,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,9 +16,6 @@ from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, 
 from clarion.fields import check_topic, check_user_id, is_user_id
 from clarion.http.bodies import Body
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 RECIPIENTS_LIMIT = 10_000
 DATA_LIMIT_BYTES = 65_536
 MAX_TTL_S = 30 * 24 * 3600
@@ -25,7 +23,6 @@ MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 # A zero character in JSON; after another backslash it is the six characters themselves.
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-Short = Annotated[str, msgspec.Meta(max_length=256)]
 PriorityName = Literal["low", "medium", "high", "critical"]
 
 
@@ -39,28 +36,14 @@ class Recipient(Body):
     all: bool | None = None
 
 
-class ActorDraft(Body):
-    """Who caused the event."""
-
-    id: Short | None = None
-    name: Short | None = None
-
-
-class TargetDraft(Body):
-    """The object that the event is about."""
-
-    id: Short | None = None
-    type: Short | None = None
-
-
 class EventDraft(Body):
     """An event to send. Give `ttl_s` or `expires_at`, or neither."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     recipient: Recipient
     data: dict[str, Any] = msgspec.field(default_factory=dict)
-    actor: ActorDraft | None = None
-    target: TargetDraft | None = None
+    actor: Actor | None = None
+    target: Target | None = None
     priority: PriorityName | Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
     channels: Annotated[list[Channel], msgspec.Meta(min_length=1, max_length=6)] | None = None
     dedupe_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
@@ -160,12 +143,11 @@ def make_event(
 ) -> Event:
     """Return the event of a draft without faults; `priority` is used if the draft has none."""
     scheduled_at = to_milliseconds(draft.scheduled_at) if draft.scheduled_at else None
-    audience = make_audience(draft.recipient)
     return Event(
         app_id=app_id,
         id=event_id,
         type=draft.type,
-        audience=audience,
+        audience=make_audience(draft.recipient),
         content=_content(draft),
         priority=_priority(draft, priority),
         dedupe_key=draft.dedupe_key,
@@ -192,11 +174,10 @@ def make_audience(recipient: Recipient) -> Audience:
 
 
 def _content(draft: EventDraft) -> Content:
-    actor, target = draft.actor, draft.target
     return Content(
         data=draft.data,
-        actor=Actor(actor.id, actor.name) if actor else None,
-        target=Target(target.id, target.type) if target else None,
+        actor=draft.actor,
+        target=draft.target,
         channels=tuple(dict.fromkeys(draft.channels)) if draft.channels else None,
         deeplink=draft.deeplink,
         image_url=draft.image_url,

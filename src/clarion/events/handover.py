@@ -7,14 +7,10 @@ claimed like any other job.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from clarion.catalog.model import Priority
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.events.model import Event, Job
+from clarion.events.model import Event, Job
 
 # How long a claim holds: longer than any handler takes. The jobs of a killed worker are due then.
 LEASE_MS = 45_000

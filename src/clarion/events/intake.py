@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from clarion.catalog.model import Channel
+from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.errors import FieldFault, InvalidFields, Overloaded
-from clarion.events.drafts import find_faults, make_event
-from clarion.events.handover import FIRST_TOKEN, LEASE_MS
-from clarion.events.model import AudienceKind, Job, JobKind
+from clarion.events.drafts import EventDraft, find_faults, make_event
+from clarion.events.handover import FIRST_TOKEN, LEASE_MS, Handover
+from clarion.events.model import AudienceKind, Event, Job, JobKind
+from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from clarion.catalog.model import Channel
-    from clarion.catalog.port import Catalog, CatalogEntry
-    from clarion.clock import Clock
-    from clarion.events.drafts import EventDraft
-    from clarion.events.handover import Handover
-    from clarion.events.model import Event
-    from clarion.events.port import Events
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.people.port import Users
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
 _FAULTS_LIMIT = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Intake:
     """Accepts events. Without a handover, another process decides them."""
 
-    events: Events
-    users: Users
-    catalog: Catalog
-    clock: Clock
+    ports: PipelinePorts
     handover: Handover | None
     on_accepted: Callable[[int], None]
     is_overloaded: Callable[[], bool]
@@ -44,13 +32,9 @@ class Intake:
 
     async def prepare(self, app_id: str, draft: EventDraft) -> Event:
         """Return the event of a draft; `InvalidFields` names every fault of the draft."""
-        now = self.clock.now()
-        entry = await self.catalog.find(app_id, draft.type)
-        if entry is None:
-            raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
-        if faults := (*find_faults(draft, now), *find_type_faults(draft, entry)):
-            raise InvalidFields(*faults)
-        event_id = self.clock.new_id()
+        now = self.ports.clock.now()
+        entry = await find_entry(self.ports.catalog, app_id, draft, find_faults(draft, now))
+        event_id = self.ports.clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
         check_context(entry, _template_channels(draft, entry), event.content)
         await self._check_recipients(event, draft)
@@ -66,7 +50,7 @@ class Intake:
         if self.is_overloaded():
             raise Overloaded
         pairs = [(self._make_job(each), each) for each in events]
-        replay = await self.events.accept(events, [job for job, _ in pairs], once)
+        replay = await self.ports.events.accept(events, [job for job, _ in pairs], once)
         if replay is None:
             if self.handover is not None:
                 self.handover.put(pair for pair in pairs if pair[0].token)
@@ -88,7 +72,7 @@ class Intake:
 
     async def find_response(self, once: IdempotencyClaim | None) -> StoredResponse | None:
         """Return the response to an earlier request with the same idempotency key, if any."""
-        return await self.events.find_response(once) if once else None
+        return await self.ports.events.find_response(once) if once else None
 
     def forget_user(self, app_id: str, user_id: str) -> None:
         """Look a user up again next time: they may be deleted."""
@@ -99,7 +83,7 @@ class Intake:
         unknown = [i for i in event.audience.ids if (app_id, i) not in self._known]
         if not unknown:
             return
-        found = await self.users.find_many(app_id, unknown)
+        found = await self.ports.users.find_many(app_id, unknown)
         self._remember(app_id, found)
         missing = [user_id for user_id in unknown if user_id not in found]
         if missing:
@@ -111,8 +95,19 @@ class Intake:
         self._known.update((app_id, user_id) for user_id in found)
 
 
-def find_type_faults(draft: EventDraft, entry: CatalogEntry) -> tuple[FieldFault, ...]:
-    """Return the faults of a draft for its type: it is not active, or data is missing."""
+async def find_entry(
+    catalog: Catalog, app_id: str, draft: EventDraft, faults: Iterable[FieldFault]
+) -> CatalogEntry:
+    """Return the type of a draft; `InvalidFields` names these faults and those of its data."""
+    entry = await catalog.find(app_id, draft.type)
+    if entry is None:
+        raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
+    if found := (*faults, *_find_type_faults(draft, entry)):
+        raise InvalidFields(*found)
+    return entry
+
+
+def _find_type_faults(draft: EventDraft, entry: CatalogEntry) -> tuple[FieldFault, ...]:
     if not entry.type.is_active:
         return (FieldFault("type", f"{draft.type} is not active"),)
     return entry.find_faults(draft.data, _template_channels(draft, entry))

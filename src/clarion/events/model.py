@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
+
+import msgspec
 
 from clarion.catalog.model import Category, Channel, Priority
+
+_Short = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class ReasonCode(StrEnum):
@@ -80,20 +85,18 @@ class Audience:
     topic: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who caused an event."""
 
-    id: str | None = None
-    name: str | None = None
+    id: _Short | None = None
+    name: _Short | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The object that an event is about."""
 
-    id: str | None = None
-    type: str | None = None
+    id: _Short | None = None
+    type: _Short | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +210,11 @@ class Delivery:
     error_code: str | None = None
     error_message: str | None = None
     decided_at: int
+
+    @property
+    def decision(self) -> PastDecision:
+        """The latest decision, as it is kept when the next one is made."""
+        return PastDecision(self.decided_at, self.status, self.reason, self.rule, self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

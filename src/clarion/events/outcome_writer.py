@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clarion.clock import Clock
 from clarion.errors import ClarionError
-from clarion.events.model import DeadLetter, JobOutcome, Reschedule
+from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
+from clarion.events.port import Outcomes
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clarion.clock import Clock
-    from clarion.events.model import Job
-    from clarion.events.port import Outcomes
-    from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.pipeline_metrics import PipelineMetrics
 
 TRIES = 5
 FIRST_WAIT_S = 2.0
@@ -58,10 +54,13 @@ class OutcomeWriter:
         if not outcomes:
             return []
         stored = await self.outcomes.write(outcomes, self.clock.now())
+        refused: list[Job] = []
         for outcome, is_stored in zip(outcomes, stored, strict=True):
             if is_stored:
                 self._report(outcome)
-        return [each.job for each, is_stored in zip(outcomes, stored, strict=True) if not is_stored]
+            else:
+                refused.append(outcome.job)
+        return refused
 
     def _report(self, outcome: JobOutcome) -> None:
         if outcome.changes_inbox:

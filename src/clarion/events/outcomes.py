@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from clarion.catalog.model import Channel
-from clarion.events.cases import HOUR_MS
+from clarion.catalog.model import Channel, RenderedText
+from clarion.events.cases import DecisionRequest, PreparedCase
 from clarion.events.decide.rules import passes_quiet_hours
-from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send
+from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import (
     NEVER,
     AudienceKind,
     DedupeClaim,
     Delivery,
     DeliveryStatus,
+    Event,
     EventStatus,
     InboxUpdate,
     Job,
@@ -22,17 +23,9 @@ from clarion.events.model import (
     JobOutcome,
     LimitClaim,
     Notification,
-    PastDecision,
     ReasonCode,
 )
 from clarion.events.rendering import render
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from clarion.events.cases import DecisionRequest, PreparedCase
-    from clarion.events.decide.verdicts import Verdict
-    from clarion.events.model import Event
 
 _PAST_DECISIONS = 20
 # The status of an event for one user for whom nothing is sent, by the reason.
@@ -53,8 +46,9 @@ def apply_decisions(
     notification_id: str,
 ) -> JobOutcome:
     """Return the outcome of deciding an event for one user: a new notification."""
-    request = prepared.request
-    folded_into = _find_fold(decisions)
+    request, earlier, update = prepared.request, prepared.case.earlier, None
+    if (folded_into := _find_fold(decisions)) and earlier:
+        update = update_inbox(prepared, folded_into, earlier.count + 1, earlier.count)
     deliveries = tuple(_make_delivery(request, notification_id, each) for each in decisions)
     jobs, shared = make_jobs(request, job.event_id, deliveries)
     return JobOutcome(
@@ -63,7 +57,7 @@ def apply_decisions(
         dedupe_claim=None if folded_into else _claim_key(prepared, decisions, notification_id),
         limit_claims=claim_limits(prepared, decisions),
         notification=_make_notification(event, prepared, decisions, notification_id),
-        inbox_update=_count_repeat(prepared) if folded_into else None,
+        inbox_update=update,
         deliveries=deliveries,
         jobs=jobs,
         shared_jobs=shared,
@@ -107,20 +101,17 @@ def shows(decisions: Iterable[Decision]) -> bool:
 
 def _inbox_text(prepared: PreparedCase, decisions: Sequence[Decision]) -> tuple[str | None, str]:
     """Return title and body for the inbox; empty if it never shows the notification."""
-    request = prepared.request
     verdict = next((d.verdict for d in decisions if d.channel is Channel.IN_APP), None)
-    if prepared.user is None or verdict is None or isinstance(verdict, Drop):
+    if verdict is None or isinstance(verdict, Drop):
         return None, ""
-    text = render(request.entry, Channel.IN_APP, prepared.user, request.content, 1)
+    text = _render_inbox(prepared, 1)
     return text.subject, text.body
 
 
-def _count_repeat(prepared: PreparedCase) -> InboxUpdate | None:
-    """Return the update of the unread notification that a repeat is folded into."""
-    earlier = prepared.case.earlier
-    if earlier is None:
-        return None
-    return update_inbox(prepared, earlier.notification_id, earlier.count + 1, earlier.count)
+def _render_inbox(prepared: PreparedCase, count: int) -> RenderedText:
+    request = prepared.request
+    user = prepared.case.recipient
+    return render(request.entry, Channel.IN_APP, user, request.content, count)
 
 
 def update_inbox(
@@ -130,17 +121,14 @@ def update_inbox(
     expected_count: int,
     *,
     is_new: bool = False,
-) -> InboxUpdate | None:
+) -> InboxUpdate:
     """Return the update of a notification to a count; `is_new` if the inbox does not show it."""
-    if prepared.user is None:
-        return None
-    request = prepared.request
-    text = render(request.entry, Channel.IN_APP, prepared.user, request.content, count)
+    text = _render_inbox(prepared, count)
     return InboxUpdate(
         id=notification_id,
         title=text.subject,
         body=text.body,
-        content=request.content,
+        content=prepared.request.content,
         count=count,
         expected_count=expected_count,
         is_new=is_new,
@@ -189,17 +177,8 @@ def redecide(delivery: Delivery, request: DecisionRequest, decision: Decision) -
 
 def archive_decision(delivery: Delivery) -> Delivery:
     """Return a delivery whose present decision is among its past ones, too."""
-    d = delivery
-    past = PastDecision(d.decided_at, d.status, d.reason, d.rule, d.until)
-    return replace(d, past_decisions=(*d.past_decisions, past)[-_PAST_DECISIONS:])
-
-
-def cancel(prepared: PreparedCase) -> tuple[Decision, ...]:
-    """Return the decisions for a cancelled event."""
-    return tuple(
-        Decision(channel, Drop(ReasonCode.CANCELLED), "cancelled")
-        for channel in prepared.case.channels
-    )
+    past = (*delivery.past_decisions, delivery.decision)
+    return replace(delivery, past_decisions=past[-_PAST_DECISIONS:])
 
 
 def _status_of(channel: Channel, verdict: Verdict) -> tuple[DeliveryStatus, int | None]:
@@ -286,10 +265,8 @@ def claim_limits(prepared: PreparedCase, decisions: Iterable[Decision]) -> tuple
         return ()
     if not any(_uses_limit(each.verdict) for each in decisions):
         return ()
-    end = (case.now // HOUR_MS + 1) * HOUR_MS
-    return tuple(
-        LimitClaim(id=each.id, limit=each.per_hour, expires_at=end) for each in case.limits
-    )
+    end = case.next_hour_at
+    return tuple(LimitClaim(id=x.id, limit=x.per_hour, expires_at=end) for x in case.limits)
 
 
 def _uses_limit(verdict: Verdict) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from clarion.catalog.model import Priority
+from clarion.catalog.model import Channel, Priority
+from clarion.catalog.port import Catalog
+from clarion.channels.port import ChannelProvider
+from clarion.clock import Clock
 from clarion.events.model import (
     Attempt,
     Delivery,
@@ -18,6 +22,7 @@ from clarion.events.model import (
 )
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
+from clarion.people.port import Users
 
 
 class Events(Protocol):
@@ -37,9 +42,7 @@ class Events(Protocol):
         """Return the response to the first request with this key, or None if there was none."""
         ...
 
-    async def get(self, app_id: str, event_id: str) -> Event | None:
-        """Return the event, or None."""
-        ...
+    async def get(self, app_id: str, event_id: str) -> Event | None: ...
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""
@@ -192,3 +195,18 @@ class Retention(Protocol):
     async def prune_claims(self, now: int, limit: int) -> int:
         """Delete expired dedupe keys and limit counts, at most `limit` of each."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinePorts:
+    """What the pipeline reads and writes."""
+
+    events: Events
+    queue: Queue
+    notifications: NotificationReader
+    outcomes: Outcomes
+    deliveries: Deliveries
+    users: Users
+    catalog: Catalog
+    clock: Clock
+    providers: Mapping[Channel, ChannelProvider]

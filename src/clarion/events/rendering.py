@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
-from clarion.catalog.model import Channel, build_context
+import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from clarion.catalog.model import RenderedText
-    from clarion.catalog.port import CatalogEntry
-    from clarion.events.model import Actor, Content, Target
-    from clarion.people.model import User
+from clarion.catalog.model import Channel, RenderedText, build_context
+from clarion.catalog.port import CatalogEntry
+from clarion.events.model import Actor, Content, Target
+from clarion.people.model import User
 
 _SAMPLE_USER: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
 
@@ -22,9 +19,8 @@ def render(
 ) -> RenderedText:
     """Render the template of a channel; `InvalidFields` if that fails."""
     recipient = {"id": user.id, "name": user.name, "language": user.language}
-    return entry.render(
-        template_channel(channel), user.language, _context(content, recipient, count)
-    )
+    context = _context(content, recipient, count)
+    return entry.render(template_channel(channel), user.language, context)
 
 
 def template_channel(channel: Channel) -> Channel:
@@ -43,15 +39,15 @@ def check_context(entry: CatalogEntry, channels: Collection[Channel], content: C
 
 
 def _lacks(named: Actor | Target | None) -> bool:
-    return named is None or None in (getattr(named, name) for name in named.__slots__)
+    return named is None or None in msgspec.structs.astuple(named)
 
 
 def _context(content: Content, user: dict[str, str | None], count: int) -> Mapping[str, object]:
     actor, target = content.actor, content.target
     return build_context(
         content.data,
-        actor=_known({"id": actor.id, "name": actor.name}) if actor else None,
-        target=_known({"id": target.id, "type": target.type}) if target else None,
+        actor=_known(msgspec.structs.asdict(actor)) if actor else None,
+        target=_known(msgspec.structs.asdict(target)) if target else None,
         user=_known(user),
         count=count,
     )

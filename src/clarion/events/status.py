@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from clarion.events.model import DeliveryStatus, NotificationStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.events.model import Delivery
+from clarion.events.model import Delivery, DeliveryStatus, NotificationStatus
 
 # These count only if no delivery has another status.
 _UNSENT = frozenset({DeliveryStatus.DROPPED, DeliveryStatus.FOLDED})
 _WAITING = frozenset({DeliveryStatus.HELD, DeliveryStatus.COLLECTED})
-_SAME = {
-    DeliveryStatus.FAILED: NotificationStatus.FAILED,
-    DeliveryStatus.EXPIRED: NotificationStatus.EXPIRED,
-    DeliveryStatus.CANCELLED: NotificationStatus.CANCELLED,
-    DeliveryStatus.DELIVERED: NotificationStatus.DELIVERED,
-}
 
 
 def summarize(deliveries: Iterable[Delivery]) -> NotificationStatus:
@@ -34,7 +23,8 @@ def summarize(deliveries: Iterable[Delivery]) -> NotificationStatus:
     if statuses & _WAITING:
         return NotificationStatus.QUEUED
     if len(statuses) == 1:
-        return _SAME[statuses.pop()]
+        # It is failed, expired, cancelled or delivered, by the same name.
+        return NotificationStatus(statuses.pop())
     if DeliveryStatus.DELIVERED in statuses:
         return NotificationStatus.PARTIALLY_DELIVERED
     return NotificationStatus.FAILED

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from clarion.catalog.model import Channel
-from clarion.events.model import DeliveryStatus, PastDecision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from clarion.events.model import Attempt, Delivery, Event, Notification, ReasonCode
+from clarion.events.model import Attempt, Delivery, DeliveryStatus, Event, Notification, ReasonCode
 
 # What a decision is called by the status that it gave the delivery.
 _VERDICTS = {
@@ -79,10 +74,7 @@ def _of_attempt(attempt: Attempt) -> TimelineEntry:
 
 
 def _of_delivery(delivery: Delivery) -> Iterator[TimelineEntry]:
-    now = PastDecision(
-        delivery.decided_at, delivery.status, delivery.reason, delivery.rule, delivery.until
-    )
-    for past in (*delivery.past_decisions, now):
+    for past in (*delivery.past_decisions, delivery.decision):
         yield TimelineEntry(
             at=past.at,
             what=_VERDICTS[past.status],

@@ -2,117 +2,125 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from clarion.events.cases import DecisionRequest
-from clarion.events.model import DeadLetter, EventStatus, JobOutcome, ReasonCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from clarion.catalog.model import Channel
-    from clarion.catalog.port import Catalog, CatalogEntry
-    from clarion.clock import Clock
-    from clarion.events.model import Delivery, Event, Job, Notification
-    from clarion.events.port import Deliveries, Events, NotificationReader
+from clarion.catalog.port import CatalogEntry
+from clarion.events.cases import CaseReader, DecisionRequest, PreparedCase
+from clarion.events.decide.rules import decide
+from clarion.events.decide.verdicts import Decision, Drop
+from clarion.events.model import (
+    DeadLetter,
+    Delivery,
+    DeliveryStatus,
+    EventStatus,
+    Job,
+    JobOutcome,
+    Notification,
+    ReasonCode,
+)
+from clarion.events.outcomes import redecide
+from clarion.events.port import PipelinePorts
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingNotification:
-    """A notification with its deliveries; `event` is None if that was deleted."""
+    """A notification, and those of its deliveries that are decided again."""
 
     job: Job
     notification: Notification
     deliveries: tuple[Delivery, ...]
-    event: Event | None
-    entry: CatalogEntry
+    is_cancelled: bool
+    prepared: PreparedCase
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self.event is not None and self.event.status is EventStatus.CANCELLED
+    def decide(self) -> tuple[Decision, ...]:
+        """Return a new decision for each delivery, in order."""
+        if not self.is_cancelled:
+            return decide(self.prepared.case)
+        drop = Drop(ReasonCode.CANCELLED)
+        return tuple(Decision(each.channel, drop, "cancelled") for each in self.deliveries)
+
+    def apply(self, decisions: Iterable[Decision]) -> tuple[Delivery, ...]:
+        """Return the deliveries with new decisions."""
+        pairs, request = zip(self.deliveries, decisions, strict=True), self.prepared.request
+        return tuple(redecide(delivery, request, decision) for delivery, decision in pairs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WaitingReader:
     """Reads notifications that wait, for many jobs of one app at once."""
 
-    notifications: NotificationReader
-    deliveries: Deliveries
-    events: Events
-    catalog: Catalog
-    clock: Clock
+    ports: PipelinePorts
+    cases: CaseReader
 
     async def read(
-        self, pairs: Sequence[tuple[Job, str]]
+        self, pairs: Sequence[tuple[Job, str]], waits: Callable[[Job, Delivery], bool]
     ) -> tuple[list[WaitingNotification], list[JobOutcome]]:
-        """Return the notifications of pairs of job and notification id.
+        """Return the notifications of pairs of job and notification id that still wait.
 
-        Also return the outcomes of the other jobs: one whose notification was deleted is done,
-        one whose type was deleted is a dead letter.
+        Also return the outcomes of the other jobs: one is done if its notification was deleted or
+        no delivery waits for it, and a dead letter if the type was deleted.
         """
-        app_id = pairs[0][0].app_id
+        ports, app_id, now = self.ports, pairs[0][0].app_id, self.ports.clock.now()
         ids = [notification_id for _, notification_id in pairs]
-        user_ids = {job.user_id for job, _ in pairs}
-        found = await self.notifications.find_many(app_id, user_ids, ids)
-        deliveries = await self.deliveries.find_many(app_id, ids)
-        events = await self.events.find_many(app_id, {n.event_id for n in found.values()})
-        waiting: list[WaitingNotification] = []
+        known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
+        deliveries = await ports.deliveries.find_many(app_id, ids)
+        found: list[tuple[Job, Notification, tuple[Delivery, ...]]] = []
+        requests: list[DecisionRequest] = []
         outcomes: list[JobOutcome] = []
         for job, notification_id in pairs:
-            notification = found.get(notification_id)
+            notification = known.get(notification_id)
+            own = tuple(each for each in deliveries.get(notification_id, ()) if waits(job, each))
             if notification is None:
                 outcomes.append(JobOutcome(job=job))
-                continue
-            entry = await self.catalog.find(app_id, notification.type)
-            if entry is None:
+            elif (entry := await ports.catalog.find(app_id, notification.type)) is None:
                 outcomes.append(fail_without_type(job, notification.type))
-                continue
-            event = events.get(notification.event_id)
-            own = deliveries.get(notification_id, ())
-            waiting.append(WaitingNotification(job, notification, own, event, entry))
+            elif not own:
+                outcomes.append(JobOutcome(job=job))
+            else:
+                found.append((job, notification, own))
+                requests.append(_make_request(notification, own, entry, now))
+        cancelled = await self._find_cancelled(app_id, known.values())
+        cases = await self.cases.read(requests)
+        waiting = [
+            WaitingNotification(*each, each[1].event_id in cancelled, prepared)
+            for each, prepared in zip(found, cases, strict=True)
+        ]
         return waiting, outcomes
 
-    def make_request(
-        self,
-        waiting: WaitingNotification,
-        deliveries: Iterable[Delivery],
-        *,
-        was_collected: bool = False,
-    ) -> DecisionRequest:
-        """Return the request to decide for some deliveries again.
-
-        Dedupe was decided the first time; limits apply to what waited for one; what was collected
-        once is not collected again.
-        """
-        chosen = tuple(deliveries)
-        notification = waiting.notification
-        return DecisionRequest(
-            app_id=notification.app_id,
-            user_id=notification.user_id,
-            entry=_without_past(waiting.entry, was_collected=was_collected),
-            priority=notification.priority,
-            content=notification.content,
-            channels=tuple(each.channel for each in chosen),
-            expires_at=notification.expires_at,
-            is_limited=any(each.reason is ReasonCode.LIMIT_WAITS for each in chosen),
-            now=self.clock.now(),
-        )
+    async def _find_cancelled(self, app_id: str, notifications: Iterable[Notification]) -> set[str]:
+        ids = {each.event_id for each in notifications}
+        events = await self.ports.events.find_many(app_id, ids)
+        return {each.id for each in events.values() if each.status is EventStatus.CANCELLED}
 
 
-def _without_past(entry: CatalogEntry, *, was_collected: bool) -> CatalogEntry:
-    definition = entry.type
-    digest = None if was_collected else definition.digest
-    if definition.dedupe is None and digest is definition.digest:
-        return entry
-    return entry.with_type(replace(definition, dedupe=None, digest=digest))
+def _make_request(
+    notification: Notification, deliveries: Sequence[Delivery], entry: CatalogEntry, now: int
+) -> DecisionRequest:
+    """Return the request to decide again: dedupe was decided the first time."""
+    digest = entry.type.digest if all(map(_may_be_collected, deliveries)) else None
+    if entry.type.dedupe is not None or digest is not entry.type.digest:
+        entry = entry.with_type(replace(entry.type, dedupe=None, digest=digest))
+    return DecisionRequest(
+        app_id=notification.app_id,
+        user_id=notification.user_id,
+        entry=entry,
+        priority=notification.priority,
+        content=notification.content,
+        channels=tuple(each.channel for each in deliveries),
+        expires_at=notification.expires_at,
+        # Limits apply to what waited for one.
+        is_limited=any(each.reason is ReasonCode.LIMIT_WAITS for each in deliveries),
+        now=now,
+    )
+
+
+def _may_be_collected(delivery: Delivery) -> bool:
+    """Whether a digest may take it in; one that was a digest would then count as one part."""
+    was_collected = any(each.status is DeliveryStatus.COLLECTED for each in delivery.past_decisions)
+    return delivery.status is DeliveryStatus.HELD and not was_collected
 
 
 def fail_without_type(job: Job, type_name: str) -> JobOutcome:
     """Return the outcome of a job whose type was deleted: it can be replayed with a new type."""
     return JobOutcome(job=job, next=DeadLetter(error=f"There is no type {type_name}."))
-
-
-def by_channel(deliveries: Iterable[Delivery]) -> dict[Channel, Delivery]:
-    """Return deliveries by their channels."""
-    return {each.channel: each for each in deliveries}

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from clarion.catalog.model import Priority
+from clarion.clock import Clock
 from clarion.errors import ClarionError
-from clarion.events.handover import LEASE_MS
-from clarion.events.model import DeadLetter, JobKind, JobOutcome
+from clarion.events.decider import Decider
+from clarion.events.handover import LEASE_MS, Handover
+from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome
+from clarion.events.outcome_writer import OutcomeWriter
+from clarion.events.port import Queue
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from clarion.clock import Clock
-    from clarion.events.decider import Decider
-    from clarion.events.handover import Handover
-    from clarion.events.model import Job
-    from clarion.events.outcome_writer import OutcomeWriter
-    from clarion.events.port import Queue
 
 # After so many claims without progress a job is a dead letter: it may be one that kills its worker.
 CLAIMS = 50
@@ -50,7 +45,7 @@ class JobHandler(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Worker:
     """Works until it is stopped."""
 

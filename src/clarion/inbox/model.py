@@ -11,6 +11,7 @@ import msgspec
 from clarion.catalog.model import Category
 from clarion.clock import to_rfc3339
 from clarion.events.model import Actor, Notification, Target
+from clarion.http.views import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class Item(msgspec.Struct, kw_only=True):
     target: Target | None
     data: dict[str, Any]
     count: int
-    read_at: str | None
-    dismissed_at: str | None
-    created_at: str
+    read_at: Timestamp | None
+    dismissed_at: Timestamp | None
+    created_at: Timestamp
     sequence: int
 
 

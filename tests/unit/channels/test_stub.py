@@ -2,25 +2,20 @@
 
 import pytest
 
-from clarion.catalog.model import Priority
 from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
 from clarion.channels.stub import StubProvider
-from clarion.events.model import Content
 from tests.factories import make_user
+from tests.pipeline import make_event, make_notification
 
 
 def make_message(address: object, attempt: int = 1) -> OutgoingMessage:
     return OutgoingMessage(
         id="n1/stub",
-        notification_id="n1",
+        notification=make_notification(make_event()),
         user=make_user(attributes={"stub": address}),
-        type="ORDER",
-        priority=Priority.MEDIUM,
         subject=None,
         body="text",
-        content=Content(),
         count=1,
-        expires_at=None,
         attempt=attempt,
     )
 

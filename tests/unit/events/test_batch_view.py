@@ -49,7 +49,7 @@ def prepare(
         earlier=earlier,
         limits=(Limit("l", 5, Overflow.DROP, used),),
     )
-    return PreparedCase(request, None, case)
+    return PreparedCase(request, case)
 
 
 def inbox_update(count: int) -> JobOutcome:

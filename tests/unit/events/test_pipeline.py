@@ -8,8 +8,10 @@ import pytest
 
 from clarion.catalog.model import Priority
 from clarion.errors import Overloaded, StoreUnavailable
+from clarion.events.cases import FrequencyCaps
 from clarion.events.model import Event, Job
-from clarion.events.pipeline import Pipeline, PipelinePorts
+from clarion.events.pipeline import Pipeline
+from clarion.events.port import PipelinePorts
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_event
 
@@ -52,7 +54,7 @@ def queue() -> EmptyQueue:
     return EmptyQueue()
 
 
-def make_pipeline(queue: EmptyQueue, **more: Any) -> Pipeline:
+def make_pipeline(queue: EmptyQueue, *, has_workers: bool = True) -> Pipeline:
     unused: Any = None
     ports = PipelinePorts(
         events=NoEvents(),  # type: ignore[arg-type]
@@ -65,7 +67,13 @@ def make_pipeline(queue: EmptyQueue, **more: Any) -> Pipeline:
         clock=FixedClock(),
         providers={},
     )
-    return Pipeline(ports, on_inbox_changed=lambda *_: None, queue_age_limit_s=AGE_LIMIT_S, **more)
+    return Pipeline(
+        ports,
+        on_inbox_changed=lambda *_: None,
+        queue_age_limit_s=AGE_LIMIT_S,
+        has_workers=has_workers,
+        caps=FrequencyCaps(),
+    )
 
 
 async def test_there_is_a_loop_for_each_worker(queue: EmptyQueue) -> None:

@@ -11,7 +11,7 @@ from clarion.catalog.model import (
     NotificationType,
     Priority,
 )
-from clarion.events.decide.case import Case, CaseUser
+from clarion.events.decide.case import Case
 from clarion.events.decide.rules import check_preferences
 from clarion.people import preferences as rules
 from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
@@ -36,13 +36,6 @@ TYPES = st.builds(
 
 def decide(preferences: Preferences, definition: NotificationType, channel: Channel) -> bool:
     """Return whether the rules allow a channel."""
-    person = CaseUser(
-        id="ana",
-        is_active=True,
-        timezone="UTC",
-        preferences=preferences,
-        addresses=frozenset(Channel),
-    )
     case = Case(
         now=NOW,
         type=definition,
@@ -51,7 +44,8 @@ def decide(preferences: Preferences, definition: NotificationType, channel: Chan
         templates=frozenset(Channel),
         available=frozenset(Channel),
         expires_at=None,
-        user=person,
+        user=make_user(preferences=preferences),
+        addresses=frozenset(Channel),
     )
     return check_preferences(case, channel) is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from litestar import Controller, Request, delete, get, post
+from litestar import Controller, delete, get, post
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
@@ -24,7 +24,7 @@ from clarion.events.model import (
     ReasonCode,
 )
 from clarion.events.port import Events
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.shapes import (
     PAGE_DEFAULT,
@@ -33,6 +33,7 @@ from clarion.http.shapes import (
     Limit,
     check_limit,
     to_milliseconds,
+    to_wire,
 )
 from clarion.http.views import Timestamp, View
 
@@ -94,22 +95,20 @@ class EventsController(Controller):
     @get(summary="List events")
     async def list_events(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         events: Injected[Events],
         status: ByStatus = None,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[EventView]:
         """Return events, newest first; `?status=failed` lists the dead letters."""
-        caller = app_of(request, Scope.EVENTS_READ)
-        page = await events.list(
-            caller.app_id, status=_check_status(status), after=after, limit=check_limit(limit)
-        )
+        app_id, size = app_of(request, Scope.EVENTS_READ).app_id, check_limit(limit)
+        page = await events.list(app_id, status=_check_status(status), after=after, limit=size)
         return Items([_view(each) for each in page.items], page.next)
 
     @get("/{event_id:str}", summary="Get an event")
     async def get_event(
-        self, request: Request[Any, Any, Any], event_id: str, events: Injected[Events]
+        self, request: ApiRequest, event_id: str, events: Injected[Events]
     ) -> EventView:
         """Return an event and its progress."""
         caller = app_of(request, Scope.EVENTS_READ)
@@ -118,7 +117,7 @@ class EventsController(Controller):
     @delete("/{event_id:str}", summary="Cancel an event", status_code=200)
     async def cancel(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         event_id: str,
         events: Injected[Events],
         clock: Injected[Clock],
@@ -128,14 +127,13 @@ class EventsController(Controller):
         is_done = await events.cancel(caller.app_id, event_id, clock.now())
         event = await _find(events, caller.app_id, event_id)
         if not is_done and event.status is not EventStatus.CANCELLED:
-            msg = f"This event is {event.status.value}: it is too late to cancel it."
-            raise Conflict(msg)
+            raise Conflict(f"This event is {event.status.value}: it is too late to cancel it.")
         return _view(event)
 
     @post("/{event_id:str}/replay", summary="Replay a failed event", status_code=202)
     async def replay(
         self,
-        request: Request[Any, Any, Any],
+        request: ApiRequest,
         event_id: str,
         events: Injected[Events],
         clock: Injected[Clock],
@@ -145,15 +143,15 @@ class EventsController(Controller):
         caller = app_of(request, Scope.EVENTS_WRITE)
         event = await _find(events, caller.app_id, event_id)
         if not await events.replay(caller.app_id, event_id, event.priority, clock.now()):
-            msg = f"This event is {event.status.value}: only a failed event can be replayed."
-            raise Conflict(msg)
+            reason = "only a failed event can be replayed"
+            raise Conflict(f"This event is {event.status.value}: {reason}.")
         wake()
         return _view(await _find(events, caller.app_id, event_id))
 
 
 @post("/v1/explain", summary="Explain a decision", status_code=200, tags=_TAGS)
 async def explain(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     data: ExplainDraft,
     explainer: Injected[Explainer],
     clock: Injected[Clock],
@@ -163,9 +161,13 @@ async def explain(
     at = to_milliseconds(data.at, "at")
     scheduled_at = to_milliseconds(data.scheduled_at, "scheduled_at")
     at = next((each for each in (at, scheduled_at) if each is not None), clock.now())
-    explanation = await explainer.explain(caller.app_id, data, at)
-    verdicts = [_view_decision(each) for each in explanation.decisions]
-    return ExplanationView.of(explanation, verdicts=verdicts, rules=RULES)
+    decisions = await explainer.explain(caller.app_id, data, at)
+    return ExplanationView(
+        user_id=data.recipient.user_id or "",
+        at=to_rfc3339(at),
+        verdicts=[_view_decision(each) for each in decisions],
+        rules=RULES,
+    )
 
 
 ROUTES = (EventsController, explain)
@@ -211,9 +213,5 @@ def _recipient(audience: Audience) -> dict[str, Any]:
 def _view_decision(decision: Decision) -> VerdictView:
     verdict = decision.verdict
     until = verdict.until if isinstance(verdict, (Hold, Fold)) else None
-    return VerdictView.of(
-        decision,
-        verdict=type(verdict).__name__.lower(),
-        reason=verdict.reason,
-        until=None if until is None else to_rfc3339(until),
-    )
+    name = type(verdict).__name__.lower()
+    return VerdictView.of(decision, verdict=name, reason=verdict.reason, until=to_wire(until))

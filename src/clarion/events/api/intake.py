@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -10,19 +11,14 @@ from clarion.access.model import Scope, require_app
 from clarion.clock import to_rfc3339
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
+from clarion.events.intake import Intake
+from clarion.events.model import Event
 from clarion.http.asgi import FastRoute, Operation, Request, Response, header
 from clarion.http.decoding import decode
-from clarion.http.idempotency import fingerprint
+from clarion.http.idempotency import Idempotency, fingerprint
 from clarion.http.problems import FieldProblem
 from clarion.http.shapes import IDEMPOTENCY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.events.intake import Intake
-    from clarion.events.model import Event
-    from clarion.http.idempotency import Idempotency
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 BATCH_LIMIT = 1_000
 PATH = "/v1/events"
@@ -82,13 +78,11 @@ _ACCEPT = Operation(
     response=AcceptedEvent,
     response_description="The event is stored and will be processed.",
 )
-_ACCEPT_BATCH = Operation(
+_ACCEPT_BATCH = replace(
+    _ACCEPT,
     id="V1EventsBatchAcceptBatch",
     summary="Send events in a batch",
     description="Accept up to 1,000 events. An invalid event does not affect the others.",
-    tag="Events",
-    status=ACCEPTED,
-    parameters=(IDEMPOTENCY_KEY,),
     body=Batch,
     response=BatchResult,
     response_description="One result for each event, in order.",
@@ -118,7 +112,8 @@ class EventEndpoint:
             if (replay := await self._intake.find_response(once)) is None:
                 raise
             return self._answer_again(replay, once)
-        answer = _encode(_describe(event))
+        created_at = to_rfc3339(event.created_at)
+        answer = _encode(AcceptedEvent(event.id, event.status.value, created_at))
         return await self._store(request, PATH, app_id, [event], body, answer)
 
     async def accept_batch(self, request: Request) -> Response:
@@ -134,7 +129,8 @@ class EventEndpoint:
                 results.append(_refused(error))
             else:
                 events.append(event)
-                results.append(_accepted(event))
+                created_at = to_rfc3339(event.created_at)
+                results.append(EventResult(event.status.value, event.id, created_at))
         answer = _encode(BatchResult(results))
         return await self._store(request, BATCH_PATH, app_id, events, body, answer)
 
@@ -180,14 +176,6 @@ def _read_batch(body: bytes) -> list[msgspec.Raw]:
     if not 0 < len(drafts) <= BATCH_LIMIT:
         raise InvalidFields(FieldFault("events", f"must hold 1 to {BATCH_LIMIT:,} events"))
     return drafts
-
-
-def _describe(event: Event) -> AcceptedEvent:
-    return AcceptedEvent(event.id, event.status.value, to_rfc3339(event.created_at))
-
-
-def _accepted(event: Event) -> EventResult:
-    return EventResult(event.status.value, event.id, to_rfc3339(event.created_at))
 
 
 def _refused(error: ClarionError) -> EventResult:

@@ -1,52 +1,35 @@
-"""Notifications over HTTP: their status, their deliveries and attempts, and their timeline."""
+"""Notifications over HTTP: their status, deliveries and timeline, and those that wait."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Controller, Request, get
+import msgspec
+from litestar import Controller, get
+from litestar.di import Provide
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Category, Channel
+from clarion.catalog.model import Channel
 from clarion.errors import NotFound
 from clarion.events.model import (
-    Actor,
     Attempt,
     Delivery,
     DeliveryStatus,
     Notification,
     NotificationStatus,
     ReasonCode,
-    Target,
 )
 from clarion.events.port import Deliveries, Events, NotificationReader
 from clarion.events.status import summarize
 from clarion.events.timeline import build_timeline
-from clarion.http.callers import app_of
+from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 from clarion.http.views import Timestamp, View
+from clarion.inbox.model import Item, to_item
 
 
-class NotificationView(View):
+class NotificationView(Item, View, kw_only=True):
     """A notification; `status` is the summary of its deliveries."""
 
-    id: str
-    type: str
-    category: Category
-    priority: str
-    title: str | None
-    body: str
-    deeplink: str | None
-    image_url: str | None
-    actor: Actor | None
-    target: Target | None
-    data: dict[str, Any]
-    count: int
-    read_at: Timestamp | None
-    dismissed_at: Timestamp | None
-    created_at: Timestamp
-    sequence: int
     user_id: str
     event_id: str
     status: NotificationStatus
@@ -66,14 +49,19 @@ class AttemptView(View):
     attempted_at: Timestamp
 
 
-class DeliveryView(View):
-    """The delivery of a notification on one channel."""
+class WaitingChannel(View):
+    """The status of a notification on a channel: why, and until when it waits."""
 
     channel: Channel
     status: DeliveryStatus
     reason: ReasonCode
     rule: str
     until: Timestamp | None
+
+
+class DeliveryView(WaitingChannel, kw_only=True):
+    """The delivery of a notification on one channel."""
+
     attempt_count: int
     provider: str | None
     sent_at: Timestamp | None
@@ -109,85 +97,17 @@ class TimelineView(View):
     items: list[TimelineEntryView]
 
 
-class NotificationsController(Controller):
-    """Notifications, by their ids."""
+class WaitingView(View):
+    """A notification that waits on one or more channels."""
 
-    path = "/v1/notifications/{notification_id:str}"
-    tags = ("Notifications",)
-
-    @get(summary="Get a notification")
-    async def get_notification(
-        self,
-        request: Request[Any, Any, Any],
-        notification_id: str,
-        notifications: Injected[NotificationReader],
-        deliveries: Injected[Deliveries],
-    ) -> NotificationView:
-        """Return a notification and its status."""
-        found = await _find(request, notification_id, notifications)
-        return _view(found, await _deliveries_of(found, deliveries))
-
-    @get("/deliveries", summary="List the deliveries of a notification")
-    async def list_deliveries(
-        self,
-        request: Request[Any, Any, Any],
-        notification_id: str,
-        notifications: Injected[NotificationReader],
-        deliveries: Injected[Deliveries],
-    ) -> DeliveriesView:
-        """Return the delivery on each channel, with its attempts."""
-        found = await _find(request, notification_id, notifications)
-        attempts = await deliveries.list_attempts(found.id)
-        own = await _deliveries_of(found, deliveries)
-        return DeliveriesView(items=[_view_delivery(each, found, attempts) for each in own])
-
-    @get("/timeline", summary="Get the timeline of a notification")
-    async def get_timeline(
-        self,
-        request: Request[Any, Any, Any],
-        notification_id: str,
-        notifications: Injected[NotificationReader],
-        deliveries: Injected[Deliveries],
-        events: Injected[Events],
-    ) -> TimelineView:
-        """Return all decisions, attempts and results, oldest first."""
-        found = await _find(request, notification_id, notifications)
-        timeline = build_timeline(
-            await events.get(found.app_id, found.event_id),
-            found,
-            await _deliveries_of(found, deliveries),
-            await deliveries.list_attempts(found.id),
-        )
-        return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
-
-
-@get(
-    "/v1/events/{event_id:str}/notifications",
-    summary="List the notifications of an event",
-    tags=["Events"],
-)
-async def list_of_event(
-    request: Request[Any, Any, Any],
-    event_id: str,
-    notifications: Injected[NotificationReader],
-    deliveries: Injected[Deliveries],
-    limit: Limit = PAGE_DEFAULT,
-    after: After = None,
-) -> Items[NotificationView]:
-    """Return a notification for each recipient of the event, even if nothing was sent."""
-    app_id = app_of(request, Scope.NOTIFICATIONS_READ).app_id
-    page = await notifications.list_of_event(
-        app_id, event_id, after=after, limit=check_limit(limit)
-    )
-    known = await deliveries.find_many(app_id, [each.id for each in page.items])
-    return Items([_view(each, known.get(each.id, ())) for each in page.items], page.next)
-
-
-ROUTES = (NotificationsController, list_of_event)
+    notification_id: str
+    type: str
+    created_at: Timestamp
+    channels: list[WaitingChannel]
 
 
 async def _find(
-    request: Request[Any, Any, Any], notification_id: str, notifications: NotificationReader
+    request: ApiRequest, notification_id: str, notifications: Injected[NotificationReader]
 ) -> Notification:
     caller = app_of(request, Scope.NOTIFICATIONS_READ)
     found = await notifications.get(caller.app_id, notification_id)
@@ -196,22 +116,106 @@ async def _find(
     return found
 
 
+class NotificationsController(Controller):
+    """Notifications, by their ids."""
+
+    path = "/v1/notifications/{notification_id:str}"
+    tags = ("Notifications",)
+    dependencies = {"notification": Provide(_find)}  # noqa: RUF012 - Litestar only reads it
+
+    @get(summary="Get a notification")
+    async def get_notification(
+        self, notification: Injected[Notification], deliveries: Injected[Deliveries]
+    ) -> NotificationView:
+        """Return a notification and its status."""
+        return _view(notification, await _deliveries_of(notification, deliveries))
+
+    @get("/deliveries", summary="List the deliveries of a notification")
+    async def list_deliveries(
+        self, notification: Injected[Notification], deliveries: Injected[Deliveries]
+    ) -> DeliveriesView:
+        """Return the delivery on each channel, with its attempts."""
+        own = await _deliveries_of(notification, deliveries)
+        # Read last, so that the attempt that ended a delivery is never missing.
+        attempts = await deliveries.list_attempts(notification.id)
+        return DeliveriesView(items=[_view_delivery(each, notification, attempts) for each in own])
+
+    @get("/timeline", summary="Get the timeline of a notification")
+    async def get_timeline(
+        self,
+        notification: Injected[Notification],
+        deliveries: Injected[Deliveries],
+        events: Injected[Events],
+    ) -> TimelineView:
+        """Return all decisions, attempts and results, oldest first."""
+        timeline = build_timeline(
+            await events.get(notification.app_id, notification.event_id),
+            notification,
+            await _deliveries_of(notification, deliveries),
+            await deliveries.list_attempts(notification.id),
+        )
+        return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
+
+
+_OF_EVENT = "/v1/events/{event_id:str}/notifications"
+
+
+@get(_OF_EVENT, summary="List the notifications of an event", tags=["Events"])
+async def list_of_event(
+    request: ApiRequest,
+    event_id: str,
+    notifications: Injected[NotificationReader],
+    deliveries: Injected[Deliveries],
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[NotificationView]:
+    """Return a notification for each recipient of the event, even if nothing was sent."""
+    app_id, size = app_of(request, Scope.NOTIFICATIONS_READ).app_id, check_limit(limit)
+    page = await notifications.list_of_event(app_id, event_id, after=after, limit=size)
+    known = await deliveries.find_many(app_id, [each.id for each in page.items])
+    return Items([_view(each, known.get(each.id, ())) for each in page.items], page.next)
+
+
+@get(
+    ["/v1/users/{user_id:str}/waiting", "/v1/me/waiting"],
+    summary="List waiting notifications",
+    tags=["Notifications"],
+)
+async def list_waiting(
+    request: ApiRequest,
+    deliveries: Injected[Deliveries],
+    notifications: Injected[NotificationReader],
+    user_id: str | None = None,
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[WaitingView]:
+    """Return the notifications that are held or collected, oldest first."""
+    app_id, owner_id = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
+    # Enough for a page even if every notification waits on every channel, and one more.
+    rows = check_limit(limit) * len(Channel) + 1
+    groups: dict[str, list[WaitingChannel]] = {}
+    for each in await deliveries.list_waiting(app_id, owner_id, after=after, limit=rows):
+        groups.setdefault(each.notification_id, []).append(WaitingChannel.of(each))
+    page = list(groups)[:limit]
+    known = await notifications.find_many(app_id, [owner_id], page)
+    views = [
+        WaitingView.of(known[each], notification_id=each, channels=groups[each])
+        for each in page
+        if each in known
+    ]
+    return Items(views, page[-1] if len(groups) > limit else None)
+
+
+ROUTES = (NotificationsController, list_of_event, list_waiting)
+
+
 async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
     return (await deliveries.find_many(found.app_id, [found.id])).get(found.id, ())
 
 
 def _view(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
-    content = notification.content
-    return NotificationView.of(
-        notification,
-        priority=notification.priority.name.lower(),
-        deeplink=content.deeplink,
-        image_url=content.image_url,
-        actor=content.actor,
-        target=content.target,
-        data=content.data,
-        status=summarize(deliveries),
-    )
+    item = msgspec.structs.asdict(to_item(notification))
+    return NotificationView.of(notification, **item, status=summarize(deliveries))
 
 
 def _view_delivery(

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from clarion.catalog.model import Channel, NotificationType, Overflow, Priority
-    from clarion.events.model import EarlierNotification
-    from clarion.people.model import Preferences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseUser:
-    """What the rules know of the recipient."""
-
-    id: str
-    is_active: bool
-    timezone: str
-    preferences: Preferences
-    addresses: frozenset[Channel]  # the channels for which the user has an address
-    devices: int = 0
-    devices_on: int = 0
+from clarion.catalog.model import Channel, NotificationType, Overflow, Priority
+from clarion.events.model import EarlierNotification
+from clarion.people.model import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +30,16 @@ class Case:
     templates: frozenset[Channel]  # the channels for which the type has a template
     available: frozenset[Channel]  # the channels that this installation has
     expires_at: int | None
-    user: CaseUser | None
+    user: User | None
+    addresses: frozenset[Channel] = frozenset()  # the channels for which the user has an address
+    devices: int = 0
+    devices_on: int = 0
     earlier: EarlierNotification | None = None
     limits: tuple[Limit, ...] = ()
     next_hour_at: int = 0
+
+    @property
+    def recipient(self) -> User:
+        """The user, after the first rule: nothing is sent to one who does not exist."""
+        assert self.user is not None  # noqa: S101
+        return self.user

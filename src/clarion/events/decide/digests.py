@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-if TYPE_CHECKING:
-    from clarion.catalog.model import Digest
+from clarion.catalog.model import Digest
 
 _DAY = dt.timedelta(days=1)
 

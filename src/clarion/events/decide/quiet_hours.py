@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from zoneinfo import ZoneInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Today's zone offsets and changes of clocks are multiples of 15 minutes, so a local hour can begin
 # only at a quarter of an hour in UTC.

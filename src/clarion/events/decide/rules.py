@@ -5,7 +5,7 @@ Each is a plain function of the case and a channel; None leaves the decision to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from clarion.catalog.model import (
     INTERRUPTING,
@@ -15,26 +15,22 @@ from clarion.catalog.model import (
     Overflow,
     Priority,
 )
+from clarion.events.decide.case import Case
 from clarion.events.decide.digests import find_due
 from clarion.events.decide.quiet_hours import find_end
-from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send
+from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import ReasonCode
-from clarion.people.model import DEFAULT_QUIET_HOURS
+from clarion.people.model import DEFAULT_QUIET_HOURS, UserStatus
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clarion.events.decide.case import Case, CaseUser
-    from clarion.events.decide.verdicts import Verdict
-
-    Rule = Callable[[Case, Channel], Verdict | None]
+Rule = Callable[[Case, Channel], Verdict | None]
 
 
 def check_user(case: Case, _channel: Channel) -> Verdict | None:
     """Does the user exist, and are they active?"""
     if case.user is None:
         return Drop(ReasonCode.USER_UNKNOWN)
-    return None if case.user.is_active else Drop(ReasonCode.USER_INACTIVE)
+    is_active = case.user.status is UserStatus.ACTIVE
+    return None if is_active else Drop(ReasonCode.USER_INACTIVE)
 
 
 def check_expiry(case: Case, _channel: Channel) -> Verdict | None:
@@ -51,14 +47,14 @@ def check_type(case: Case, channel: Channel) -> Verdict | None:
         return Drop(ReasonCode.CHANNEL_UNAVAILABLE)
     if channel not in case.templates:
         return Drop(ReasonCode.NO_TEMPLATE)
-    return None if channel in _user(case).addresses else Drop(ReasonCode.NO_ADDRESS)
+    return None if channel in case.addresses else Drop(ReasonCode.NO_ADDRESS)
 
 
 def check_preferences(case: Case, channel: Channel) -> Verdict | None:
     """Does the user want it on this channel? Mandatory types ignore the toggles."""
     if is_mandatory(case):
         return None
-    preferences = _user(case).preferences
+    preferences = case.recipient.preferences
     if not preferences.categories.get(case.type.category, True):
         return Drop(ReasonCode.CATEGORY_OFF)
     chosen = preferences.types.get(case.type.type, {}).get(channel)
@@ -71,10 +67,9 @@ def check_devices(case: Case, channel: Channel) -> Verdict | None:
     """Does the user have a device with notifications enabled?"""
     if channel is not Channel.PUSH:
         return None
-    user = _user(case)
-    if not user.devices:
+    if not case.devices:
         return Drop(ReasonCode.NO_DEVICE)
-    return None if user.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
+    return None if case.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
 
 
 def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
@@ -107,7 +102,7 @@ def check_quiet_hours(case: Case, channel: Channel) -> Verdict | None:
     """Is it a quiet hour? Then channels that interrupt wait until its end."""
     if channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
-    user = _user(case)
+    user = case.recipient
     flags = user.preferences.quiet_hours or DEFAULT_QUIET_HOURS
     end = find_end(case.now, flags, user.timezone)
     return None if end == case.now else Hold(ReasonCode.QUIET_HOURS, end)
@@ -118,7 +113,7 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
     if case.type.digest is None or channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
     # The latest time: if the digest has begun already, it is due earlier.
-    due_at = find_due(case.type.digest, case.now, _user(case).timezone)
+    due_at = find_due(case.type.digest, case.now, case.recipient.timezone)
     return Fold(ReasonCode.JOINS_DIGEST, until=due_at)
 
 
@@ -158,9 +153,3 @@ def is_mandatory(case: Case) -> bool:
 def passes_quiet_hours(case: Case) -> bool:
     """Whether quiet hours and limits are ignored: safety, security, and critical events."""
     return case.type.category in MANDATORY_CATEGORIES or case.priority is Priority.CRITICAL
-
-
-def _user(case: Case) -> CaseUser:
-    # `check_user` runs first, so there is one.
-    assert case.user is not None  # noqa: S101
-    return case.user

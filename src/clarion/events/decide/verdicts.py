@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from clarion.catalog.model import Channel
-    from clarion.events.model import ReasonCode
+from clarion.catalog.model import Channel
+from clarion.events.model import ReasonCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from clarion.events.model import Attempt, Delivery
+from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Step
+from clarion.store.statement import Step, statement
 
 DELIVERIES = Record(Delivery)
 ATTEMPTS = Record(Attempt)

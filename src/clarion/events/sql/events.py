@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from clarion.events.model import Event, EventStatus
+from clarion.catalog.model import Priority
+from clarion.events.model import Event, EventStatus, Job
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
+from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from clarion.catalog.model import Priority
-    from clarion.events.model import Job
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Value
+from clarion.store.statement import Unit, Value, statement
 
 EVENTS = Record(Event)
 # A cancellation checks and wakes no more notifications than this; the held jobs of the others find

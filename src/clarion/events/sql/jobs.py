@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from clarion.catalog.model import Priority
-from clarion.events.model import DeadLetter, Job
+from clarion.events.model import DeadLetter, Job, Reschedule
+from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clarion.events.model import Reschedule
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Step
+from clarion.store.statement import Step, Unit, statement
 
 JOBS = Record(Job)
 DEAD_LANE = -1

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from clarion.events.model import EarlierNotification, Notification
 from clarion.pages import Page
+from clarion.store.engine import Engine
 from clarion.store.keyed import keys_of
 from clarion.store.records import Record
 from clarion.store.statement import statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.store.engine import Engine
 
 NOTIFICATIONS = Record(Notification)
 # The inbox reads the same rows.

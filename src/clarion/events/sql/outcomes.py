@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from clarion.events.model import DeadLetter, JobKind, Reschedule
+from clarion.events.model import (
+    DeadLetter,
+    InboxUpdate,
+    Job,
+    JobKind,
+    JobOutcome,
+    Notification,
+    Reschedule,
+)
 from clarion.events.sql import deliveries
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from clarion.events.model import InboxUpdate, Job, JobOutcome, Notification
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Statement, Step
+from clarion.store.engine import Engine
+from clarion.store.statement import Statement, Step, Unit, statement
 
 COUNT_DECIDED = statement(
     "count_decided_recipient",

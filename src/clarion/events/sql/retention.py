@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
+from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from clarion.store.sweeps import expiry_sweep, sweep
-
-if TYPE_CHECKING:
-    from clarion.store.engine import Engine
 
 # Deliveries are in the order of their notifications' ids, so of time; each has at least one.
 SELECT_OLD_NOTIFICATIONS = statement(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Category, Channel, Dedupe, DedupeMode, Digest, Overflow, Priority
-from clarion.events.decide.case import Case, CaseUser, Limit
+from clarion.events.decide.case import Case, Limit
 from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import EarlierNotification, ReasonCode
-from clarion.people.model import Preferences
-from tests.factories import make_type
+from clarion.people.model import Preferences, User, UserStatus
+from tests.factories import make_type, make_user
 
 NIGHT = int(dt.datetime(2026, 1, 10, 23, 30, tzinfo=dt.UTC).timestamp() * 1000)
 MORNING = int(dt.datetime(2026, 1, 11, 7, tzinfo=dt.UTC).timestamp() * 1000)
@@ -23,19 +23,6 @@ ALWAYS = (True,) * 24
 UNREAD, READ = (
     EarlierNotification(notification_id="n1", count=1, is_unread=each) for each in (True, False)
 )
-
-
-def make_case_user(**changes: Any) -> CaseUser:
-    values: dict[str, Any] = {
-        "id": "ana",
-        "is_active": True,
-        "timezone": "UTC",
-        "preferences": Preferences(),
-        "addresses": EVERYWHERE,
-        "devices": 1,
-        "devices_on": 1,
-    }
-    return CaseUser(**values | changes)
 
 
 def make_case(**changes: Any) -> Case:
@@ -49,7 +36,10 @@ def make_case(**changes: Any) -> Case:
         "templates": EVERYWHERE,
         "available": EVERYWHERE,
         "expires_at": None,
-        "user": make_case_user(),
+        "user": make_user(timezone="UTC"),
+        "addresses": EVERYWHERE,
+        "devices": 1,
+        "devices_on": 1,
         "next_hour_at": NEXT_HOUR,
     }
     return Case(**values | changes)
@@ -64,8 +54,8 @@ def on(channel: Channel, **changes: Any) -> Decision:
     return decide_one(make_case(channels=(channel,), **changes))
 
 
-def preferring(**changes: Any) -> CaseUser:
-    return make_case_user(preferences=Preferences(**changes))
+def preferring(**changes: Any) -> User:
+    return make_user(timezone="UTC", preferences=Preferences(**changes))
 
 
 def test_a_case_that_no_rule_refuses_is_sent() -> None:
@@ -75,12 +65,12 @@ def test_a_case_that_no_rule_refuses_is_sent() -> None:
 # A rule, the case for which it returns a verdict, and the verdict.
 SPEAKING: list[tuple[str, dict[str, Any], Verdict]] = [
     ("user", {"user": None}, Drop(ReasonCode.USER_UNKNOWN)),
-    ("user", {"user": make_case_user(is_active=False)}, Drop(ReasonCode.USER_INACTIVE)),
+    ("user", {"user": make_user(status=UserStatus.INACTIVE)}, Drop(ReasonCode.USER_INACTIVE)),
     ("expiry", {"expires_at": NIGHT}, Drop(ReasonCode.EXPIRED)),
     ("type", {"of": {"is_active": False}}, Drop(ReasonCode.TYPE_INACTIVE)),
     ("type", {"available": frozenset()}, Drop(ReasonCode.CHANNEL_UNAVAILABLE)),
     ("type", {"templates": frozenset()}, Drop(ReasonCode.NO_TEMPLATE)),
-    ("type", {"user": make_case_user(addresses=frozenset())}, Drop(ReasonCode.NO_ADDRESS)),
+    ("type", {"addresses": frozenset()}, Drop(ReasonCode.NO_ADDRESS)),
     (
         "preferences",
         {"user": preferring(categories={Category.TRANSACTIONAL: False})},
@@ -159,7 +149,7 @@ def test_of_two_rules_the_first_decides(first: int) -> None:
         {"user": preferring(types={"ORDER_SHIPPED": {Channel.PUSH: False}})},
         {"user": preferring(categories={Category.NEWS: False})},
         {"now": NIGHT, "user": preferring(quiet_hours=(False,) * 24)},
-        {"now": NIGHT, "user": make_case_user(timezone="Asia/Tokyo")},
+        {"now": NIGHT, "user": make_user(timezone="Asia/Tokyo")},
     ],
 )
 def test_no_rule_refuses(changes: dict[str, Any]) -> None:
@@ -174,11 +164,10 @@ def test_sms_needs_an_opt_in() -> None:
 
 def test_push_needs_a_device_with_notifications_enabled() -> None:
     assert isinstance(on(Channel.PUSH).verdict, Send)
-    none = on(Channel.PUSH, user=make_case_user(devices=0, devices_on=0))
+    none = on(Channel.PUSH, devices=0, devices_on=0)
     assert none == Decision(Channel.PUSH, Drop(ReasonCode.NO_DEVICE), "devices")
-    off = make_case_user(devices_on=0)
-    assert on(Channel.PUSH, user=off).verdict == Drop(ReasonCode.DEVICES_OFF)
-    alarm = on(Channel.PUSH, user=off, of={"category": Category.SAFETY})
+    assert on(Channel.PUSH, devices_on=0).verdict == Drop(ReasonCode.DEVICES_OFF)
+    alarm = on(Channel.PUSH, devices_on=0, of={"category": Category.SAFETY})
     assert isinstance(alarm.verdict, Send)
 
 
