@@ -77,17 +77,15 @@ class DataDirectory:
             for directory in (self.path, self.tls, self.provider_keys):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            msg = (
+            raise StartError(
                 f"Cannot create the data directory {self.path}: {error.strerror}. "
                 "Choose another with --data, or give this account permission to write there."
-            )
-            raise StartError(msg) from error
+            ) from error
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-            msg = (
+            raise StartError(
                 f"Cannot read and write the data directory {self.path}. "
                 f"Choose another with --data, or change its owner: chown -R $(id -un) {self.path}"
             )
-            raise StartError(msg)
 
     def master_key(self) -> bytes:
         """Return the key of the vault; it is created once."""
@@ -96,11 +94,13 @@ class DataDirectory:
                 write_private_once(self._master_key, secrets.token_bytes(_KEY_BYTES))
             key = self._master_key.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
-            raise StartError(msg) from error
+            raise StartError(
+                f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
+            ) from error
         if len(key) != _KEY_BYTES:
-            msg = f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
-            raise StartError(msg)
+            raise StartError(
+                f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
+            )
         return key
 
     def lock(self) -> IO[bytes]:
@@ -112,11 +112,10 @@ class DataDirectory:
             file.seek(0)
             owner = file.read(20).decode(errors="replace").strip() or "unknown"
             file.close()
-            msg = (
+            raise StartError(
                 f"Another Clarion server (process {owner}) uses the data directory {self.path}. "
                 "Stop it first, or choose another directory with --data."
-            )
-            raise StartError(msg) from error
+            ) from error
         file.truncate(0)
         file.write(str(os.getpid()).encode())
         file.flush()

@@ -58,8 +58,7 @@ def address(text: str) -> Address:
         r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text
     )
     if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
-        msg = "host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080"
-        raise Unsuitable(msg)
+        raise Unsuitable("host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080")
     return Address(match["v6"] or match["host"], int(match["port"]))
 
 
@@ -70,30 +69,26 @@ def optional_address(text: str) -> Address | None:
 def roles(text: str) -> frozenset[str]:
     roles = frozenset(part.strip() for part in text.split(",") if part.strip())
     if not roles or not roles <= ROLES:
-        msg = "one or more of api, gateway, worker, separated by commas"
-        raise Unsuitable(msg)
+        raise Unsuitable("one or more of api, gateway, worker, separated by commas")
     return roles
 
 
 def database(text: str) -> str:
     if text and not re.match(r"sqlite:///.|postgres(ql)?://.", text):
-        msg = "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
-        raise Unsuitable(msg)
+        raise Unsuitable("sqlite:///PATH or postgresql://USER@HOST:PORT/NAME")
     return text
 
 
 def redis(text: str) -> str:
     if text and not re.match(r"(rediss?|unix)://.", text):
-        msg = "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
-        raise Unsuitable(msg)
+        raise Unsuitable("redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none")
     return text
 
 
 def number(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:
-            msg = f"a whole number from {low:,} to {high:,}"
-            raise Unsuitable(msg)
+            raise Unsuitable(f"a whole number from {low:,} to {high:,}")
         return int(text)
 
     return parse
@@ -102,8 +97,7 @@ def number(low: int, high: int) -> Callable[[str], int]:
 def choice(*values: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in values:
-            msg = "one of " + ", ".join(values)
-            raise Unsuitable(msg)
+            raise Unsuitable("one of " + ", ".join(values))
         return text
 
     return parse
@@ -111,6 +105,5 @@ def choice(*values: str) -> Callable[[str], str]:
 
 def name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
-        msg = "1 to 64 letters, digits, dots, hyphens or underscores"
-        raise Unsuitable(msg)
+        raise Unsuitable("1 to 64 letters, digits, dots, hyphens or underscores")
     return text

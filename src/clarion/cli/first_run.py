@@ -70,11 +70,11 @@ def read_first_run(path: Path) -> FirstRun:
     try:
         return msgspec.json.decode(path.read_bytes(), type=FirstRun)
     except OSError as error:
-        msg = f"Cannot read {path}: {error.strerror}."
-        raise StartError(msg) from error
+        raise StartError(f"Cannot read {path}: {error.strerror}.") from error
     except msgspec.DecodeError as error:
-        msg = f"{path} is damaged: {error}. Restore it as `clarion init` wrote it."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{path} is damaged: {error}. Restore it as `clarion init` wrote it."
+        ) from error
 
 
 def to_json(fields: msgspec.Struct) -> bytes:

@@ -85,8 +85,7 @@ def _prepare(url: str, tls_context: Callable[[], ssl.SSLContext]) -> http.client
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https"):
-        msg = f"--url: must be like http://127.0.0.1:8080, not {url!r}"
-        raise StartError(msg)
+        raise StartError(f"--url: must be like http://127.0.0.1:8080, not {url!r}")
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=tls_context())
@@ -95,8 +94,7 @@ def _prepare(url: str, tls_context: Callable[[], ssl.SSLContext]) -> http.client
 def path_part(text: str, flag: str) -> str:
     """Quote a text as one segment of a path; `StartError` if it contains a slash."""
     if "/" in text:
-        msg = f"{flag}: must not contain a /"
-        raise StartError(msg)
+        raise StartError(f"{flag}: must not contain a /")
     return quote(text, safe="")
 
 

@@ -37,11 +37,10 @@ class RemoteServer:
     def app(self) -> AppCredentials:
         """The demo app; `StartError` without `first-run.json`."""
         if self.first is None:
-            msg = (
+            raise StartError(
                 f"{self.folder.first_run} with the keys does not exist. `clarion init` creates "
                 "it; --data chooses another folder."
             )
-            raise StartError(msg)
         return self.first.app
 
     @property
@@ -58,8 +57,7 @@ class RemoteServer:
         try:
             return path.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {path}: {error.strerror}."
-            raise StartError(msg) from error
+            raise StartError(f"Cannot read {path}: {error.strerror}.") from error
 
     def tls_context(self) -> ssl.SSLContext:
         """Trust the system's authorities and the development authority of the data folder."""

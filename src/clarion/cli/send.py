@@ -101,8 +101,9 @@ def _send_all(options: SendOptions, text: str, server: RemoteServer) -> Iterator
     except CommandFailed as failed:
         if options.count == 1:
             raise
-        msg = f"{done} of {options.count} messages were sent. {failed.detail}"
-        raise CommandFailed(msg) from failed
+        raise CommandFailed(
+            f"{done} of {options.count} messages were sent. {failed.detail}"
+        ) from failed
 
 
 def _check(options: SendOptions, text: str) -> None:
@@ -142,8 +143,7 @@ def _read_payload(source: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
-        msg = f"--payload: cannot read {source}: {error.strerror}"
-        raise StartError(msg) from error
+        raise StartError(f"--payload: cannot read {source}: {error.strerror}") from error
 
 
 def _send_to_device(
@@ -163,11 +163,10 @@ def _send_to_device(
 def _saved_token(server: RemoteServer) -> str:
     devices = read_devices(server.device_file)
     if not devices:
-        msg = (
+        raise StartError(
             "There is no device to send to yet. Start one with `clarion device listen` in "
             "another terminal, or give a token with --to TOKEN."
         )
-        raise StartError(msg)
     return devices[0].token
 
 
@@ -195,8 +194,9 @@ def _sign_provider_token(server: RemoteServer, now_s: int) -> str:
     try:
         return jwt.encode(claims, server.provider_key, "ES256", {"kid": server.app.key_id})
     except (ValueError, TypeError, jwt.PyJWTError) as error:
-        msg = f"{server.app.provider_key_path} is not the provider key that `clarion init` made."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{server.app.provider_key_path} is not the provider key that `clarion init` made."
+        ) from error
 
 
 def _send_to_topic(

@@ -62,8 +62,7 @@ class Record(Generic[T]):
 
     def _check(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := set(names) - set(self.names):
-            msg = f"no such columns: {sorted(unknown)}"
-            raise TypeError(msg)
+            raise TypeError(f"no such columns: {sorted(unknown)}")
         return names
 
 

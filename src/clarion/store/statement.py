@@ -56,8 +56,7 @@ class Statement:
         if len(values) != len(self.names):
             unknown = sorted(set(values) - set(self.names))
             missing = sorted(set(self.names) - set(values))
-            msg = f"{self.name}: missing {missing}, unknown {unknown}"
-            raise TypeError(msg)
+            raise TypeError(f"{self.name}: missing {missing}, unknown {unknown}")
         return self._pick(values)
 
     def step(self, **values: Value) -> Step:
@@ -67,8 +66,7 @@ class Statement:
     def guard(self, **values: Value) -> Step:
         """Return a step that runs once and rolls its unit back if it returns no row."""
         if not self.returns_rows:
-            msg = f"{self.name}: a guard needs RETURNING"
-            raise TypeError(msg)
+            raise TypeError(f"{self.name}: a guard needs RETURNING")
         return Step(self, (self._order(values),), is_guard=True)
 
     def many(self, rows: Sequence[Row]) -> Step:

@@ -50,8 +50,9 @@ def read_devices(file: Path) -> list[Device]:
     except FileNotFoundError:
         return []
     except (OSError, msgspec.DecodeError) as error:
-        msg = f"Cannot read {file}. Delete it, or register a new device with --new."
-        raise StartError(msg) from error
+        raise StartError(
+            f"Cannot read {file}. Delete it, or register a new device with --new."
+        ) from error
 
 
 def subscribe(device_id: str, topics: tuple[str, ...], server: RemoteServer) -> None:
@@ -83,5 +84,4 @@ def _save(file: Path, devices: list[Device]) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, content)
     except OSError as error:
-        msg = f"Cannot write {file}: {error.strerror}."
-        raise StartError(msg) from error
+        raise StartError(f"Cannot write {file}: {error.strerror}.") from error

@@ -140,8 +140,9 @@ def _raise_file_limit(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
         most = hard - _OTHER_FILES
-        msg = f"--count: this account may open {hard:,} files, enough for {most:,} devices"
-        raise StartError(msg)
+        raise StartError(
+            f"--count: this account may open {hard:,} files, enough for {most:,} devices"
+        )
     if wanted > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -150,8 +151,7 @@ def _find_gateway(server: RemoteServer) -> Gateway:
     url = server.gateway_url
     if not url.startswith(("ws://", "wss://")):
         found = f"not {url!r}" if url else "because --gateway-listen is off"
-        msg = f"--gateway-url: must be like ws://127.0.0.1:8081, {found}"
-        raise StartError(msg)
+        raise StartError(f"--gateway-url: must be like ws://127.0.0.1:8081, {found}")
     return Gateway(
         url=url + GATEWAY_PATH,
         tls_context=server.tls_context() if url.startswith("wss://") else None,
@@ -163,11 +163,9 @@ def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[Device
     if not (options.token or options.secret):
         return find_devices(server, options.count, new=options.new)
     if not (options.token and options.secret):
-        msg = "--token and --secret: give both or neither"
-        raise StartError(msg)
+        raise StartError("--token and --secret: give both or neither")
     if options.count > 1 or options.new:
-        msg = "--token: cannot be used with --count or --new"
-        raise StartError(msg)
+        raise StartError("--token: cannot be used with --count or --new")
     return [Device(options.token, options.secret)]
 
 

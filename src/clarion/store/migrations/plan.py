@@ -69,18 +69,16 @@ def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> li
     _check_known(migrations, applied)
     for migration in migrations:
         if applied.get(migration.version, migration.checksum) != migration.checksum:
-            msg = (
+            raise MigrationError(
                 f"Migration {migration.title} was applied to this database with different content. "
                 "Install the Clarion release that created it, or restore a backup."
             )
-            raise MigrationError(msg)
     missing = [migration for migration in migrations if migration.version not in applied]
     if missing and missing[0].version < max(applied, default=0):
-        msg = (
+        raise MigrationError(
             f"The database lacks migration {missing[0].title}, but has later ones. "
             "Install the Clarion release that created it, or restore a backup."
         )
-        raise MigrationError(msg)
     return missing
 
 
@@ -90,16 +88,14 @@ def _check_known(migrations: Sequence[Migration], applied: Iterable[int]) -> Non
     if unknown is None:
         return
     if unknown > newest:
-        msg = (
+        raise MigrationError(
             f"The database is at migration {unknown}, but this release of Clarion only knows up to "
             f"{newest}. Start the newer release, or restore a backup from before the upgrade."
         )
-        raise MigrationError(msg)
-    msg = (
+    raise MigrationError(
         f"The database has migration {unknown}, which this release of Clarion does not know. "
         "Install the Clarion release that created it, or restore a backup."
     )
-    raise MigrationError(msg)
 
 
 def apply_to_sqlite(

@@ -110,14 +110,15 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
     try:
         return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
     except asyncpg.InvalidCatalogNameError as error:
-        msg = f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
-        raise StartError(msg) from error
+        raise StartError(
+            f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
+        ) from error
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        msg = f"PostgreSQL refused the user or password of --database: {error}"
-        raise StartError(msg) from error
+        raise StartError(
+            f"PostgreSQL refused the user or password of --database: {error}"
+        ) from error
     except (*_ERRORS, ValueError) as error:  # ValueError: not a valid URL
-        msg = (
+        raise StartError(
             f"PostgreSQL cannot be reached ({type(error).__name__}). "
             "Check the host and port of --database and that the server is running."
-        )
-        raise StartError(msg) from error
+        ) from error

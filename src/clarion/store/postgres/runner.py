@@ -150,8 +150,7 @@ async def _fetch_rows(
 
 def _with_position(text: str, parameter: int) -> str:
     if not re.search(r"\bRETURNING\b", text, re.IGNORECASE):
-        msg = f"a statement in a unit can return rows only by RETURNING: {text}"
-        raise TypeError(msg)
+        raise TypeError(f"a statement in a unit can return rows only by RETURNING: {text}")
     return f"{text}, ${parameter}::int"
 
 

@@ -107,11 +107,13 @@ def migrate(path: str) -> list[str]:
         finally:
             connection.close()
     except apsw.NotADBError as error:
-        msg = f"{path} is not a SQLite database. Move it away, or choose another with --database."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{path} is not a SQLite database. Move it away, or choose another with --database."
+        ) from error
     except apsw.Error as error:
-        msg = f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
-        raise StartError(msg) from error
+        raise StartError(
+            f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
+        ) from error
 
 
 def _advice(path: str) -> str:

@@ -69,8 +69,9 @@ class WriterProcess:
         try:
             answer = await self._receive()
         except EOFError as error:
-            msg = "the writer process exited before it had opened the database"
-            raise StoreUnavailable(msg) from error
+            raise StoreUnavailable(
+                "the writer process exited before it had opened the database"
+            ) from error
         if not isinstance(answer, Opened):
             await self.close()
             raise _error_of(answer)
