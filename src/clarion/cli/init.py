@@ -37,14 +37,8 @@ DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
 
 
-class AlreadySetUp(StartError):
-    code = "already_set_up"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The database is set up already, but first-run.json with its first keys is missing. "
-            "Create new ones with `clarion app create` and `clarion admin create`."
-        )
+class AlreadySetUp(StartError, code="already_set_up"):
+    """The database is set up already, but its first keys are missing."""
 
 
 async def init(
@@ -88,7 +82,10 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
     saved = stores.directory.first_run
     is_complete = await stores.administrators.find(ADMIN_NAME) is not None
     if is_complete and not saved.exists():
-        raise AlreadySetUp
+        raise AlreadySetUp(
+            "The database is set up already, but first-run.json with its first keys is missing. "
+            "Create new ones with `clarion app create` and `clarion admin create`."
+        )
     first = read_first_run(saved) if saved.exists() else await _create(stores, settings)
     if not is_complete:
         await create_administrator(
