@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clarion.clock import Clock
     from clarion.events.model import Job
     from clarion.events.port import Outcomes
-    from clarion.telemetry.pipeline_metrics import PipelineMetrics
+    from clarion.telemetry.metrics import PipelineMetrics
 
 TRIES = 5
 FIRST_WAIT_S = 2.0

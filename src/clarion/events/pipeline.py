@@ -19,7 +19,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.releaser import Releaser
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import Worker
-from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.metrics import PipelineMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
