@@ -40,13 +40,13 @@ class Unsuitable(ValueError):
 
 
 def path(text: str) -> Path:
-    msg = "a path on this machine"
-    if "\0" in text:
-        raise Unsuitable(msg)
     try:
-        return Path(text).expanduser()
-    except RuntimeError as error:  # the ~ of an account that does not exist
-        raise Unsuitable(msg) from error
+        found = Path(text).expanduser()
+    except RuntimeError:  # the ~ of an account that does not exist
+        found = None
+    if found is None or "\0" in text:
+        raise Unsuitable("a path on this machine")
+    return found
 
 
 def optional_path(text: str) -> Path | None:
@@ -73,18 +73,6 @@ def roles(text: str) -> frozenset[str]:
     return roles
 
 
-def database(text: str) -> str:
-    if text and not re.match(r"sqlite:///.|postgres(ql)?://.", text):
-        raise Unsuitable("sqlite:///PATH or postgresql://USER@HOST:PORT/NAME")
-    return text
-
-
-def redis(text: str) -> str:
-    if text and not re.match(r"(rediss?|unix)://.", text):
-        raise Unsuitable("redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none")
-    return text
-
-
 def number(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:
@@ -103,7 +91,19 @@ def choice(*values: str) -> Callable[[str], str]:
     return parse
 
 
-def name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
-        raise Unsuitable("1 to 64 letters, digits, dots, hyphens or underscores")
-    return text
+def _matching(pattern: str, meaning: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.DOTALL):
+            raise Unsuitable(meaning)
+        return text
+
+    return parse
+
+
+database = _matching(
+    r"((sqlite:///|postgres(ql)?://).+)?", "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
+)
+redis = _matching(
+    r"((rediss?|unix)://.+)?", "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
+)
+name = _matching(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, hyphens or underscores")

@@ -18,7 +18,6 @@ from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
-from clarion.settings import flag_of
 from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
@@ -130,10 +129,8 @@ async def _redis(settings: Settings) -> Finding:
 
 
 async def _ports(settings: Settings) -> Finding:
-    names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
-    addresses = [(flag_of(n), a) for n in names if (a := getattr(settings, n))]
     try:
-        check_free(addresses)
+        check_free(settings.addresses)
     except StartError as error:
         if _is_clarion(settings):
             return "ok", f"Clarion is running on {settings.listen}"
