@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from clarion.access.provisioning import create_app
-from clarion.cli.first_run import save_credentials, to_json
+from clarion.cli.first_run import provision_app, to_json
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.stores import open_stores
 
@@ -16,15 +15,7 @@ app = App(name="app")
 async def create(name: str, bundle_id: str, /, **settings: SettingFlags) -> None:
     """Create an app and print its keys as JSON. The keys cannot be shown again."""
     async with open_stores(load_settings(settings)) as stores:
-        new = await create_app(
-            name=name,
-            bundle_id=bundle_id,
-            apps=stores.apps,
-            keys=stores.keys,
-            vault=stores.vault,
-            clock=stores.clock,
-        )
-        print(to_json(save_credentials(stores.directory, new)).decode())
+        print(to_json(await provision_app(stores, name, bundle_id)).decode())
 
 
 @app.command(name="list")

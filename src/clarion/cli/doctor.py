@@ -18,7 +18,7 @@ from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
-from clarion.store.migrations.plan import find_missing, load
+from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
-_RECORDED = "SELECT version, checksum FROM migrations"
 
 # A `note` is worth knowing, a `fault` must be fixed.
 Finding = tuple[Literal["ok", "note", "fault"], str]
@@ -90,7 +89,7 @@ def _sqlite(path: str) -> Finding:
         return "note", f"{path} does not exist yet; `clarion migrate` creates it"
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        missing = find_missing(load("sqlite"), connection.execute(_RECORDED).fetchall())
+        missing = find_missing(load("sqlite"), connection.execute(RECORDED).fetchall())
         connection.close()
     except apsw.Error as error:
         return "fault", f"{path} is not a readable Clarion database ({type(error).__name__})"
@@ -105,7 +104,7 @@ async def _postgres(url: str) -> Finding:
             return "fault", "PostgreSQL runs with fsync=off: a crash can lose data"
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
             return "note", "the database is empty; `clarion migrate` creates the tables"
-        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(_RECORDED)))
+        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(RECORDED)))
     finally:
         await connection.close()
     return _migrations(f"PostgreSQL {version}", len(missing))

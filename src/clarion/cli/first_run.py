@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from clarion.access.provisioning import create_app
 from clarion.data_directory import write_private
 from clarion.errors import StartError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clarion.access.provisioning import NewApp
-    from clarion.data_directory import DataDirectory
     from clarion.setting_types import Address
     from clarion.settings import Settings
+    from clarion.stores import Stores
 
 # A server that listens on all addresses is called at the loopback address.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
@@ -82,9 +82,17 @@ def to_json(fields: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(fields), indent=2)
 
 
-def save_credentials(folder: DataDirectory, new: NewApp) -> AppCredentials:
-    """Write the private provider key of a new app to the data folder; return its credentials."""
-    path = folder.provider_keys / f"AuthKey_{new.key_id}.p8"
+async def provision_app(stores: Stores, name: str, bundle_id: str) -> AppCredentials:
+    """Create an app, and save its private provider key in the data folder."""
+    new = await create_app(
+        name=name,
+        bundle_id=bundle_id,
+        apps=stores.apps,
+        keys=stores.keys,
+        vault=stores.vault,
+        clock=stores.clock,
+    )
+    path = stores.directory.provider_keys / f"AuthKey_{new.key_id}.p8"
     write_private(path, new.provider_key_pem)
     return AppCredentials(
         id=new.app.id,

@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TIMEOUT_S = 30
-_SUCCESS = range(200, 300)
-_UNAUTHORIZED = 401
 
 
 class _Problem(msgspec.Struct):
@@ -39,14 +38,17 @@ class Response:
 
     @property
     def is_success(self) -> bool:
-        return self.status in _SUCCESS
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
 class HttpClient:
     """One connection to a server, opened by the first request and kept for the next."""
 
-    def __init__(self, url: str, tls_context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, url: str, tls_context: Callable[[], ssl.SSLContext], api_key: str = ""
+    ) -> None:
         self._url = url
+        self._api_key = api_key
         self._connection = _prepare(url, tls_context)
         self.close = self._connection.close
 
@@ -63,11 +65,9 @@ class HttpClient:
             self._connection.close()
             raise CommandFailed(explain_failure(error, self._url, "--url")) from error
 
-    def request_api(
-        self, method: str, path: str, *, api_key: str, body: object = None, returns: type[T]
-    ) -> T:
+    def request_api(self, method: str, path: str, body: object = None, *, returns: type[T]) -> T:
         """Call the API; `CommandFailed` with the API's own error text if it refuses."""
-        headers = {"authorization": f"Bearer {api_key}"}
+        headers = {"authorization": f"Bearer {self._api_key}"}
         sent = b"" if body is None else msgspec.json.encode(body)
         response = self.request(method, path, headers, sent)
         if not response.is_success:
@@ -127,7 +127,7 @@ def _explain_problem(response: Response, url: str) -> str:
         problem = msgspec.json.decode(response.body, type=_Problem)
     except msgspec.DecodeError:
         return _not_clarion(url, response.status)
-    if response.status == _UNAUTHORIZED:
+    if response.status == HTTPStatus.UNAUTHORIZED:
         return f"{url} rejected the API key. It may be revoked, or belong to another server."
     return f"{problem.detail.rstrip('.')}. ({problem.code})"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clarion.access.provisioning import create_administrator, create_app, new_password
+from clarion.access.provisioning import create_administrator, new_password
 from clarion.cli.first_run import (
     AdminCredentials,
     FirstRun,
     TlsFiles,
     Urls,
+    provision_app,
     read_first_run,
-    save_credentials,
     to_json,
     urls_of,
 )
@@ -30,7 +30,6 @@ from clarion.stores import open_stores
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clarion.access.provisioning import NewApp
     from clarion.stores import Stores
 
 DEMO_BUNDLE_ID = "com.example.demo"
@@ -100,31 +99,20 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
 async def _create(stores: Stores, settings: Settings) -> FirstRun:
     """Create the demo app and certificates, and save the secrets."""
     try:
-        app = await _create_demo_app(stores, DEMO_BUNDLE_ID)
+        app = await provision_app(stores, "Demo", DEMO_BUNDLE_ID)
     except Conflict:
         # An interrupted call left an app whose secrets were never saved.
-        app = await _create_demo_app(stores, f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
+        app = await provision_app(stores, "Demo", f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
     tls = DevelopmentTls(stores.directory.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     first = FirstRun(
         admin=AdminCredentials(ADMIN_NAME, new_password()),
-        app=save_credentials(stores.directory, app),
+        app=app,
         tls=TlsFiles(str(tls.ca.resolve())),
         urls=urls_of(settings),
     )
     write_private(stores.directory.first_run, to_json(first))
     return first
-
-
-async def _create_demo_app(stores: Stores, bundle_id: str) -> NewApp:
-    return await create_app(
-        name="Demo",
-        bundle_id=bundle_id,
-        apps=stores.apps,
-        keys=stores.keys,
-        vault=stores.vault,
-        clock=stores.clock,
-    )
 
 
 def greeting(first: FirstRun, saved: Path) -> str:

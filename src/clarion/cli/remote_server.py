@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clarion.cli.first_run import FirstRun, Urls, read_first_run, urls_of
+from clarion.cli.http_client import HttpClient
 from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
@@ -58,6 +60,10 @@ class RemoteServer:
             return path.read_bytes()
         except OSError as error:
             raise StartError(f"Cannot read {path}: {error.strerror}.") from error
+
+    def connect_api(self) -> closing[HttpClient]:
+        """Return a client of the API, with the API key."""
+        return closing(HttpClient(self.api_url, self.tls_context, self.api_key))
 
     def tls_context(self) -> ssl.SSLContext:
         """Trust the system's authorities and the development authority of the data folder."""

@@ -172,21 +172,17 @@ def _saved_token(server: RemoteServer) -> str:
 
 def _push_headers(options: SendOptions, server: RemoteServer) -> dict[str, str | bytes]:
     now_s = SystemClock().now() // 1000
+    expires_at = now_s + options.ttl if options.ttl else options.ttl
     headers: dict[str, str | bytes] = {
         "authorization": f"bearer {_sign_provider_token(server, now_s)}",
         "apns-topic": server.app.bundle_id,
+        "apns-push-type": "" if options.payload else "alert",
+        "apns-priority": "" if options.priority is None else str(options.priority),
+        "apns-collapse-id": options.collapse_id.encode(),
+        "apns-expiration": "" if expires_at is None else str(expires_at),
+        "apns-id": options.id,
     }
-    if not options.payload:
-        headers["apns-push-type"] = "alert"
-    if options.priority is not None:
-        headers["apns-priority"] = str(options.priority)
-    if options.collapse_id:
-        headers["apns-collapse-id"] = options.collapse_id.encode()
-    if options.ttl is not None:
-        headers["apns-expiration"] = str(now_s + options.ttl if options.ttl else 0)
-    if options.id:
-        headers["apns-id"] = options.id
-    return headers
+    return {name: value for name, value in headers.items() if value}
 
 
 def _sign_provider_token(server: RemoteServer, now_s: int) -> str:
@@ -209,9 +205,8 @@ def _send_to_topic(
         "collapse_id": options.collapse_id or None,
     }
     given = {key: value for key, value in fields.items() if value is not None}
-    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+    with server.connect_api() as client:
         for payload in payloads:
             body = {"payload": msgspec.Raw(payload), **given}
-            key = server.api_key
-            accepted = client.request_api("POST", path, api_key=key, body=body, returns=_Accepted)
+            accepted = client.request_api("POST", path, body, returns=_Accepted)
             yield accepted.id, 202

@@ -30,7 +30,7 @@ _RECORD_TABLE = (
     "CREATE TABLE IF NOT EXISTS migrations "
     "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
 )
-_RECORDED = "SELECT version, checksum FROM migrations"
+RECORDED = "SELECT version, checksum FROM migrations"
 _RECORD = "INSERT INTO migrations (version, name, checksum) VALUES ($1, $2, $3)"
 
 
@@ -108,7 +108,7 @@ def apply_to_sqlite(
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.execute(_RECORD_TABLE)
-            missing = find_missing(migrations, connection.execute(_RECORDED).fetchall())
+            missing = find_missing(migrations, connection.execute(RECORDED).fetchall())
             if missing:
                 migration = missing[0]
                 connection.execute(migration.sql).fetchall()
@@ -132,7 +132,7 @@ async def apply_to_postgres(
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_RECORD_TABLE)
-        missing = find_missing(migrations, map(tuple, await connection.fetch(_RECORDED)))
+        missing = find_missing(migrations, map(tuple, await connection.fetch(RECORDED)))
         for migration in missing:
             async with connection.transaction():
                 await connection.execute(migration.sql)
