@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # `synchronous_commit=off` would lose acknowledged work in a crash of the database.
 SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+_CONNECT: dict[str, Any] = {"timeout": 10, "server_settings": SERVER_SETTINGS}
+_READERS = 4
 # Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
@@ -35,23 +38,12 @@ class PostgresEngine:
         self._runner = runner
 
     @classmethod
-    async def open(
-        cls, url: str, *, waiting_limit: int, batch_limit: int, readers: int = 4
-    ) -> PostgresEngine:
+    async def open(cls, url: str, *, waiting_limit: int, batch_limit: int) -> PostgresEngine:
         """Open a database whose migrations are applied."""
-
-        async def connect() -> asyncpg.Connection:
-            return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
-
         pool = await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=readers,
-            timeout=10,
-            server_settings=SERVER_SETTINGS,
-            reset=_skip_reset,
+            url, min_size=1, max_size=_READERS, reset=_skip_reset, **_CONNECT
         )
-        runner = PostgresRunner(connect)
+        runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(pool, runner, commit)
 
@@ -108,7 +100,7 @@ async def migrate(url: str) -> list[str]:
 async def connect_or_explain(url: str) -> asyncpg.Connection:
     """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
-        return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
+        return await asyncpg.connect(url, **_CONNECT)
     except asyncpg.InvalidCatalogNameError as error:
         raise StartError(
             f"PostgreSQL answers, but {error}. Create it with: createdb NAME"

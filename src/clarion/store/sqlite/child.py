@@ -96,9 +96,7 @@ def _receive_exactly(channel: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
         part = channel.recv(min(size - len(parts), 1 << 20))
-        if (
-            not part
-        ):  # the server exited; a batch that was not received completely was never accepted
+        if not part:  # the server exited; an incomplete batch was never accepted
             return b""
         parts += part
     return bytes(parts)

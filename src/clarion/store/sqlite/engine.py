@@ -40,12 +40,7 @@ class SqliteEngine:
 
     @classmethod
     async def open(
-        cls,
-        path: str,
-        *,
-        waiting_limit: int,
-        batch_limit: int,
-        on_broken: Callable[[str], None],
+        cls, path: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
     ) -> SqliteEngine:
         """Open a database whose migrations are applied."""
         process = await WriterProcess.start(path, on_broken)

@@ -85,13 +85,17 @@ class WriterProcess:
         except _UNSENDABLE:
             return await self._run_sendable(units)
         try:
-            answer = await self._exchange(message)
+            self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
+            self._writer.write(message)
+            answer = await self._receive()
         except (EOFError, OSError) as error:
             self._break("the writer process exited")
             raise StoreUnavailable from error
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
-        raise self._fail(answer)
+        if isinstance(answer, Trouble) and answer.kind == "broken":
+            self._break(answer.message)
+        raise _error_of(answer)
 
     async def close(self) -> None:
         """Let the process exit, and kill it if it does not; its last batch is then unknown."""
@@ -114,20 +118,10 @@ class WriterProcess:
         outcomes = iter(await self.run(good) if good else ())
         return [fault or next(outcomes) for fault in faults]
 
-    async def _exchange(self, message: bytes) -> Answer:
-        self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
-        self._writer.write(message)
-        return await self._receive()
-
     async def _receive(self) -> Answer:
         size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
         answer: Answer = _decode(await self._reader.readexactly(size))
         return answer
-
-    def _fail(self, answer: Answer) -> Exception:
-        if isinstance(answer, Trouble) and answer.kind == "broken":
-            self._break(answer.message)
-        return _error_of(answer)
 
     def _break(self, message: str) -> None:
         if not self._is_broken:
