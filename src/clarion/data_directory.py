@@ -7,12 +7,9 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO
 
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from typing import IO
 
 _KEY_BYTES = 32
 

@@ -6,12 +6,9 @@ A text that is not valid raises `Unsuitable` with what it must be, as the end of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROLES = frozenset({"api", "gateway", "worker"})
 # A listener here takes the port on every address of the machine.

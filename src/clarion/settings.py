@@ -10,17 +10,15 @@ import difflib
 import re
 import socket
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clarion import setting_types as parse
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 PREFIX = "CLARION_"
 # Variables of the test suite are not settings.

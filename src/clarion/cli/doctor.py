@@ -6,9 +6,10 @@ import datetime as dt
 import os
 import shutil
 import sys
+from collections.abc import Awaitable, Callable
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import apsw
 from cryptography import x509
@@ -18,14 +19,10 @@ from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
+from clarion.settings import Settings
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from clarion.settings import Settings
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096

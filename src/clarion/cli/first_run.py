@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from clarion.access.provisioning import create_app
-from clarion.data_directory import write_private
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.setting_types import Address
-    from clarion.settings import Settings
-    from clarion.stores import Stores
+from clarion.setting_types import Address
+from clarion.settings import Settings
 
 # A server that listens on all addresses is called at the loopback address.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
@@ -80,29 +73,6 @@ def read_first_run(path: Path) -> FirstRun:
 def to_json(fields: msgspec.Struct) -> bytes:
     """Return indented JSON."""
     return msgspec.json.format(msgspec.json.encode(fields), indent=2)
-
-
-async def provision_app(stores: Stores, name: str, bundle_id: str) -> AppCredentials:
-    """Create an app, and save its private provider key in the data folder."""
-    new = await create_app(
-        name=name,
-        bundle_id=bundle_id,
-        apps=stores.apps,
-        keys=stores.keys,
-        vault=stores.vault,
-        clock=stores.clock,
-    )
-    path = stores.directory.provider_keys / f"AuthKey_{new.key_id}.p8"
-    write_private(path, new.provider_key_pem)
-    return AppCredentials(
-        id=new.app.id,
-        bundle_id=new.app.bundle_id,
-        api_key=new.api_key,
-        user_secret=new.user_secret,
-        team_id=new.app.team_id,
-        key_id=new.key_id,
-        provider_key_path=str(path.resolve()),
-    )
 
 
 def urls_of(settings: Settings) -> Urls:

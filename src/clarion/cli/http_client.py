@@ -5,17 +5,15 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from clarion.errors import CommandFailed, StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 _TIMEOUT_S = 30

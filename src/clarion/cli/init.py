@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from clarion.access.provisioning import create_administrator, new_password
+from clarion.cli.app import provision_app
 from clarion.cli.first_run import (
     AdminCredentials,
     FirstRun,
     TlsFiles,
     Urls,
-    provision_app,
     read_first_run,
     to_json,
     urls_of,
@@ -25,12 +25,7 @@ from clarion.data_directory import write_private
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
-from clarion.stores import open_stores
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.stores import Stores
+from clarion.stores import Stores, open_stores
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"

@@ -7,15 +7,12 @@ web server.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
 from clarion.errors import ClarionError, CommandFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXIT_FAILED = 1
 EXIT_CANNOT_RUN = 2

@@ -6,16 +6,12 @@ import ssl
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from clarion.cli.first_run import FirstRun, Urls, read_first_run, urls_of
+from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
 from clarion.cli.http_client import HttpClient
 from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
-
-if TYPE_CHECKING:
-    from clarion.cli.first_run import AppCredentials
 
 GATEWAY_PATH = "/v1/gateway"
 

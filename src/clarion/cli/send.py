@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import jwt
 import msgspec
@@ -17,14 +18,9 @@ from clarion.cli.apns_errors import explain_refusal
 from clarion.cli.device.credentials import read_devices
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.http_client import HttpClient, path_part
-from clarion.cli.remote_server import find_server
+from clarion.cli.remote_server import RemoteServer, find_server
 from clarion.clock import SystemClock
 from clarion.errors import CommandFailed, StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from clarion.cli.remote_server import RemoteServer
 
 COUNT_LIMIT = 100_000
 

@@ -6,18 +6,13 @@ rely on its own earlier steps, but not on those of another unit in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from clarion.store.statement import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.store.statement import Statement, Step, Unit
+from clarion.store.statement import Row, Statement, Step, Unit
 
 
 class Done(NamedTuple):

@@ -7,22 +7,25 @@ batches grow with the load and no timer is needed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
-from clarion.store.batch import Done, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.store.batch import Outcome
-    from clarion.store.engine import BatchRunner
-    from clarion.store.statement import Row, Unit
+from clarion.store.batch import Done, Outcome, Refused
+from clarion.store.statement import Row, Unit
 
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
-Rows = tuple[tuple["Row", ...], ...]
-_Batch = list[tuple["Unit", asyncio.Future[Rows | None]]]
+Rows = tuple[tuple[Row, ...], ...]
+_Batch = list[tuple[Unit, asyncio.Future[Rows | None]]]
+
+
+class BatchRunner(Protocol):
+    """Runs one batch of units in one durable transaction."""
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Return the outcome of each unit, after the commit. Raises if the whole batch failed."""
+        ...
 
 
 class GroupCommit:

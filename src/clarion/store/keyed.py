@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,19 +8,17 @@ names the field. A dataclass named in `inline` has its fields among the columns 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+from clarion.store.statement import Row, Value
 
-    from clarion.store.statement import Row, Value
-
-    # How a value is written to a row and read from it; None: as it is.
-    Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
+# How a value is written to a row and read from it; None: as it is.
+Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bytes)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from clarion.cli.first_run import to_json
 from clarion.cli.http_client import path_part
+from clarion.cli.remote_server import RemoteServer
 from clarion.data_directory import write_private
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.cli.remote_server import RemoteServer
 
 # Enough parallel requests for the server to group their commits.
 _PARALLEL = 32

@@ -11,29 +11,24 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import uvloop
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from clarion.cli.device.client import DeviceClient, Gateway
+from clarion.cli.device.connection import Notification, Ready
 from clarion.cli.device.credentials import Device, find_devices, subscribe
-from clarion.cli.device.output import JsonLines, Summary, TextLines
+from clarion.cli.device.output import JsonLines, Output, Summary, TextLines
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.remote_server import GATEWAY_PATH, find_server
+from clarion.cli.remote_server import GATEWAY_PATH, RemoteServer, find_server
 from clarion.clock import SystemClock, to_milliseconds
 from clarion.errors import StartError
 from clarion.settings import flag_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.cli.device.connection import Notification, Ready
-    from clarion.cli.device.output import Output
-    from clarion.cli.remote_server import RemoteServer
 
 COUNT_LIMIT = 10_000
 CONNECTING_LIMIT = 64

@@ -6,15 +6,14 @@ import statistics
 import sys
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from clarion.cli.device.connection import Notification, Ready
-    from clarion.cli.device.credentials import Device
+from clarion.cli.device.connection import Notification, Ready
+from clarion.cli.device.credentials import Device
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000

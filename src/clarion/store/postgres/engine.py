@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 
@@ -12,11 +13,7 @@ from clarion.errors import StartError, StoreUnavailable
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_postgres
 from clarion.store.postgres.runner import PostgresRunner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.store.statement import Row, Statement, Unit, Value
 
 # `synchronous_commit=off` would lose acknowledged work in a crash of the database.
 SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}

@@ -6,18 +6,13 @@ import asyncio
 import contextlib
 import random
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Group, Report, Spoiled, arrange, split
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from clarion.store.batch import Members, Outcome
-    from clarion.store.statement import Unit
+from clarion.store.batch import Group, Members, Outcome, Report, Spoiled, arrange, split
+from clarion.store.statement import Unit
 
 ATTEMPTS = 5
 BATCH_LIMIT_S = 30.0

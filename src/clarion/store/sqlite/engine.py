@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 
@@ -14,11 +14,7 @@ from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.runner import open_connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.store.statement import Row, Statement, Unit, Value
 
 
 class SqliteEngine:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Failed, arrange
+from clarion.store.batch import Failed, Outcome, arrange
 from clarion.store.sqlite.child import HEADER_BYTES, Answer, Finished, Opened, Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clarion.store.batch import Outcome
-    from clarion.store.statement import Unit
+from clarion.store.statement import Unit
 
 # How long the process may take to exit.
 _END_S = 5.0
