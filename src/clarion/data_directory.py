@@ -58,8 +58,6 @@ def _sync(directory: Path) -> None:
 
 
 class DataDirectory:
-    """The data directory of one installation."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tls = path / "tls"

@@ -17,13 +17,10 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not list
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and port to listen on."""
-
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return host:port, as it is configured."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def overlaps(self, other: Address) -> bool:

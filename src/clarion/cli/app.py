@@ -29,7 +29,7 @@ async def list_apps(**settings: SettingFlags) -> None:
 
 
 async def provision_app(stores: Stores, name: str, bundle_id: str) -> AppCredentials:
-    """Create an app, and save its private provider key in the data folder."""
+    """Create an app, and save its private provider key in the data directory."""
     new = await create_app(
         name=name,
         bundle_id=bundle_id,

@@ -51,7 +51,7 @@ async def _python(_settings: Settings) -> Finding:
     return "ok", f"{version}, SQLite {apsw.sqlite_lib_version()}"
 
 
-async def _folder(settings: Settings) -> Finding:
+async def _directory(settings: Settings) -> Finding:
     path = settings.data
     if not path.exists():
         parent = _existing(path)
@@ -160,7 +160,7 @@ async def _certificate(settings: Settings) -> Finding:
 
 _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "python": _python,
-    "data folder": _folder,
+    "directory": _directory,
     "disk": _disk,
     "database": _database,
     "redis": _redis,

@@ -16,8 +16,6 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not
 
 
 class AdminCredentials(msgspec.Struct):
-    """The login of the first administrator."""
-
     username: str
     password: str
 
@@ -41,8 +39,6 @@ class TlsFiles(msgspec.Struct):
 
 
 class Urls(msgspec.Struct):
-    """The URLs of the listeners."""
-
     api: str
     tls: str | None
     gateway: str | None
@@ -71,7 +67,6 @@ def read_first_run(path: Path) -> FirstRun:
 
 
 def to_json(fields: msgspec.Struct) -> bytes:
-    """Return indented JSON."""
     return msgspec.json.format(msgspec.json.encode(fields), indent=2)
 
 

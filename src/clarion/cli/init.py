@@ -112,8 +112,8 @@ async def _create(stores: Stores, settings: Settings) -> FirstRun:
 
 def greeting(first: FirstRun, saved: Path) -> str:
     """Return what `make run` prints: the URLs of the server, and commands to try."""
-    folder = saved.parent
-    data = "" if folder == Settings().data else f" --data {shlex.quote(str(folder))}"
+    directory = saved.parent
+    data = "" if directory == Settings().data else f" --data {shlex.quote(str(directory))}"
     return f"""
 Clarion is set up. Your keys are in {saved}
 

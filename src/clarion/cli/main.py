@@ -33,7 +33,7 @@ app.command("clarion.cli.serve:serve", name="serve", help="Start the server.")
 app.command(
     "clarion.cli.init:init",
     name="init",
-    help="Create the data folder, the first administrator, the demo app, keys and certificates. "
+    help="Create the data directory, the first administrator, the demo app, keys and certificates. "
     f"If they already exist, nothing changes. {_TAKES_SETTINGS}",
 )
 app.command(
@@ -54,7 +54,7 @@ device.command(
     "clarion.cli.device.listen:listen",
     name="listen",
     help="Register a device, connect it, and print and acknowledge each message. The device is "
-    "saved in the data folder: the next run reconnects it and receives what it missed. "
+    "saved in the data directory: the next run reconnects it and receives what it missed. "
     f"{_TAKES_SETTINGS}",
 )
 app.command(

@@ -18,9 +18,9 @@ GATEWAY_PATH = "/v1/gateway"
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteServer:
-    """A server as its data folder, the settings and the flags describe it."""
+    """A server as its data directory, the settings and the flags describe it."""
 
-    folder: DataDirectory
+    directory: DataDirectory
     first: FirstRun | None
     api_url: str
     push_url: str
@@ -36,22 +36,22 @@ class RemoteServer:
         """The demo app; `StartError` without `first-run.json`."""
         if self.first is None:
             raise StartError(
-                f"{self.folder.first_run} with the keys does not exist. `clarion init` creates "
-                "it; --data chooses another folder."
+                f"{self.directory.first_run} with the keys does not exist. `clarion init` creates "
+                "it; --data chooses another directory."
             )
         return self.first.app
 
     @property
     def device_file(self) -> Path:
         """The file in which `clarion device listen` saves its devices."""
-        return self.folder.path / "device-listen.json"
+        return self.directory.path / "device-listen.json"
 
     @property
     def provider_key(self) -> bytes:
         """The private key that signs provider tokens, as PEM."""
         named = Path(self.app.provider_key_path)
-        # The data folder may have been moved since `clarion init`.
-        path = named if named.exists() else self.folder.provider_keys / named.name
+        # The data directory may have been moved since `clarion init`.
+        path = named if named.exists() else self.directory.provider_keys / named.name
         try:
             return path.read_bytes()
         except OSError as error:
@@ -62,9 +62,9 @@ class RemoteServer:
         return closing(HttpClient(self.api_url, self.tls_context, self.api_key))
 
     def tls_context(self) -> ssl.SSLContext:
-        """Trust the system's authorities and the development authority of the data folder."""
+        """Trust the system's authorities and the development authority of the data directory."""
         context = ssl.create_default_context()
-        authority = self.folder.tls / "ca.pem"
+        authority = self.directory.tls / "ca.pem"
         if authority.exists():
             context.load_verify_locations(authority)
         return context
@@ -74,11 +74,11 @@ def find_server(
     settings: Settings, *, url: str = "", gateway_url: str = "", api_key: str = ""
 ) -> RemoteServer:
     """Describe the server; flags win over settings, and settings over `first-run.json`."""
-    folder = DataDirectory(settings.data)
-    first = read_first_run(folder.first_run) if folder.first_run.exists() else None
+    directory = DataDirectory(settings.data)
+    first = read_first_run(directory.first_run) if directory.first_run.exists() else None
     urls = _choose_urls(settings, first)
     return RemoteServer(
-        folder=folder,
+        directory=directory,
         first=first,
         api_url=(url or urls.api).rstrip("/"),
         push_url=(url or urls.tls or urls.api).rstrip("/"),

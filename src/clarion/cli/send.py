@@ -104,21 +104,18 @@ def _send_all(options: SendOptions, text: str, server: RemoteServer) -> Iterator
 
 def _check(options: SendOptions, text: str) -> None:
     """Refuse flags that contradict each other."""
-    for is_wrong, sentence in (
-        (bool(text and options.body), "--body: give the text once, as TEXT or with --body"),
-        (
-            bool(options.payload and (text or options.body or options.title)),
-            "--payload: is the complete message; leave out the text and --title",
-        ),
-        (
-            not (text or options.body or options.title or options.payload),
-            'Give a text to send, like: clarion send "Hello"',
-        ),
-        (bool(options.topic and options.to), "--topic and --to: give only one of them"),
-        (bool(options.topic and options.id), "--id: cannot be used with --topic"),
-        (bool(options.topic) and options.ttl == 0, "--ttl: must be at least 1 with --topic"),
-        (options.count > 1 and bool(options.id), "--id: cannot be used with --count"),
-    ):
+    payload, topic = options.payload, options.topic
+    alert = text or options.body or options.title
+    faults = {
+        "--body: give the text once, as TEXT or with --body": text and options.body,
+        "--payload: is the complete message; leave out the text and --title": payload and alert,
+        'Give a text to send, like: clarion send "Hello"': not (alert or payload),
+        "--topic and --to: give only one of them": topic and options.to,
+        "--id: cannot be used with --topic": topic and options.id,
+        "--ttl: must be at least 1 with --topic": topic and options.ttl == 0,
+        "--id: cannot be used with --count": options.count > 1 and options.id,
+    }
+    for sentence, is_wrong in faults.items():
         if is_wrong:
             raise StartError(sentence)
 

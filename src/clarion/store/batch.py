@@ -70,7 +70,6 @@ class Report(msgspec.Struct, array_like=True):
             self.failed[unit] = describe(spoiled.__cause__)
 
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Return the outcome of each unit."""
         if not self.refused and not self.failed:
             return [Done(self._rows_of(i, len(unit.steps))) for i, unit in enumerate(units)]
         return [self._outcome(i, len(unit.steps)) for i, unit in enumerate(units)]

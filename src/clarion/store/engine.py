@@ -22,23 +22,18 @@ class Engine(Protocol):
         Returns after the commit is durable. `Conflict` if a constraint refused it, `Overloaded`
         if too many units are waiting: in both cases nothing is changed.
         """
-        ...
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         """Return the rows of a short, indexed read."""
-        ...
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
         """Return the rows of a read that may take long, without blocking others."""
-        ...
 
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""
-        ...
 
     async def close(self) -> None:
         """Commit all waiting units, then close."""
-        ...
 
 
 @contextmanager

@@ -25,7 +25,6 @@ class BatchRunner(Protocol):
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
         """Return the outcome of each unit, after the commit. Raises if the whole batch failed."""
-        ...
 
 
 class GroupCommit:

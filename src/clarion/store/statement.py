@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
 
 Value = str | int | float | bytes | None
 # Rows are as typed as the schema: a `Record` knows the types.
@@ -70,6 +74,14 @@ class Statement:
     def many(self, rows: Sequence[Row]) -> Step:
         """Return a step that runs this statement for each row; rows are made by `bind`."""
         return Step(self, rows)
+
+
+def keys_of(keys: Iterable[str]) -> str:
+    """Return a list of keys as one parameter: the keys of a JSON object.
+
+    `x IN (SELECT key FROM json_each(:keys))` is the one form that both engines support.
+    """
+    return _encode(dict.fromkeys(keys, 0)).decode()
 
 
 def statement(name: str, sql: str) -> Statement:

@@ -56,6 +56,5 @@ def configure(level: str, log_format: str) -> None:
 
 
 def get_logger() -> FilteringBoundLogger:
-    """Return the logger."""
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger

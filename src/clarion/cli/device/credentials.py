@@ -1,4 +1,4 @@
-"""The devices of `clarion device listen`: registered once, saved in the data folder."""
+"""The devices of `clarion device listen`: registered once, saved in the data directory."""
 
 from __future__ import annotations
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clarion.events.model import Attempt, Delivery
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import statement
+from clarion.store.statement import keys_of, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,9 +9,8 @@ from clarion.events.sql import jobs as queue
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.idempotency import sql as idempotency
 from clarion.pages import Page
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit, keys_of, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

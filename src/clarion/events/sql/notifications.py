@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from clarion.events.model import EarlierNotification, Notification
 from clarion.pages import Page
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import statement
+from clarion.store.statement import keys_of, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,8 +14,7 @@ from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
-from clarion.store.keyed import keys_of
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit, keys_of, statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping

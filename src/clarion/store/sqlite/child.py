@@ -76,7 +76,6 @@ def serve(channel: socket.socket, path: str) -> None:
 
 
 def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
-    """Run one batch and return the answer."""
     try:
         return Finished(runner.run(groups))
     except apsw.Error as error:

@@ -108,9 +108,9 @@ def migrate(path: str) -> list[str]:
 
 
 def _advice(path: str) -> str:
-    folder = Path(path).parent
-    if not folder.is_dir():
-        return f"The directory {folder} does not exist: create it, or choose another with --data."
+    parent = Path(path).parent
+    if not parent.is_dir():
+        return f"The directory {parent} does not exist: create it, or choose another with --data."
     return (
-        f"Check that {folder} and its files belong to this account and that the disk is not full."
+        f"Check that {parent} and its files belong to this account and that the disk is not full."
     )

@@ -98,7 +98,6 @@ class SqliteRunner:
         self._cursor = connection.cursor()
 
     def run(self, groups: Sequence[Group]) -> Report:
-        """Run a batch and commit it."""
         with self._transaction():
             try:
                 report = self._run_together(groups)
