@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import astuple
+
 from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
 from clarion.cli.http_client import HttpClient
 from clarion.data_directory import DataDirectory
@@ -89,12 +91,7 @@ def find_server(
 
 def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:
     """Return the URLs of the settings, or of `first-run.json` where a setting has its default."""
-    configured, default = urls_of(settings), urls_of(Settings())
+    configured = urls_of(settings)
     saved = first.urls if first else configured
-
-    def choose(name: str) -> str:
-        is_default = getattr(configured, name) == getattr(default, name)
-        chosen: str = getattr(saved if is_default else configured, name)
-        return chosen
-
-    return Urls(*map(choose, ("api", "tls", "gateway", "admin")))
+    urls = zip(*map(astuple, (configured, urls_of(Settings()), saved)), strict=True)
+    return Urls(*(old if given == default else given for given, default, old in urls))

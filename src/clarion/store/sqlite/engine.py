@@ -111,6 +111,4 @@ def _advice(path: str) -> str:
     parent = Path(path).parent
     if not parent.is_dir():
         return f"The directory {parent} does not exist: create it, or choose another with --data."
-    return (
-        f"Check that {parent} and its files belong to this account and that the disk is not full."
-    )
+    return f"Check that {parent} and its files belong to this account, and that the disk has space."
