@@ -162,6 +162,7 @@ class Settings:
 
 
 _BY_NAME = {setting.name: setting for setting in fields(Settings)}
+# The unit of a number is the last word of its name.
 _UNITS = {"s": "SECONDS", "bytes": "BYTES", "days": "DAYS"}
 # The name of a setting, where its value is from (as a fault names it), and the value.
 _Given = tuple[str, str, str]
