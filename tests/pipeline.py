@@ -34,8 +34,7 @@ from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
-from clarion.store.keyed import keys_of
-from clarion.store.statement import statement
+from clarion.store.statement import keys_of, statement
 from tests.factories import NOW
 
 LEASE = 45_000

@@ -57,7 +57,6 @@ from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
-from clarion.settings import flag_of
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import sqlite_path
 from clarion.stores import open_stores
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from clarion.nodes.port import Limits
-    from clarion.setting_types import Address
     from clarion.settings import Settings
     from clarion.stores import Stores
 
@@ -81,7 +79,6 @@ EXIT_BROKEN = 1
 _STREAMS_GRACE_S = 2.0
 # Allocations before the youngest objects are searched for cycles, and how often the older ones are.
 _GC_THRESHOLDS = (20_000, 20, 100)
-_ADDRESSES = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
 
 # The handlers of the management API.
 ROUTES = (
@@ -337,12 +334,8 @@ def _claim_directory_and_addresses(
     directory.ensure()
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
-    check_free(_addresses(settings))
+    check_free(settings.addresses)
     return _certificate(settings, directory)
-
-
-def _addresses(settings: Settings) -> list[tuple[str, Address]]:
-    return [(flag_of(n), a) for n in _ADDRESSES if (a := getattr(settings, n)) is not None]
 
 
 def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:

@@ -18,16 +18,12 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Return the milliseconds since 1970, UTC."""
-        ...
 
     def new_id(self) -> str:
         """Return a new UUIDv7; ids made later sort later."""
-        ...
 
 
 class SystemClock:
-    """The `Clock` port on the system clock."""
-
     def now(self) -> int:
         return time.time_ns() // 1_000_000
 

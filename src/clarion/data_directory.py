@@ -7,12 +7,9 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO
 
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from typing import IO
 
 _KEY_BYTES = 32
 
@@ -61,8 +58,6 @@ def _sync(directory: Path) -> None:
 
 
 class DataDirectory:
-    """The data directory of one installation."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tls = path / "tls"
@@ -77,17 +72,15 @@ class DataDirectory:
             for directory in (self.path, self.tls, self.provider_keys):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            msg = (
+            raise StartError(
                 f"Cannot create the data directory {self.path}: {error.strerror}. "
                 "Choose another with --data, or give this account permission to write there."
-            )
-            raise StartError(msg) from error
+            ) from error
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-            msg = (
+            raise StartError(
                 f"Cannot read and write the data directory {self.path}. "
                 f"Choose another with --data, or change its owner: chown -R $(id -un) {self.path}"
             )
-            raise StartError(msg)
 
     def master_key(self) -> bytes:
         """Return the key of the vault; it is created once."""
@@ -96,11 +89,13 @@ class DataDirectory:
                 write_private_once(self._master_key, secrets.token_bytes(_KEY_BYTES))
             key = self._master_key.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
-            raise StartError(msg) from error
+            raise StartError(
+                f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
+            ) from error
         if len(key) != _KEY_BYTES:
-            msg = f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
-            raise StartError(msg)
+            raise StartError(
+                f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
+            )
         return key
 
     def lock(self) -> IO[bytes]:
@@ -112,11 +107,10 @@ class DataDirectory:
             file.seek(0)
             owner = file.read(20).decode(errors="replace").strip() or "unknown"
             file.close()
-            msg = (
+            raise StartError(
                 f"Another Clarion server (process {owner}) uses the data directory {self.path}. "
                 "Stop it first, or choose another directory with --data."
-            )
-            raise StartError(msg) from error
+            ) from error
         file.truncate(0)
         file.write(str(os.getpid()).encode())
         file.flush()

@@ -36,6 +36,15 @@ class ClarionError(Exception):
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
+    def __init_subclass__(
+        cls, *, code: str | None = None, status: int | None = None, retryable: bool | None = None
+    ) -> None:
+        """Set what the class statement gives; the rest is inherited."""
+        super().__init_subclass__()
+        cls.code = cls.code if code is None else code
+        cls.status = cls.status if status is None else status
+        cls.retryable = cls.retryable if retryable is None else retryable
+
     def __init__(self, detail: str | None = None) -> None:
         self.detail = detail or (self.__doc__ or "").strip()
         super().__init__(self.detail)
@@ -49,150 +58,97 @@ class FieldFault:
     reason: str
 
 
-class RequestError(ClarionError):
+class RequestError(ClarionError, code="bad_request", status=400):
     """The request is not valid."""
 
-    code = "bad_request"
-    status = 400
 
-
-class MalformedBody(RequestError):
+class MalformedBody(RequestError, code="malformed_body"):
     """The body is not valid JSON."""
 
-    code = "malformed_body"
 
-
-class Unauthenticated(RequestError):
+class Unauthenticated(RequestError, code="unauthenticated", status=401):
     """Send an API key or a user token as `Authorization: Bearer …`."""
 
-    code = "unauthenticated"
-    status = 401
 
-
-class Forbidden(RequestError):
+class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
 
-    code = "forbidden"
-    status = 403
 
-
-class NotFound(RequestError):
+class NotFound(RequestError, code="not_found", status=404):
     """The path, or the object with this id, does not exist."""
 
-    code = "not_found"
-    status = 404
 
-
-class MethodNotAllowed(RequestError):
+class MethodNotAllowed(RequestError, code="method_not_allowed", status=405):
     """This path does not support this method."""
 
-    code = "method_not_allowed"
-    status = 405
 
-
-class Conflict(RequestError):
+class Conflict(RequestError, code="conflict", status=409):
     """The request conflicts with the current state."""
 
-    code = "conflict"
-    status = 409
 
-
-class BodyTooLarge(RequestError):
+class BodyTooLarge(RequestError, code="body_too_large", status=413):
     """The body is larger than this server accepts."""
 
-    code = "body_too_large"
-    status = 413
 
-
-class InvalidFields(RequestError):
+class InvalidFields(RequestError, code="invalid_fields", status=422):
     """Some fields are missing or not valid; `errors` names them."""
-
-    code = "invalid_fields"
-    status = 422
 
     def __init__(self, *faults: FieldFault) -> None:
         self.faults = faults
         super().__init__("; ".join(f"{fault.field}: {fault.reason}" for fault in faults))
 
 
-class IdempotencyKeyReused(RequestError):
+class IdempotencyKeyReused(RequestError, code="idempotency_key_reused", status=422):
     """This Idempotency-Key was used for a different request within the last 24 hours."""
 
-    code = "idempotency_key_reused"
-    status = 422
 
-
-class TooManyRequests(RequestError):
+class TooManyRequests(RequestError, code="too_many_requests", status=429, retryable=True):
     """Too many requests; wait as long as `Retry-After` says."""
-
-    code = "too_many_requests"
-    status = 429
-    retryable = True
 
     def __init__(self, retry_after_s: int, detail: str | None = None) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(detail)
 
 
-class ServiceError(ClarionError):
+class ServiceError(ClarionError, status=503, retryable=True):
     """The server cannot process the request now."""
 
-    status = 503
-    retryable = True
     retry_after_s: int = 1
 
 
-class Overloaded(ServiceError):
+class Overloaded(ServiceError, code="overloaded"):
     """Too many requests are waiting to be processed; nothing was stored."""
 
-    code = "overloaded"
 
-
-class StoreUnavailable(ServiceError):
+class StoreUnavailable(ServiceError, code="store_unavailable"):
     """The database did not answer; whether the request was stored is not known."""
 
-    code = "store_unavailable"
 
-
-class StorageFull(ServiceError):
+class StorageFull(ServiceError, code="storage_full", status=507):
     """The disk of the server is full; nothing was stored."""
 
-    code = "storage_full"
-    status = 507
     retry_after_s = 10
 
 
-class InternalError(ServiceError):
+class InternalError(ServiceError, code="internal_error", status=500, retryable=False):
     """Unexpected error in the server; its log has the cause under the request id."""
 
-    code = "internal_error"
-    status = 500
-    retryable = False
 
-
-class CommandFailed(ClarionError):
+class CommandFailed(ClarionError, code="command_failed"):
     """The server refused what the command asked for."""
 
-    code = "command_failed"
 
-
-class StartError(ClarionError):
+class StartError(ClarionError, code="cannot_start"):
     """Clarion cannot start."""
 
-    code = "cannot_start"
 
-
-class SettingsError(StartError):
+class SettingsError(StartError, code="settings"):
     """Some settings are not valid."""
-
-    code = "settings"
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
         super().__init__("\n".join(faults))
 
 
-class MigrationError(StartError):
+class MigrationError(StartError, code="migration"):
     """The database does not match this release of Clarion."""
-
-    code = "migration"

@@ -6,12 +6,9 @@ A text that is not valid raises `Unsuitable` with what it must be, as the end of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROLES = frozenset({"api", "gateway", "worker"})
 # A listener here takes the port on every address of the machine.
@@ -20,13 +17,10 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not list
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and port to listen on."""
-
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return host:port, as it is configured."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def overlaps(self, other: Address) -> bool:
@@ -40,13 +34,13 @@ class Unsuitable(ValueError):
 
 
 def path(text: str) -> Path:
-    msg = "a path on this machine"
-    if "\0" in text:
-        raise Unsuitable(msg)
     try:
-        return Path(text).expanduser()
-    except RuntimeError as error:  # the ~ of an account that does not exist
-        raise Unsuitable(msg) from error
+        found = Path(text).expanduser()
+    except RuntimeError:  # the ~ of an account that does not exist
+        found = None
+    if found is None or "\0" in text:
+        raise Unsuitable("a path on this machine")
+    return found
 
 
 def optional_path(text: str) -> Path | None:
@@ -58,8 +52,7 @@ def address(text: str) -> Address:
         r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text
     )
     if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
-        msg = "host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080"
-        raise Unsuitable(msg)
+        raise Unsuitable("host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080")
     return Address(match["v6"] or match["host"], int(match["port"]))
 
 
@@ -70,30 +63,14 @@ def optional_address(text: str) -> Address | None:
 def roles(text: str) -> frozenset[str]:
     roles = frozenset(part.strip() for part in text.split(",") if part.strip())
     if not roles or not roles <= ROLES:
-        msg = "one or more of api, gateway, worker, separated by commas"
-        raise Unsuitable(msg)
+        raise Unsuitable("one or more of api, gateway, worker, separated by commas")
     return roles
-
-
-def database(text: str) -> str:
-    if text and not re.match(r"sqlite:///.|postgres(ql)?://.", text):
-        msg = "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
-        raise Unsuitable(msg)
-    return text
-
-
-def redis(text: str) -> str:
-    if text and not re.match(r"(rediss?|unix)://.", text):
-        msg = "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
-        raise Unsuitable(msg)
-    return text
 
 
 def number(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:
-            msg = f"a whole number from {low:,} to {high:,}"
-            raise Unsuitable(msg)
+            raise Unsuitable(f"a whole number from {low:,} to {high:,}")
         return int(text)
 
     return parse
@@ -102,15 +79,25 @@ def number(low: int, high: int) -> Callable[[str], int]:
 def choice(*values: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in values:
-            msg = "one of " + ", ".join(values)
-            raise Unsuitable(msg)
+            raise Unsuitable("one of " + ", ".join(values))
         return text
 
     return parse
 
 
-def name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
-        msg = "1 to 64 letters, digits, dots, hyphens or underscores"
-        raise Unsuitable(msg)
-    return text
+def _matching(pattern: str, meaning: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.DOTALL):
+            raise Unsuitable(meaning)
+        return text
+
+    return parse
+
+
+database = _matching(
+    r"((sqlite:///|postgres(ql)?://).+)?", "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME"
+)
+redis = _matching(
+    r"((rediss?|unix)://.+)?", "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
+)
+name = _matching(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, hyphens or underscores")

@@ -10,17 +10,15 @@ import difflib
 import re
 import socket
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clarion import setting_types as parse
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from dataclasses import Field
 
 PREFIX = "CLARION_"
 # Variables of the test suite are not settings.
@@ -36,8 +34,8 @@ def _setting(
     )
 
 
-def _number(default: int, low: int, high: int, doc: str, metavar: str = "NUMBER") -> Any:
-    return _setting(str(default), parse.number(low, high), metavar, doc)
+def _number(default: int, low: int, high: int, doc: str) -> Any:
+    return _setting(str(default), parse.number(low, high), "NUMBER", doc)
 
 
 def _address(default: str, doc: str) -> Any:
@@ -46,6 +44,15 @@ def _address(default: str, doc: str) -> Any:
 
 def _choice(default: str, others: str, metavar: str, doc: str) -> Any:
     return _setting(default, parse.choice(default, *others.split()), metavar, doc)
+
+
+def _file(doc: str) -> Any:
+    return _setting("", parse.optional_path, "FILE", doc)
+
+
+def _url(parser: Callable[[str], str], doc: str) -> Any:
+    """Return a setting that is secret, because a URL may contain a password."""
+    return _setting("", parser, "URL", doc, is_secret=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +75,13 @@ class Settings:
     roles: frozenset[str] = _setting(
         "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
     )
-    database: str = _setting(
-        "",
+    database: str = _url(
         parse.database,
-        "URL",
         "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
-        is_secret=True,
     )
-    redis: str = _setting(
-        "",
+    redis: str = _url(
         parse.redis,
-        "URL",
         "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
-        is_secret=True,
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
@@ -88,15 +89,10 @@ class Settings:
         "NAME",
         "Name of this node in `/health` and in logs.",
     )
-    tls_certificate: Path | None = _setting(
-        "",
-        parse.optional_path,
-        "FILE",
-        "Certificate chain, PEM. Empty: a development certificate, created in --data.",
+    tls_certificate: Path | None = _file(
+        "Certificate chain, PEM. Empty: a development certificate, created in --data."
     )
-    tls_key: Path | None = _setting(
-        "", parse.optional_path, "FILE", "Private key, PEM in PKCS#8 without a password."
-    )
+    tls_key: Path | None = _file("Private key, PEM in PKCS#8 without a password.")
     log_level: str = _choice(
         "info", "debug warning error", "LEVEL", "Minimum level: debug, info, warning or error."
     )
@@ -106,15 +102,9 @@ class Settings:
     log_requests: str = _choice(
         "errors", "none all", "WHICH", "Requests to log: none, errors (status 5xx) or all."
     )
-    grace_s: int = _number(
-        10, 1, 600, "How long the server waits for running requests when it stops.", "SECONDS"
-    )
-    max_body_bytes: int = _number(
-        1_048_576, 8192, 67_108_864, "Maximum size of a request body.", "BYTES"
-    )
-    max_header_bytes: int = _number(
-        16_384, 8192, 1_048_576, "Maximum size of the request headers.", "BYTES"
-    )
+    grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
+    max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
+    max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
     requests_per_minute: int = _number(
         60_000, 1, 100_000_000, "Requests per minute and API key or user; with Redis, on all nodes."
     )
@@ -125,27 +115,20 @@ class Settings:
         1_000_000, 1, 1_000_000_000, "Pushes per minute and app on one node."
     )
     device_stored: int = _number(
-        1000,
-        1,
-        100_000,
-        "Messages stored for one offline device; more replace the oldest of lowest priority.",
+        1000, 1, 100_000, "Stored messages per device; more replace the oldest of lowest priority."
     )
     user_devices: int = _number(
         3, 1, 1000, "Devices per user; one more revokes the one seen longest ago."
     )
     low_priority_window_s: int = _number(
-        30, 5, 3600, "How often low-priority messages are sent to connected devices.", "SECONDS"
+        30, 5, 3600, "How often low-priority messages are sent to connected devices."
     )
-    message_days: int = _number(
-        30, 1, 3650, "How long the history of messages to devices is kept.", "DAYS"
-    )
-    event_days: int = _number(30, 1, 3650, "How long finished events are kept.", "DAYS")
+    message_days: int = _number(30, 1, 3650, "How long the history of messages to devices is kept.")
+    event_days: int = _number(30, 1, 3650, "How long finished events are kept.")
     notification_days: int = _number(
-        90, 1, 3650, "How long notifications, their deliveries and attempts are kept.", "DAYS"
+        90, 1, 3650, "How long notifications, their deliveries and attempts are kept."
     )
-    device_days: int = _number(
-        30, 1, 3650, "How long revoked and invalidated devices are kept.", "DAYS"
-    )
+    device_days: int = _number(30, 1, 3650, "How long revoked and invalidated devices are kept.")
     user_streams: int = _number(
         20, 1, 10_000, "Live streams and sockets of one user on one node; more are answered 429."
     )
@@ -159,11 +142,7 @@ class Settings:
         0, 0, 1_000_000, "Notifications per user and hour; more are held. 0: no limit."
     )
     queue_age_limit_s: int = _number(
-        60,
-        1,
-        86_400,
-        "Age of the oldest waiting event at which new ones are answered 503.",
-        "SECONDS",
+        60, 1, 86_400, "Age of the oldest waiting event at which new ones are answered 503."
     )
     write_waiting: int = _number(
         20_000, 1, 1_000_000, "Writes that may wait for a commit; more are answered 503."
@@ -175,20 +154,34 @@ class Settings:
         """The database, by default the file in the data directory."""
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
 
+    @property
+    def addresses(self) -> list[tuple[str, Address]]:
+        """The flag and the address of every listener that is not off."""
+        names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
+        return [(flag_of(name), at) for name in names if (at := getattr(self, name)) is not None]
+
+
+_BY_NAME = {setting.name: setting for setting in fields(Settings)}
+# The unit of a number is the last word of its name.
+_UNITS = {"s": "SECONDS", "bytes": "BYTES", "days": "DAYS"}
+# The name of a setting, where its value is from (as a fault names it), and the value.
+_Given = tuple[str, str, str]
+
 
 def load(
-    flags: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
     """Read the settings; `SettingsError` with all faults at once."""
     faults: list[str] = []
     flags = {name.replace("-", "_"): value for name, value in (flags or {}).items()}
     environment = environment or {}
     config = flags.pop("config", environment.get(PREFIX + "CONFIG", ""))
-    texts = _from_file(config, faults) if config else {}
-    texts |= _from_environment(environment, faults)
-    texts |= _from_flags(flags, faults)
-    values = _parse(texts, faults)
+    given = chain(
+        _from_file(config, faults) if config else (),
+        _from_environment(environment, faults),
+        ((key, flag_of(key), value) for key, value in flags.items()),
+    )
+    values = _parse(given, faults)
     if not faults:
         faults += _find_contradictions(Settings(**values))
     if faults:
@@ -196,66 +189,57 @@ def load(
     return Settings(**values)
 
 
-# A text and its source, as a fault names it.
-_Texts = dict[str, tuple[str, str]]
-
-
-def _from_file(name: str, faults: list[str]) -> _Texts:
+def _from_file(name: str, faults: list[str]) -> Iterator[_Given]:
     try:
         values = tomllib.loads(Path(name).read_text())
     except OSError as error:
         faults.append(f"--config: cannot read {name}: {error.strerror}")
-        return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         faults.append(f"--config: {name} is not valid TOML: {error}")
-        return {}
-    texts: _Texts = {}
-    for key, value in values.items():
-        if _is_known(key, f"`{key}` in {name}", faults):
-            texts[key] = (_as_text(value), f"`{key}` in {name}")
-    return texts
+    else:
+        for key, value in values.items():
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield key, f"`{key}` in {name}", text
 
 
-def _as_text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _from_environment(environment: Mapping[str, str], faults: list[str]) -> _Texts:
-    texts: _Texts = {}
+def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iterator[_Given]:
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable.startswith(TEST_PREFIX):
             continue
         key = variable.removeprefix(PREFIX).lower()
-        if key == "config":
-            continue
-        if key.endswith("_file") and key.removesuffix("_file") in _by_name():
-            _read_secret_file(key.removesuffix("_file"), variable, value, texts, faults)
-        elif _is_known(key, variable, faults):
-            texts[key] = (value, variable)
-    return texts
+        if key.endswith("_file") and key.removesuffix("_file") in _BY_NAME:
+            yield from _from_secret_file(key.removesuffix("_file"), variable, value, faults)
+        elif key != "config":
+            yield key, variable, value
 
 
-def _read_secret_file(key: str, variable: str, file: str, texts: _Texts, faults: list[str]) -> None:
+def _from_secret_file(key: str, variable: str, file: str, faults: list[str]) -> Iterator[_Given]:
     try:
-        texts[key] = (Path(file).read_text().strip(), variable)
+        yield key, variable, Path(file).read_text().strip()
     except OSError as error:
         faults.append(f"{variable}: cannot read {file}: {error.strerror}")
     except UnicodeDecodeError:
         faults.append(f"{variable}: cannot read {file}: it is not text")
 
 
-def _from_flags(flags: Mapping[str, str], faults: list[str]) -> _Texts:
-    texts: _Texts = {}
-    for key, value in flags.items():
-        if _is_known(key, flag_of(key), faults):
-            texts[key] = (value, flag_of(key))
-    return texts
+def _parse(given: Iterable[_Given], faults: list[str]) -> dict[str, Any]:
+    """Return the values by name; of several sources, the last one counts."""
+    known = {key: (source, text) for key, source, text in given if _is_known(key, source, faults)}
+    values: dict[str, Any] = {}
+    for key, (source, text) in known.items():
+        about = _BY_NAME[key].metadata
+        try:
+            values[key] = about["parse"](text)
+        except parse.Unsuitable as error:
+            shown = "" if about["secret"] else f", not {text!r}"
+            faults.append(f"{source}: must be {error}{shown}")
+    return values
 
 
 def _is_known(key: str, source: str, faults: list[str]) -> bool:
-    if key in _by_name():
+    if key in _BY_NAME:
         return True
-    near = difflib.get_close_matches(key, _by_name(), n=1)
+    near = difflib.get_close_matches(key, _BY_NAME, n=1)
     hint = f"; did you mean {_like_source(source, near[0])}?" if near else ""
     faults.append(f"{source}: there is no such setting{hint}")
     return False
@@ -267,39 +251,16 @@ def _like_source(source: str, key: str) -> str:
     return PREFIX + key.upper() if source.startswith(PREFIX) else f"`{key}`"
 
 
-def _parse(texts: _Texts, faults: list[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, (text, source) in texts.items():
-        setting = _by_name()[key]
-        try:
-            values[key] = setting.metadata["parse"](text)
-        except parse.Unsuitable as error:
-            shown = "" if setting.metadata["secret"] else f", not {text!r}"
-            faults.append(f"{source}: must be {error}{shown}")
-    return values
-
-
 def _find_contradictions(settings: Settings) -> list[str]:
     faults = []
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         faults.append("--tls-certificate and --tls-key: give both or neither")
-    named = [
-        (flag_of(name), getattr(settings, name))
-        for name in ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
-    ]
-    seen: list[tuple[str, Address]] = []
-    for flag, address in named:
-        if address is None:
-            continue
-        users = [user for user, other in seen if other.overlaps(address)]
+    addresses = settings.addresses
+    for position, (flag, address) in enumerate(addresses):
+        users = [user for user, other in addresses[:position] if other.overlaps(address)]
         if users:
             faults.append(f"{flag}: {address} is already used by {users[0]}; choose another port")
-        seen.append((flag, address))
     return faults
-
-
-def _by_name() -> dict[str, Field[Any]]:
-    return {setting.name: setting for setting in fields(Settings)}
 
 
 def flag_of(name: str) -> str:
@@ -312,7 +273,7 @@ def describe() -> list[tuple[str, str, str, str, str]]:
     return [
         (
             flag_of(setting.name),
-            setting.metadata["metavar"],
+            _UNITS.get(setting.name.rsplit("_", 1)[-1], setting.metadata["metavar"]),
             PREFIX + setting.name.upper(),
             "the host name" if setting.name == "server_id" else setting.metadata["default"],
             setting.metadata["doc"],

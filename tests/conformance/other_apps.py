@@ -33,7 +33,7 @@ class OtherApps:
 
 
 def add_other_apps(data: Path, first: Provider) -> OtherApps:
-    """Add them to a data folder that no server uses."""
+    """Add them to a data directory that no server uses."""
     return asyncio.run(_add_other_apps(data, first))
 
 

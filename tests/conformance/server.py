@@ -23,7 +23,7 @@ CLARION = (sys.executable, "-m", "clarion")
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A data folder at rest, which servers start from copies of."""
+    """A data directory at rest, which servers start from copies of."""
 
     data: Path
     provider: Provider

@@ -88,7 +88,7 @@ class Listener:
 
 
 class Home:
-    """A data folder for one test, whose commands call the shared server."""
+    """A data directory for one test, whose commands call the shared server."""
 
     def __init__(self, folder: Path, server: ClarionServer) -> None:
         self.folder = folder

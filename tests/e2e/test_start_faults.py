@@ -221,7 +221,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
     assert done.returncode == 0, done.stdout
     assert set(findings) == {
         "python",
-        "data folder",
+        "directory",
         "disk",
         "database",
         "redis",
@@ -246,7 +246,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     installation = Installation(tmp_path)
     done = installation.run("doctor")
     assert done.returncode == 0
-    assert "`clarion init` creates it" in findings_of(done)["data folder"][1]
+    assert "`clarion init` creates it" in findings_of(done)["directory"][1]
     assert not installation.data.exists()
 
 
@@ -266,7 +266,7 @@ def test_the_doctor_sees_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = Installation(tmp_path / "file").run("doctor")
     assert done.returncode == 1
-    assert findings_of(done)["data folder"][0] == "fault"
+    assert findings_of(done)["directory"][0] == "fault"
 
 
 def test_the_doctor_sees_a_newer_database(installation: Installation) -> None:

@@ -16,8 +16,7 @@ from clarion.events.decide.rules import ORDER
 from clarion.events.model import ReasonCode
 from clarion.http.docs import list_errors
 from clarion.settings import describe
-from clarion.telemetry.metrics import GatewayMetrics, Metrics
-from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.metrics import GatewayMetrics, Metrics, PipelineMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -104,8 +103,7 @@ def test_every_command_is_documented() -> None:
 
 def metric_names() -> set[str]:
     metrics = Metrics()
-    counts = SimpleNamespace(units=0, batches=0, refused=0)
-    metrics.watch_writer(SimpleNamespace(counts=counts, waiting=0))
+    metrics.watch_writer(SimpleNamespace(units=0, batches=0, refused=0, waiting=0))
     metrics.watch_gateway(sockets=[], connections=[], registry=SimpleNamespace(hits=0, misses=0))
     metrics.watch_inbox([])
     GatewayMetrics(metrics.registry)

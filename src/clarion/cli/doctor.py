@@ -6,9 +6,10 @@ import datetime as dt
 import os
 import shutil
 import sys
+from collections.abc import Awaitable, Callable
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import apsw
 from cryptography import x509
@@ -18,19 +19,13 @@ from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis import RedisDependency, connect
-from clarion.settings import flag_of
-from clarion.store.migrations.plan import find_missing, load
+from clarion.settings import Settings
+from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from clarion.settings import Settings
-
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
-_RECORDED = "SELECT version, checksum FROM migrations"
 
 # A `note` is worth knowing, a `fault` must be fixed.
 Finding = tuple[Literal["ok", "note", "fault"], str]
@@ -56,7 +51,7 @@ async def _python(_settings: Settings) -> Finding:
     return "ok", f"{version}, SQLite {apsw.sqlite_lib_version()}"
 
 
-async def _folder(settings: Settings) -> Finding:
+async def _directory(settings: Settings) -> Finding:
     path = settings.data
     if not path.exists():
         parent = _existing(path)
@@ -91,7 +86,7 @@ def _sqlite(path: str) -> Finding:
         return "note", f"{path} does not exist yet; `clarion migrate` creates it"
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        missing = find_missing(load("sqlite"), connection.execute(_RECORDED).fetchall())
+        missing = find_missing(load("sqlite"), connection.execute(RECORDED).fetchall())
         connection.close()
     except apsw.Error as error:
         return "fault", f"{path} is not a readable Clarion database ({type(error).__name__})"
@@ -106,7 +101,7 @@ async def _postgres(url: str) -> Finding:
             return "fault", "PostgreSQL runs with fsync=off: a crash can lose data"
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
             return "note", "the database is empty; `clarion migrate` creates the tables"
-        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(_RECORDED)))
+        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(RECORDED)))
     finally:
         await connection.close()
     return _migrations(f"PostgreSQL {version}", len(missing))
@@ -130,10 +125,8 @@ async def _redis(settings: Settings) -> Finding:
 
 
 async def _ports(settings: Settings) -> Finding:
-    names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
-    addresses = [(flag_of(n), a) for n in names if (a := getattr(settings, n))]
     try:
-        check_free(addresses)
+        check_free(settings.addresses)
     except StartError as error:
         if _is_clarion(settings):
             return "ok", f"Clarion is running on {settings.listen}"
@@ -167,7 +160,7 @@ async def _certificate(settings: Settings) -> Finding:
 
 _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "python": _python,
-    "data folder": _folder,
+    "directory": _directory,
     "disk": _disk,
     "database": _database,
     "redis": _redis,

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from clarion.data_directory import write_private
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.access.provisioning import NewApp
-    from clarion.data_directory import DataDirectory
-    from clarion.setting_types import Address
-    from clarion.settings import Settings
+from clarion.setting_types import Address
+from clarion.settings import Settings
 
 # A server that listens on all addresses is called at the loopback address.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
 
 
 class AdminCredentials(msgspec.Struct):
-    """The login of the first administrator."""
-
     username: str
     password: str
 
@@ -48,8 +39,6 @@ class TlsFiles(msgspec.Struct):
 
 
 class Urls(msgspec.Struct):
-    """The URLs of the listeners."""
-
     api: str
     tls: str | None
     gateway: str | None
@@ -70,31 +59,15 @@ def read_first_run(path: Path) -> FirstRun:
     try:
         return msgspec.json.decode(path.read_bytes(), type=FirstRun)
     except OSError as error:
-        msg = f"Cannot read {path}: {error.strerror}."
-        raise StartError(msg) from error
+        raise StartError(f"Cannot read {path}: {error.strerror}.") from error
     except msgspec.DecodeError as error:
-        msg = f"{path} is damaged: {error}. Restore it as `clarion init` wrote it."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{path} is damaged: {error}. Restore it as `clarion init` wrote it."
+        ) from error
 
 
 def to_json(fields: msgspec.Struct) -> bytes:
-    """Return indented JSON."""
     return msgspec.json.format(msgspec.json.encode(fields), indent=2)
-
-
-def save_credentials(folder: DataDirectory, new: NewApp) -> AppCredentials:
-    """Write the private provider key of a new app to the data folder; return its credentials."""
-    path = folder.provider_keys / f"AuthKey_{new.key_id}.p8"
-    write_private(path, new.provider_key_pem)
-    return AppCredentials(
-        id=new.app.id,
-        bundle_id=new.app.bundle_id,
-        api_key=new.api_key,
-        user_secret=new.user_secret,
-        team_id=new.app.team_id,
-        key_id=new.key_id,
-        provider_key_path=str(path.resolve()),
-    )
 
 
 def urls_of(settings: Settings) -> Urls:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from clarion.settings import load
+from clarion.settings import Settings, load
 from clarion.telemetry import logs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.settings import Settings
 
 # Every setting is a flag of every command. They are documented once, in `clarion serve --help`.
 SettingFlags = Annotated[str, Parameter(show=False)]

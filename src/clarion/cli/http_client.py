@@ -5,21 +5,18 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from http import HTTPStatus
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from clarion.errors import CommandFailed, StartError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 T = TypeVar("T")
 _TIMEOUT_S = 30
-_SUCCESS = range(200, 300)
-_UNAUTHORIZED = 401
 
 
 class _Problem(msgspec.Struct):
@@ -39,14 +36,17 @@ class Response:
 
     @property
     def is_success(self) -> bool:
-        return self.status in _SUCCESS
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
 class HttpClient:
     """One connection to a server, opened by the first request and kept for the next."""
 
-    def __init__(self, url: str, tls_context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, url: str, tls_context: Callable[[], ssl.SSLContext], api_key: str = ""
+    ) -> None:
         self._url = url
+        self._api_key = api_key
         self._connection = _prepare(url, tls_context)
         self.close = self._connection.close
 
@@ -63,11 +63,9 @@ class HttpClient:
             self._connection.close()
             raise CommandFailed(explain_failure(error, self._url, "--url")) from error
 
-    def request_api(
-        self, method: str, path: str, *, api_key: str, body: object = None, returns: type[T]
-    ) -> T:
+    def request_api(self, method: str, path: str, body: object = None, *, returns: type[T]) -> T:
         """Call the API; `CommandFailed` with the API's own error text if it refuses."""
-        headers = {"authorization": f"Bearer {api_key}"}
+        headers = {"authorization": f"Bearer {self._api_key}"}
         sent = b"" if body is None else msgspec.json.encode(body)
         response = self.request(method, path, headers, sent)
         if not response.is_success:
@@ -85,8 +83,7 @@ def _prepare(url: str, tls_context: Callable[[], ssl.SSLContext]) -> http.client
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https"):
-        msg = f"--url: must be like http://127.0.0.1:8080, not {url!r}"
-        raise StartError(msg)
+        raise StartError(f"--url: must be like http://127.0.0.1:8080, not {url!r}")
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=tls_context())
@@ -95,8 +92,7 @@ def _prepare(url: str, tls_context: Callable[[], ssl.SSLContext]) -> http.client
 def path_part(text: str, flag: str) -> str:
     """Quote a text as one segment of a path; `StartError` if it contains a slash."""
     if "/" in text:
-        msg = f"{flag}: must not contain a /"
-        raise StartError(msg)
+        raise StartError(f"{flag}: must not contain a /")
     return quote(text, safe="")
 
 
@@ -129,7 +125,7 @@ def _explain_problem(response: Response, url: str) -> str:
         problem = msgspec.json.decode(response.body, type=_Problem)
     except msgspec.DecodeError:
         return _not_clarion(url, response.status)
-    if response.status == _UNAUTHORIZED:
+    if response.status == HTTPStatus.UNAUTHORIZED:
         return f"{url} rejected the API key. It may be revoked, or belong to another server."
     return f"{problem.detail.rstrip('.')}. ({problem.code})"
 

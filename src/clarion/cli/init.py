@@ -5,18 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from clarion.access.provisioning import create_administrator, create_app, new_password
+from clarion.access.provisioning import create_administrator, new_password
+from clarion.cli.app import provision_app
 from clarion.cli.first_run import (
     AdminCredentials,
     FirstRun,
     TlsFiles,
     Urls,
     read_first_run,
-    save_credentials,
     to_json,
     urls_of,
 )
@@ -25,26 +25,14 @@ from clarion.data_directory import write_private
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
-from clarion.stores import open_stores
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.access.provisioning import NewApp
-    from clarion.stores import Stores
+from clarion.stores import Stores, open_stores
 
 DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
 
 
-class AlreadySetUp(StartError):
-    code = "already_set_up"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The database is set up already, but first-run.json with its first keys is missing. "
-            "Create new ones with `clarion app create` and `clarion admin create`."
-        )
+class AlreadySetUp(StartError, code="already_set_up"):
+    """The database is set up already, but its first keys are missing."""
 
 
 async def init(
@@ -88,7 +76,10 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
     saved = stores.directory.first_run
     is_complete = await stores.administrators.find(ADMIN_NAME) is not None
     if is_complete and not saved.exists():
-        raise AlreadySetUp
+        raise AlreadySetUp(
+            "The database is set up already, but first-run.json with its first keys is missing. "
+            "Create new ones with `clarion app create` and `clarion admin create`."
+        )
     first = read_first_run(saved) if saved.exists() else await _create(stores, settings)
     if not is_complete:
         await create_administrator(
@@ -103,15 +94,15 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
 async def _create(stores: Stores, settings: Settings) -> FirstRun:
     """Create the demo app and certificates, and save the secrets."""
     try:
-        app = await _create_demo_app(stores, DEMO_BUNDLE_ID)
+        app = await provision_app(stores, "Demo", DEMO_BUNDLE_ID)
     except Conflict:
         # An interrupted call left an app whose secrets were never saved.
-        app = await _create_demo_app(stores, f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
+        app = await provision_app(stores, "Demo", f"{DEMO_BUNDLE_ID}-{secrets.token_hex(4)}")
     tls = DevelopmentTls(stores.directory.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     first = FirstRun(
         admin=AdminCredentials(ADMIN_NAME, new_password()),
-        app=save_credentials(stores.directory, app),
+        app=app,
         tls=TlsFiles(str(tls.ca.resolve())),
         urls=urls_of(settings),
     )
@@ -119,21 +110,10 @@ async def _create(stores: Stores, settings: Settings) -> FirstRun:
     return first
 
 
-async def _create_demo_app(stores: Stores, bundle_id: str) -> NewApp:
-    return await create_app(
-        name="Demo",
-        bundle_id=bundle_id,
-        apps=stores.apps,
-        keys=stores.keys,
-        vault=stores.vault,
-        clock=stores.clock,
-    )
-
-
 def greeting(first: FirstRun, saved: Path) -> str:
     """Return what `make run` prints: the URLs of the server, and commands to try."""
-    folder = saved.parent
-    data = "" if folder == Settings().data else f" --data {shlex.quote(str(folder))}"
+    directory = saved.parent
+    data = "" if directory == Settings().data else f" --data {shlex.quote(str(directory))}"
     return f"""
 Clarion is set up. Your keys are in {saved}
 

@@ -20,8 +20,7 @@ async def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFl
     """
     async with open_stores(load_settings(settings)) as stores:
         if await stores.apps.get(app_id) is None:
-            msg = f"There is no app {app_id}. `clarion app list` lists the apps."
-            raise NotFound(msg)
+            raise NotFound(f"There is no app {app_id}. `clarion app list` lists the apps.")
         now = stores.clock.now()
         issued = issue_key(app_id=app_id, label=label, scopes=scopes or ["*"], now=now)
         await stores.keys.create(issued.key)
@@ -36,6 +35,5 @@ async def revoke(app_id: str, key_id: str, /, **settings: SettingFlags) -> None:
     """
     async with open_stores(load_settings(settings)) as stores:
         if await stores.keys.revoke(app_id, key_id, stores.clock.now()) is None:
-            msg = f"The app {app_id} has no key {key_id}."
-            raise NotFound(msg)
+            raise NotFound(f"The app {app_id} has no key {key_id}.")
         print(f"Revoked {key_id}.")

@@ -7,15 +7,12 @@ web server.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
 from clarion.errors import ClarionError, CommandFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXIT_FAILED = 1
 EXIT_CANNOT_RUN = 2
@@ -36,7 +33,7 @@ app.command("clarion.cli.serve:serve", name="serve", help="Start the server.")
 app.command(
     "clarion.cli.init:init",
     name="init",
-    help="Create the data folder, the first administrator, the demo app, keys and certificates. "
+    help="Create the data directory, the first administrator, the demo app, keys and certificates. "
     f"If they already exist, nothing changes. {_TAKES_SETTINGS}",
 )
 app.command(
@@ -57,7 +54,7 @@ device.command(
     "clarion.cli.device.listen:listen",
     name="listen",
     help="Register a device, connect it, and print and acknowledge each message. The device is "
-    "saved in the data folder: the next run reconnects it and receives what it missed. "
+    "saved in the data directory: the next run reconnects it and receives what it missed. "
     f"{_TAKES_SETTINGS}",
 )
 app.command(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from clarion.cli.first_run import FirstRun, Urls, read_first_run, urls_of
+from msgspec.structs import astuple
+
+from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
+from clarion.cli.http_client import HttpClient
 from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
-
-if TYPE_CHECKING:
-    from clarion.cli.first_run import AppCredentials
 
 GATEWAY_PATH = "/v1/gateway"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteServer:
-    """A server as its data folder, the settings and the flags describe it."""
+    """A server as its data directory, the settings and the flags describe it."""
 
-    folder: DataDirectory
+    directory: DataDirectory
     first: FirstRun | None
     api_url: str
     push_url: str
@@ -37,34 +37,36 @@ class RemoteServer:
     def app(self) -> AppCredentials:
         """The demo app; `StartError` without `first-run.json`."""
         if self.first is None:
-            msg = (
-                f"{self.folder.first_run} with the keys does not exist. `clarion init` creates "
-                "it; --data chooses another folder."
+            raise StartError(
+                f"{self.directory.first_run} with the keys does not exist. `clarion init` creates "
+                "it; --data chooses another directory."
             )
-            raise StartError(msg)
         return self.first.app
 
     @property
     def device_file(self) -> Path:
         """The file in which `clarion device listen` saves its devices."""
-        return self.folder.path / "device-listen.json"
+        return self.directory.path / "device-listen.json"
 
     @property
     def provider_key(self) -> bytes:
         """The private key that signs provider tokens, as PEM."""
         named = Path(self.app.provider_key_path)
-        # The data folder may have been moved since `clarion init`.
-        path = named if named.exists() else self.folder.provider_keys / named.name
+        # The data directory may have been moved since `clarion init`.
+        path = named if named.exists() else self.directory.provider_keys / named.name
         try:
             return path.read_bytes()
         except OSError as error:
-            msg = f"Cannot read {path}: {error.strerror}."
-            raise StartError(msg) from error
+            raise StartError(f"Cannot read {path}: {error.strerror}.") from error
+
+    def connect_api(self) -> closing[HttpClient]:
+        """Return a client of the API, with the API key."""
+        return closing(HttpClient(self.api_url, self.tls_context, self.api_key))
 
     def tls_context(self) -> ssl.SSLContext:
-        """Trust the system's authorities and the development authority of the data folder."""
+        """Trust the system's authorities and the development authority of the data directory."""
         context = ssl.create_default_context()
-        authority = self.folder.tls / "ca.pem"
+        authority = self.directory.tls / "ca.pem"
         if authority.exists():
             context.load_verify_locations(authority)
         return context
@@ -74,11 +76,11 @@ def find_server(
     settings: Settings, *, url: str = "", gateway_url: str = "", api_key: str = ""
 ) -> RemoteServer:
     """Describe the server; flags win over settings, and settings over `first-run.json`."""
-    folder = DataDirectory(settings.data)
-    first = read_first_run(folder.first_run) if folder.first_run.exists() else None
+    directory = DataDirectory(settings.data)
+    first = read_first_run(directory.first_run) if directory.first_run.exists() else None
     urls = _choose_urls(settings, first)
     return RemoteServer(
-        folder=folder,
+        directory=directory,
         first=first,
         api_url=(url or urls.api).rstrip("/"),
         push_url=(url or urls.tls or urls.api).rstrip("/"),
@@ -89,12 +91,7 @@ def find_server(
 
 def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:
     """Return the URLs of the settings, or of `first-run.json` where a setting has its default."""
-    configured, default = urls_of(settings), urls_of(Settings())
+    configured = urls_of(settings)
     saved = first.urls if first else configured
-
-    def choose(name: str) -> str:
-        is_default = getattr(configured, name) == getattr(default, name)
-        chosen: str = getattr(saved if is_default else configured, name)
-        return chosen
-
-    return Urls(*map(choose, ("api", "tls", "gateway", "admin")))
+    urls = zip(*map(astuple, (configured, urls_of(Settings()), saved)), strict=True)
+    return Urls(*(old if given == default else given for given, default, old in urls))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import jwt
 import msgspec
@@ -17,14 +18,9 @@ from clarion.cli.apns_errors import explain_refusal
 from clarion.cli.device.credentials import read_devices
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.http_client import HttpClient, path_part
-from clarion.cli.remote_server import find_server
+from clarion.cli.remote_server import RemoteServer, find_server
 from clarion.clock import SystemClock
 from clarion.errors import CommandFailed, StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from clarion.cli.remote_server import RemoteServer
 
 COUNT_LIMIT = 100_000
 
@@ -101,27 +97,25 @@ def _send_all(options: SendOptions, text: str, server: RemoteServer) -> Iterator
     except CommandFailed as failed:
         if options.count == 1:
             raise
-        msg = f"{done} of {options.count} messages were sent. {failed.detail}"
-        raise CommandFailed(msg) from failed
+        raise CommandFailed(
+            f"{done} of {options.count} messages were sent. {failed.detail}"
+        ) from failed
 
 
 def _check(options: SendOptions, text: str) -> None:
     """Refuse flags that contradict each other."""
-    for is_wrong, sentence in (
-        (bool(text and options.body), "--body: give the text once, as TEXT or with --body"),
-        (
-            bool(options.payload and (text or options.body or options.title)),
-            "--payload: is the complete message; leave out the text and --title",
-        ),
-        (
-            not (text or options.body or options.title or options.payload),
-            'Give a text to send, like: clarion send "Hello"',
-        ),
-        (bool(options.topic and options.to), "--topic and --to: give only one of them"),
-        (bool(options.topic and options.id), "--id: cannot be used with --topic"),
-        (bool(options.topic) and options.ttl == 0, "--ttl: must be at least 1 with --topic"),
-        (options.count > 1 and bool(options.id), "--id: cannot be used with --count"),
-    ):
+    payload, topic = options.payload, options.topic
+    alert = text or options.body or options.title
+    faults = {
+        "--body: give the text once, as TEXT or with --body": text and options.body,
+        "--payload: is the complete message; leave out the text and --title": payload and alert,
+        'Give a text to send, like: clarion send "Hello"': not (alert or payload),
+        "--topic and --to: give only one of them": topic and options.to,
+        "--id: cannot be used with --topic": topic and options.id,
+        "--ttl: must be at least 1 with --topic": topic and options.ttl == 0,
+        "--id: cannot be used with --count": options.count > 1 and options.id,
+    }
+    for sentence, is_wrong in faults.items():
         if is_wrong:
             raise StartError(sentence)
 
@@ -142,8 +136,7 @@ def _read_payload(source: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
-        msg = f"--payload: cannot read {source}: {error.strerror}"
-        raise StartError(msg) from error
+        raise StartError(f"--payload: cannot read {source}: {error.strerror}") from error
 
 
 def _send_to_device(
@@ -163,31 +156,26 @@ def _send_to_device(
 def _saved_token(server: RemoteServer) -> str:
     devices = read_devices(server.device_file)
     if not devices:
-        msg = (
+        raise StartError(
             "There is no device to send to yet. Start one with `clarion device listen` in "
             "another terminal, or give a token with --to TOKEN."
         )
-        raise StartError(msg)
     return devices[0].token
 
 
 def _push_headers(options: SendOptions, server: RemoteServer) -> dict[str, str | bytes]:
     now_s = SystemClock().now() // 1000
+    expires_at = now_s + options.ttl if options.ttl else options.ttl
     headers: dict[str, str | bytes] = {
         "authorization": f"bearer {_sign_provider_token(server, now_s)}",
         "apns-topic": server.app.bundle_id,
+        "apns-push-type": "" if options.payload else "alert",
+        "apns-priority": "" if options.priority is None else str(options.priority),
+        "apns-collapse-id": options.collapse_id.encode(),
+        "apns-expiration": "" if expires_at is None else str(expires_at),
+        "apns-id": options.id,
     }
-    if not options.payload:
-        headers["apns-push-type"] = "alert"
-    if options.priority is not None:
-        headers["apns-priority"] = str(options.priority)
-    if options.collapse_id:
-        headers["apns-collapse-id"] = options.collapse_id.encode()
-    if options.ttl is not None:
-        headers["apns-expiration"] = str(now_s + options.ttl if options.ttl else 0)
-    if options.id:
-        headers["apns-id"] = options.id
-    return headers
+    return {name: value for name, value in headers.items() if value}
 
 
 def _sign_provider_token(server: RemoteServer, now_s: int) -> str:
@@ -195,8 +183,9 @@ def _sign_provider_token(server: RemoteServer, now_s: int) -> str:
     try:
         return jwt.encode(claims, server.provider_key, "ES256", {"kid": server.app.key_id})
     except (ValueError, TypeError, jwt.PyJWTError) as error:
-        msg = f"{server.app.provider_key_path} is not the provider key that `clarion init` made."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{server.app.provider_key_path} is not the provider key that `clarion init` made."
+        ) from error
 
 
 def _send_to_topic(
@@ -209,9 +198,8 @@ def _send_to_topic(
         "collapse_id": options.collapse_id or None,
     }
     given = {key: value for key, value in fields.items() if value is not None}
-    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+    with server.connect_api() as client:
         for payload in payloads:
             body = {"payload": msgspec.Raw(payload), **given}
-            key = server.api_key
-            accepted = client.request_api("POST", path, api_key=key, body=body, returns=_Accepted)
+            accepted = client.request_api("POST", path, body, returns=_Accepted)
             yield accepted.id, 202

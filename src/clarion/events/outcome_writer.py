@@ -12,7 +12,7 @@ from clarion.errors import ClarionError
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.metrics import PipelineMetrics
 
 TRIES = 5
 FIRST_WAIT_S = 2.0

@@ -20,7 +20,7 @@ from clarion.events.port import PipelinePorts
 from clarion.events.releaser import Releaser
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import JobHandler, Worker
-from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.metrics import PipelineMetrics
 
 # While one commits its batch, the other decides the next.
 WORKERS = 2

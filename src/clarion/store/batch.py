@@ -6,18 +6,13 @@ rely on its own earlier steps, but not on those of another unit in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from clarion.store.statement import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from clarion.store.statement import Statement, Step, Unit
+from clarion.store.statement import Row, Statement, Step, Unit
 
 
 class Done(NamedTuple):
@@ -75,7 +70,6 @@ class Report(msgspec.Struct, array_like=True):
             self.failed[unit] = describe(spoiled.__cause__)
 
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Return the outcome of each unit."""
         if not self.refused and not self.failed:
             return [Done(self._rows_of(i, len(unit.steps))) for i, unit in enumerate(units)]
         return [self._outcome(i, len(unit.steps)) for i, unit in enumerate(units)]

@@ -7,31 +7,24 @@ batches grow with the load and no timer is needed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
-from clarion.store.batch import Done, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.store.batch import Outcome
-    from clarion.store.engine import BatchRunner
-    from clarion.store.statement import Row, Unit
+from clarion.store.batch import Done, Outcome, Refused
+from clarion.store.statement import Row, Unit
 
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
-Rows = tuple[tuple["Row", ...], ...]
+Rows = tuple[tuple[Row, ...], ...]
+_Batch = list[tuple[Unit, asyncio.Future[Rows | None]]]
 
 
-@dataclass(slots=True)
-class WriterCounts:
-    """Counts since the start, for the metrics."""
+class BatchRunner(Protocol):
+    """Runs one batch of units in one durable transaction."""
 
-    units: int = 0
-    batches: int = 0
-    refused: int = 0
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        """Return the outcome of each unit, after the commit. Raises if the whole batch failed."""
 
 
 class GroupCommit:
@@ -46,11 +39,12 @@ class GroupCommit:
         commit_limit_s: float = COMMIT_LIMIT_S,
     ) -> None:
         self._commit_limit_s = commit_limit_s
-        self.counts = WriterCounts()
+        # Since the start, for the metrics.
+        self.units = self.batches = self.refused = 0
         self._runner = runner
         self._waiting_limit = waiting_limit
         self._batch_limit = batch_limit
-        self._waiting: list[tuple[Unit, asyncio.Future[Rows | None]]] = []
+        self._waiting: _Batch = []
         self._wake = asyncio.Event()
         self._is_closed = False
         # The running commit has exceeded its limit: nothing may wait behind it.
@@ -68,7 +62,7 @@ class GroupCommit:
         if self._is_closed:
             raise StoreUnavailable
         if len(self._waiting) >= self._waiting_limit or self.is_stuck:
-            self.counts.refused += 1
+            self.refused += 1
             raise Overloaded
         future: asyncio.Future[Rows | None] = self._loop.create_future()
         self._waiting.append((unit, future))
@@ -84,22 +78,20 @@ class GroupCommit:
     async def _run(self) -> None:
         while self._waiting or not self._is_closed:
             await self._wake.wait()
-            batch, self._waiting = (
-                self._waiting[: self._batch_limit],
-                self._waiting[self._batch_limit :],
-            )
+            limit = self._batch_limit
+            batch, self._waiting = self._waiting[:limit], self._waiting[limit:]
             if not self._waiting and not self._is_closed:
                 self._wake.clear()
             if batch:
                 await self._commit(batch)
 
-    async def _commit(self, batch: list[tuple[Unit, asyncio.Future[Rows | None]]]) -> None:
+    async def _commit(self, batch: _Batch) -> None:
         # One timer per batch is cheaper than asking for the time at each write.
         alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
         try:
             outcomes = await self._runner.run([unit for unit, _ in batch])
-            self.counts.batches += 1
-            self.counts.units += len(batch)
+            self.batches += 1
+            self.units += len(batch)
             _resolve(batch, outcomes)
         except ClarionError as error:
             _fail(batch, error)
@@ -113,9 +105,7 @@ class GroupCommit:
         self.is_stuck = True
 
 
-def _resolve(
-    batch: list[tuple[Unit, asyncio.Future[Rows | None]]], outcomes: Sequence[Outcome]
-) -> None:
+def _resolve(batch: _Batch, outcomes: Sequence[Outcome]) -> None:
     for (_, future), outcome in zip(batch, outcomes, strict=True):
         if future.done():  # the caller was cancelled; the unit is committed anyway
             continue
@@ -129,11 +119,7 @@ def _resolve(
             future.set_exception(InternalError(outcome.message))
 
 
-def _fail(
-    batch: list[tuple[Unit, asyncio.Future[Rows | None]]],
-    error: ClarionError,
-    cause: BaseException | None = None,
-) -> None:
+def _fail(batch: _Batch, error: ClarionError, cause: Exception | None = None) -> None:
     for _, future in batch:
         if not future.done():
             copy = type(error)(error.detail)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from clarion.store.postgres import engine as postgres
 from clarion.store.sqlite import engine as sqlite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clarion.store.postgres.engine import PostgresEngine
-    from clarion.store.sqlite.engine import SqliteEngine
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -29,7 +23,7 @@ async def migrate(url: str) -> list[str]:
 
 async def open_engine(
     url: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
-) -> SqliteEngine | PostgresEngine:
+) -> sqlite.SqliteEngine | postgres.PostgresEngine:
     """Open a database whose migrations are applied."""
     path = sqlite_path(url)
     if path:

@@ -8,19 +8,17 @@ names the field. A dataclass named in `inline` has its fields among the columns 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+from clarion.store.statement import Row, Value
 
-    from clarion.store.statement import Row, Value
-
-    # How a value is written to a row and read from it; None: as it is.
-    Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
+# How a value is written to a row and read from it; None: as it is.
+Codec = tuple[Callable[[Any], Value] | None, Callable[[Any], Any] | None]
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bytes)
@@ -42,14 +40,17 @@ class Record(Generic[T]):
         inline: Collection[str] = (),
         codecs: Mapping[str, Codec] = types.MappingProxyType({}),
     ) -> None:
-        self._fields = tuple(_list_fields(row_type, inline, codecs))
-        self.names = tuple(each.name for each in self._fields)
+        columns = tuple(_list_fields(row_type, inline, codecs))
+        self.names = tuple(each.name for each in columns)
         self.columns = ", ".join(self.names)
         self.parameters = ", ".join(f":{name}" for name in self.names)
-        self.width = len(self.names)
-        self.values: Callable[[T], dict[str, Value]] = _compile_writer(self._fields)
-        self.bind: Callable[[T], Row] = _compile_binder(self._fields)
-        self.read: Callable[[Row], T] = _compile_reader(row_type, self._fields)
+        scope: dict[str, Any] = {}
+        written = {each.name: _written(each, scope) for each in columns}
+        pairs = ", ".join(f"{name!r}: {value}" for name, value in written.items())
+        row = "".join(f"{value}, " for value in written.values())
+        self.values: Callable[[T], dict[str, Value]] = _compile(f"lambda row: {{{pairs}}}", scope)
+        self.bind: Callable[[T], Row] = _compile(f"lambda row: ({row})", scope)
+        self.read: Callable[[Row], T] = _compile_reader(row_type, columns)
 
     def assign(self, *names: str, source: str = "excluded.{}") -> str:
         """Return `name = excluded.name, …` for some columns, for an upsert."""
@@ -62,8 +63,7 @@ class Record(Generic[T]):
 
     def _check(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := set(names) - set(self.names):
-            msg = f"no such columns: {sorted(unknown)}"
-            raise TypeError(msg)
+            raise TypeError(f"no such columns: {sorted(unknown)}")
         return names
 
 
@@ -145,31 +145,14 @@ def _fits(decode: Callable[[str], Any], text: str) -> bool:
         return False
 
 
-def _compile_writer(columns: tuple[_Field, ...]) -> Callable[[Any], dict[str, Value]]:
-    scope: dict[str, Any] = {}
-    parts = [f"{each.name!r}: {_written(each, scope)}" for each in columns]
-    writer: Callable[[Any], dict[str, Value]] = _compile(
-        f"lambda row: {{{', '.join(parts)}}}", scope
-    )
-    return writer
-
-
-def _compile_binder(columns: tuple[_Field, ...]) -> Callable[[Any], Row]:
-    scope: dict[str, Any] = {}
-    parts = [f"{_written(each, scope)}," for each in columns]
-    binder: Callable[[Any], Row] = _compile(f"lambda row: ({' '.join(parts)})", scope)
-    return binder
-
-
 def _written(each: _Field, scope: dict[str, Any]) -> str:
     """Return the expression for a column's value; what it calls is added to the scope."""
     value = "row." + ".".join(each.path)
     if each.write is not _write_enum:
         return _convert(each, value, each.write, scope)
     # An attribute costs a third of a call, and most rows have several enums.
-    return (
-        f"None if {value} is None else {value}._value_" if each.is_optional else f"{value}._value_"
-    )
+    member = f"{value}._value_"
+    return f"None if {value} is None else {member}" if each.is_optional else member
 
 
 def _compile_reader(row_type: type[T], columns: tuple[_Field, ...]) -> Callable[[Row], T]:

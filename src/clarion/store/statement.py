@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
 
 Value = str | int | float | bytes | None
 # Rows are as typed as the schema: a `Record` knows the types.
@@ -56,8 +58,7 @@ class Statement:
         if len(values) != len(self.names):
             unknown = sorted(set(values) - set(self.names))
             missing = sorted(set(self.names) - set(values))
-            msg = f"{self.name}: missing {missing}, unknown {unknown}"
-            raise TypeError(msg)
+            raise TypeError(f"{self.name}: missing {missing}, unknown {unknown}")
         return self._pick(values)
 
     def step(self, **values: Value) -> Step:
@@ -67,13 +68,20 @@ class Statement:
     def guard(self, **values: Value) -> Step:
         """Return a step that runs once and rolls its unit back if it returns no row."""
         if not self.returns_rows:
-            msg = f"{self.name}: a guard needs RETURNING"
-            raise TypeError(msg)
+            raise TypeError(f"{self.name}: a guard needs RETURNING")
         return Step(self, (self._order(values),), is_guard=True)
 
     def many(self, rows: Sequence[Row]) -> Step:
         """Return a step that runs this statement for each row; rows are made by `bind`."""
         return Step(self, rows)
+
+
+def keys_of(keys: Iterable[str]) -> str:
+    """Return a list of keys as one parameter: the keys of a JSON object.
+
+    `x IN (SELECT key FROM json_each(:keys))` is the one form that both engines support.
+    """
+    return _encode(dict.fromkeys(keys, 0)).decode()
 
 
 def statement(name: str, sql: str) -> Statement:

@@ -5,13 +5,8 @@ In a single statement PostgreSQL may join the whole table with the few rows that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from clarion.store.statement import Unit, statement
-
-if TYPE_CHECKING:
-    from clarion.store.engine import Engine
-    from clarion.store.statement import Statement, Step, Value
+from clarion.store.engine import Engine
+from clarion.store.statement import Statement, Step, Unit, Value, statement
 
 
 async def sweep(engine: Engine, find: Statement, change: Statement, **values: Value) -> int:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TextIO, cast
 
 import structlog
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import FilteringBoundLogger, Processor
 
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
@@ -56,6 +54,5 @@ def configure(level: str, log_format: str) -> None:
 
 
 def get_logger() -> FilteringBoundLogger:
-    """Return the logger."""
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger

@@ -1,17 +1,15 @@
-"""Metrics of HTTP, the store and the gateway. No label depends on apps, users or devices."""
+"""The metrics of the server. Every label has a fixed set of values: no apps, users or devices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sized
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sized
-
-    from prometheus_client.metrics_core import Metric
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -23,19 +21,12 @@ class CacheCounts(Protocol):
     misses: int
 
 
-class WriterCounts(Protocol):
-    """What a writer has done since it started."""
+class Writer(Protocol):
+    """The group-commit writer, with what it has done since it started."""
 
     units: int
     batches: int
     refused: int
-
-
-class Writer(Protocol):
-    """The group-commit writer."""
-
-    @property
-    def counts(self) -> WriterCounts: ...
 
     @property
     def waiting(self) -> int: ...
@@ -65,7 +56,6 @@ class Metrics:
             ("dependency",),
             registry=self.registry,
         )
-
         self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -81,30 +71,42 @@ class Metrics:
         observer[0].inc()
         observer[1].observe(seconds)
 
-    def watch_writer(self, commit: Writer) -> None:
+    def watch_writer(self, writer: Writer) -> None:
         """Export the counts of the group-commit writer."""
-        self.registry.register(_WriterCollector(commit))
+
+        def read() -> Iterable[Metric]:
+            for name, doc, count in (
+                ("units", "Units committed by the writer.", writer.units),
+                ("batches", "Batches committed by the writer.", writer.batches),
+                ("refused", "Units refused because too many were waiting.", writer.refused),
+            ):
+                yield CounterMetricFamily(f"clarion_store_{name}", doc, count)
+
+        self.registry.register(_Collector(read))
+        self._watch("clarion_store_waiting", "Units waiting for a commit.", lambda: writer.waiting)
 
     def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: CacheCounts) -> None:
         """Export connections and cache counts of the gateway."""
+        hits, misses = "Token look-ups answered from memory.", "Token look-ups read from the store."
         self._watch("clarion_gateway_connections", "Open WebSocket connections.", sockets.__len__)
         self._watch("apns_active_device_connections", "Connected devices.", connections.__len__)
-        self._watch(
-            "apns_cache_hits", "Token look-ups answered from memory.", lambda: registry.hits
-        )
-        self._watch(
-            "apns_cache_misses", "Token look-ups answered from the store.", lambda: registry.misses
-        )
+        self._watch("apns_cache_hits", hits, lambda: registry.hits)
+        self._watch("apns_cache_misses", misses, lambda: registry.misses)
 
     def watch_inbox(self, live: Sized) -> None:
         """Export the number of live clients."""
-        self._watch(
-            "clarion_inbox_streams", "Open live streams and sockets of users.", live.__len__
-        )
+        doc = "Open live streams and sockets of users."
+        self._watch("clarion_inbox_streams", doc, live.__len__)
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""
-        self.registry.register(_LoopCollector(count_restarts))
+
+        def read() -> Iterable[Metric]:
+            doc = "Restarts of background loops after a failure."
+            counts = {(name,): count for name, count in count_restarts().items()}
+            yield _counter("clarion_loop_restarts", doc, ("loop",), counts)
+
+        self.registry.register(_Collector(read))
 
     def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape."""
@@ -121,8 +123,8 @@ class GatewayMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         # Plain numbers, read at each scrape: the counters of the library take a lock for each
         # count, and every push counts twice.
-        self._sent: dict[tuple[int, str], int] = {}
-        registry.register(_SentCollector(self._sent))
+        self._sent: dict[tuple[int, str], int] = defaultdict(int)
+        registry.register(_Collector(self._read))
         self._delivery_seconds = Histogram(
             "apns_notification_delivery_seconds",
             "Time from acceptance to the device's acknowledgement.",
@@ -134,8 +136,7 @@ class GatewayMetrics:
 
     def count(self, priority: int, status: str) -> None:
         """Count a message that reached a status."""
-        key = (priority, status)
-        self._sent[key] = self._sent.get(key, 0) + 1
+        self._sent[priority, status] += 1
 
     def observe_delivery(self, priority: int, seconds: float) -> None:
         """Count a delivered message, with the time since it was accepted."""
@@ -146,47 +147,59 @@ class GatewayMetrics:
             self._histograms[priority] = histogram
         histogram.observe(seconds)
 
+    def _read(self) -> Iterable[Metric]:
+        doc = "Messages to devices by priority and status."
+        yield _counter("apns_notifications_sent", doc, ("priority", "status"), self._sent)
 
-class _SentCollector(Collector):
-    def __init__(self, sent: dict[tuple[int, str], int]) -> None:
-        self._sent = sent
+
+class PipelineMetrics(Collector):
+    """Counts of events, deliveries and failed jobs: plain numbers, converted at each scrape."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.deliveries: dict[tuple[str, str, str], int] = defaultdict(int)
+        self.failures: dict[tuple[str, bool], int] = defaultdict(int)
+        self._ages: Callable[[], Mapping[str, float]] = dict
+
+    def watch_ages(self, read: Callable[[], Mapping[str, float]]) -> None:
+        """Export the age of the oldest job of each lane, in seconds."""
+        self._ages = read
 
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(
-            "apns_notifications_sent",
-            "Messages to devices by priority and status.",
-            labels=("priority", "status"),
+        yield CounterMetricFamily("clarion_events_accepted", "Events accepted.", self.accepted)
+        yield _counter(
+            "clarion_deliveries",
+            "Deliveries that reached a status, by channel, status and reason.",
+            ("channel", "status", "reason"),
+            self.deliveries,
         )
-        for (priority, status), count in self._sent.items():
-            family.add_metric((str(int(priority)), status), count)
-        yield family
-
-
-class _WriterCollector(Collector):
-    def __init__(self, commit: Writer) -> None:
-        self._commit = commit
-
-    def collect(self) -> Iterable[Metric]:
-        counts, waiting = self._commit.counts, self._commit.waiting
-        for name, doc, count in (
-            ("units", "Units committed by the writer.", counts.units),
-            ("batches", "Batches committed by the writer.", counts.batches),
-            ("refused", "Units refused because too many were waiting.", counts.refused),
-        ):
-            yield CounterMetricFamily(f"clarion_store_{name}", doc, count)
-        yield GaugeMetricFamily("clarion_store_waiting", "Units waiting for a commit.", waiting)
-
-
-class _LoopCollector(Collector):
-    def __init__(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
-        self._count_restarts = count_restarts
-
-    def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(
-            "clarion_loop_restarts",
-            "Restarts of background loops after a failure.",
-            labels=("loop",),
+        yield _counter(
+            "clarion_jobs_failed",
+            "Failed attempts by kind of job; is_dead if it was the last attempt.",
+            ("kind", "is_dead"),
+            {(kind, str(is_dead).lower()): n for (kind, is_dead), n in self.failures.items()},
         )
-        for name, count in self._count_restarts().items():
-            family.add_metric((name,), count)
-        yield family
+        doc = "Age of the oldest due job of a lane."
+        ages = GaugeMetricFamily("clarion_queue_oldest_seconds", doc, labels=("lane",))
+        for lane, seconds in self._ages().items():
+            ages.add_metric((lane,), seconds)
+        yield ages
+
+
+class _Collector(Collector):
+    """Metrics that a function reads at each scrape."""
+
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return self._read()
+
+
+def _counter(
+    name: str, doc: str, labels: tuple[str, ...], counts: Mapping[tuple[Any, ...], int]
+) -> Metric:
+    family = CounterMetricFamily(name, doc, labels=labels)
+    for values, count in counts.items():
+        family.add_metric(tuple(map(str, values)), count)
+    return family

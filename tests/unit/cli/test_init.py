@@ -85,7 +85,7 @@ async def test_missing_secrets_are_reported(stores: Stores) -> None:
 
 
 async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Stores) -> None:
-    """The secrets of the first app are lost, so administrators can use it."""
+    """The secrets of the first app were never saved, so nobody can use it."""
     await create_app(
         name="Demo",
         bundle_id=DEMO_BUNDLE_ID,

@@ -15,7 +15,7 @@ SAVED = Urls("http://127.0.0.1:1", "https://127.0.0.1:2", "ws://127.0.0.1:3", ""
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A data folder whose first-run.json has other addresses than the default ones."""
+    """A data directory whose first-run.json has other addresses than the default ones."""
     app = AppCredentials(
         "app", "com.example.demo", "ck_key", "secret", "TEAM", "KEY", "/gone/Auth.p8"
     )

@@ -9,7 +9,7 @@ from clarion.catalog.model import Channel
 from clarion.errors import NotFound
 from clarion.events.model import DeadLetter, DeliveryStatus, JobOutcome, ReasonCode, Reschedule
 from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, back_off
-from clarion.telemetry.pipeline_metrics import PipelineMetrics
+from clarion.telemetry.metrics import PipelineMetrics
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
 

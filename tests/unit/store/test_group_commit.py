@@ -107,12 +107,12 @@ async def test_beyond_the_limit_a_unit_is_refused_at_once(
     ledger.is_open.set()
     await asyncio.gather(held, *waiting)
     assert "e" not in [key for batch in ledger.batches for key in batch]
-    assert commit.counts.refused == 1
+    assert commit.refused == 1
 
 
 async def test_the_counts_are_those_of_what_was_done(commit: GroupCommit) -> None:
     await asyncio.gather(*(commit.write(unit(key)) for key in "abcd"))
-    assert (commit.counts.units, commit.counts.batches, commit.waiting) == (4, 2, 0)
+    assert (commit.units, commit.batches, commit.waiting) == (4, 2, 0)
 
 
 async def test_each_caller_gets_the_outcome_of_its_own_unit(

@@ -18,9 +18,9 @@ def test_a_request_is_counted_and_timed() -> None:
 
 
 def test_the_writer_is_read_when_asked() -> None:
-    metrics, counts = Metrics(), SimpleNamespace(units=0, batches=0, refused=0)
-    metrics.watch_writer(SimpleNamespace(counts=counts, waiting=7))
-    counts.units, counts.batches, counts.refused = 10, 2, 1
+    metrics, writer = Metrics(), SimpleNamespace(units=0, batches=0, refused=0, waiting=7)
+    metrics.watch_writer(writer)
+    writer.units, writer.batches, writer.refused = 10, 2, 1
     text = metrics.render().decode()
     for line in ("units_total 10.0", "batches_total 2.0", "refused_total 1.0", "waiting 7.0"):
         assert f"clarion_store_{line}" in text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from picows import WSError, ws_connect
 
-from clarion.cli.device.connection import DeviceConnection
+from clarion.cli.device.connection import DeviceConnection, Notification, Ready
 from clarion.cli.http_client import explain_failure
 from clarion.errors import CommandFailed
 from clarion.sockets.protocol import CloseCode
@@ -18,7 +18,6 @@ from clarion.sockets.protocol import CloseCode
 if TYPE_CHECKING:
     import ssl
 
-    from clarion.cli.device.connection import Notification, Ready
     from clarion.cli.device.credentials import Device
     from clarion.cli.device.listen import Listener
 

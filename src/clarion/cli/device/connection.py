@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
+from clarion.cli.device.credentials import Device
 from clarion.push.frames import Ack, Hello
 from clarion.sockets.protocol import PONG
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clarion.cli.device.credentials import Device
 
 _CLOSE_TIMEOUT_S = 2
 

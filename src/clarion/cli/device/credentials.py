@@ -1,21 +1,17 @@
-"""The devices of `clarion device listen`: registered once, saved in the data folder."""
+"""The devices of `clarion device listen`: registered once, saved in the data directory."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from clarion.cli.http_client import HttpClient, path_part
+from clarion.cli.first_run import to_json
+from clarion.cli.http_client import path_part
+from clarion.cli.remote_server import RemoteServer
 from clarion.data_directory import write_private
 from clarion.errors import StartError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clarion.cli.remote_server import RemoteServer
 
 # Enough parallel requests for the server to group their commits.
 _PARALLEL = 32
@@ -50,15 +46,16 @@ def read_devices(file: Path) -> list[Device]:
     except FileNotFoundError:
         return []
     except (OSError, msgspec.DecodeError) as error:
-        msg = f"Cannot read {file}. Delete it, or register a new device with --new."
-        raise StartError(msg) from error
+        raise StartError(
+            f"Cannot read {file}. Delete it, or register a new device with --new."
+        ) from error
 
 
 def subscribe(device_id: str, topics: tuple[str, ...], server: RemoteServer) -> None:
-    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+    with server.connect_api() as client:
         for topic in topics:
             path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
-            client.request_api("PUT", path, api_key=server.api_key, returns=type(None))
+            client.request_api("PUT", path, returns=type(None))
 
 
 def _register(count: int, server: RemoteServer) -> list[Device]:
@@ -69,19 +66,16 @@ def _register(count: int, server: RemoteServer) -> list[Device]:
 
 
 def _register_share(count: int, server: RemoteServer) -> list[Device]:
-    key, body = server.api_key, {"platform": "clarion", "label": "clarion device listen"}
-    with closing(HttpClient(server.api_url, server.tls_context)) as client:
+    body = {"platform": "clarion", "label": "clarion device listen"}
+    with server.connect_api() as client:
         return [
-            client.request_api("POST", "/v1/devices", api_key=key, body=body, returns=Device)
-            for _ in range(count)
+            client.request_api("POST", "/v1/devices", body, returns=Device) for _ in range(count)
         ]
 
 
 def _save(file: Path, devices: list[Device]) -> None:
-    content = msgspec.json.format(msgspec.json.encode(_DeviceFile(devices)), indent=2)
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(file, content)
+        write_private(file, to_json(_DeviceFile(devices)))
     except OSError as error:
-        msg = f"Cannot write {file}: {error.strerror}."
-        raise StartError(msg) from error
+        raise StartError(f"Cannot write {file}: {error.strerror}.") from error

@@ -11,29 +11,24 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import uvloop
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from clarion.cli.device.client import DeviceClient, Gateway
+from clarion.cli.device.connection import Notification, Ready
 from clarion.cli.device.credentials import Device, find_devices, subscribe
-from clarion.cli.device.output import JsonLines, Summary, TextLines
+from clarion.cli.device.output import JsonLines, Output, Summary, TextLines
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.remote_server import GATEWAY_PATH, find_server
+from clarion.cli.remote_server import GATEWAY_PATH, RemoteServer, find_server
 from clarion.clock import SystemClock, to_milliseconds
 from clarion.errors import StartError
 from clarion.settings import flag_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.cli.device.connection import Notification, Ready
-    from clarion.cli.device.output import Output
-    from clarion.cli.remote_server import RemoteServer
 
 COUNT_LIMIT = 10_000
 CONNECTING_LIMIT = 64
@@ -140,8 +135,9 @@ def _raise_file_limit(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
         most = hard - _OTHER_FILES
-        msg = f"--count: this account may open {hard:,} files, enough for {most:,} devices"
-        raise StartError(msg)
+        raise StartError(
+            f"--count: this account may open {hard:,} files, enough for {most:,} devices"
+        )
     if wanted > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -150,8 +146,7 @@ def _find_gateway(server: RemoteServer) -> Gateway:
     url = server.gateway_url
     if not url.startswith(("ws://", "wss://")):
         found = f"not {url!r}" if url else "because --gateway-listen is off"
-        msg = f"--gateway-url: must be like ws://127.0.0.1:8081, {found}"
-        raise StartError(msg)
+        raise StartError(f"--gateway-url: must be like ws://127.0.0.1:8081, {found}")
     return Gateway(
         url=url + GATEWAY_PATH,
         tls_context=server.tls_context() if url.startswith("wss://") else None,
@@ -163,11 +158,9 @@ def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[Device
     if not (options.token or options.secret):
         return find_devices(server, options.count, new=options.new)
     if not (options.token and options.secret):
-        msg = "--token and --secret: give both or neither"
-        raise StartError(msg)
+        raise StartError("--token and --secret: give both or neither")
     if options.count > 1 or options.new:
-        msg = "--token: cannot be used with --count or --new"
-        raise StartError(msg)
+        raise StartError("--token: cannot be used with --count or --new")
     return [Device(options.token, options.secret)]
 
 

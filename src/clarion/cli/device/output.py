@@ -6,15 +6,14 @@ import statistics
 import sys
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from clarion.cli.device.connection import Notification, Ready
-    from clarion.cli.device.credentials import Device
+from clarion.cli.device.connection import Notification, Ready
+from clarion.cli.device.credentials import Device
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000
@@ -34,12 +33,14 @@ class Output(Protocol):
 
     def tick(self, now: int) -> None:
         """Update what depends on time; called several times a second."""
-        ...
+        return
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        """End the output; called once."""
+        return
 
 
-class TextLines:
+class TextLines(Output):
     """For one device: two lines for each message."""
 
     def __init__(self, introduction: str) -> None:
@@ -67,8 +68,6 @@ class TextLines:
     def show_lost(self, device: Device, why: str, retry_s: float) -> None:
         self._print(f"{printable(why)} Reconnecting in {retry_s:.1f} s.", "yellow")
 
-    def tick(self, now: int) -> None: ...
-
     def finish(self) -> None:
         # The terminal shows ^C; the prompt must start on a new line.
         if self._console.is_terminal and self._is_introduced:
@@ -79,7 +78,7 @@ class TextLines:
         self._console.file.flush()
 
 
-class Summary:
+class Summary(Output):
     """For many devices: one line of statistics, redrawn on a terminal."""
 
     def __init__(self, total: int) -> None:
@@ -137,7 +136,7 @@ class Summary:
         return line
 
 
-class JsonLines:
+class JsonLines(Output):
     """For scripts: one JSON object per line."""
 
     def show_ready(self, device: Device, ready: Ready, now: int) -> None:
@@ -151,10 +150,6 @@ class JsonLines:
     def show_lost(self, device: Device, why: str, retry_s: float) -> None:
         retry = round(retry_s, 1)
         _write_json({"type": "lost", "token": device.token, "reason": why, "retry_s": retry})
-
-    def tick(self, now: int) -> None: ...
-
-    def finish(self) -> None: ...
 
 
 def _write(text: str) -> None:

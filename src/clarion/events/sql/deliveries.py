@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from clarion.events.model import Attempt, Delivery
 from clarion.store.engine import Engine
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import Step, statement
+from clarion.store.statement import Step, keys_of, statement
 
 DELIVERIES = Record(Delivery)
 ATTEMPTS = Record(Attempt)

@@ -12,9 +12,8 @@ from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.store.engine import Engine
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import Unit, Value, statement
+from clarion.store.statement import Unit, Value, keys_of, statement
 
 EVENTS = Record(Event)
 # A cancellation checks and wakes no more notifications than this; the held jobs of the others find

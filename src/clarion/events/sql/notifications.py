@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from clarion.events.model import EarlierNotification, Notification
 from clarion.pages import Page
 from clarion.store.engine import Engine
-from clarion.store.keyed import keys_of
 from clarion.store.records import Record
-from clarion.store.statement import statement
+from clarion.store.statement import keys_of, statement
 
 NOTIFICATIONS = Record(Notification)
 # The inbox reads the same rows.

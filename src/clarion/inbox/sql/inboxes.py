@@ -14,8 +14,7 @@ from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
 from clarion.pages import Page, refuse_cursor
 from clarion.store.engine import Engine
-from clarion.store.keyed import keys_of
-from clarion.store.statement import Statement, Step, Unit, statement
+from clarion.store.statement import Statement, Step, Unit, keys_of, statement
 
 READ_ALL_CHUNK = 1000
 _ID = re.compile(r"[0-9a-f-]{36}")

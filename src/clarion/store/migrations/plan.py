@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from clarion.errors import MigrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import apsw
     import asyncpg
@@ -30,8 +30,9 @@ _RECORD_TABLE = (
     "CREATE TABLE IF NOT EXISTS migrations "
     "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
 )
-_RECORDED = "SELECT version, checksum FROM migrations"
+RECORDED = "SELECT version, checksum FROM migrations"
 _RECORD = "INSERT INTO migrations (version, name, checksum) VALUES ($1, $2, $3)"
+_REPAIR = "Install the Clarion release that created it, or restore a backup."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,10 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The checksum of the file, which the database records."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     @property
     def title(self) -> str:
-        """The number and name of the file."""
         return f"{self.version:04} {self.name}"
 
 
@@ -66,40 +65,32 @@ def load(engine: str) -> list[Migration]:
 def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
     """Return the migrations that are missing; `MigrationError` if the database does not match."""
     applied: dict[int, str] = dict(recorded)
-    _check_known(migrations, applied)
-    for migration in migrations:
-        if applied.get(migration.version, migration.checksum) != migration.checksum:
-            msg = (
-                f"Migration {migration.title} was applied to this database with different content. "
-                "Install the Clarion release that created it, or restore a backup."
-            )
-            raise MigrationError(msg)
     missing = [migration for migration in migrations if migration.version not in applied]
-    if missing and missing[0].version < max(applied, default=0):
-        msg = (
-            f"The database lacks migration {missing[0].title}, but has later ones. "
-            "Install the Clarion release that created it, or restore a backup."
-        )
-        raise MigrationError(msg)
+    if mismatch := _explain_mismatch(migrations, applied, missing):
+        raise MigrationError(mismatch)
     return missing
 
 
-def _check_known(migrations: Sequence[Migration], applied: Iterable[int]) -> None:
+def _explain_mismatch(
+    migrations: Sequence[Migration], applied: Mapping[int, str], missing: Sequence[Migration]
+) -> str | None:
     newest = migrations[-1].version if migrations else 0
-    unknown = max(set(applied) - {migration.version for migration in migrations}, default=None)
-    if unknown is None:
-        return
+    unknown = max(set(applied) - {migration.version for migration in migrations}, default=0)
     if unknown > newest:
-        msg = (
+        return (
             f"The database is at migration {unknown}, but this release of Clarion only knows up to "
             f"{newest}. Start the newer release, or restore a backup from before the upgrade."
         )
-        raise MigrationError(msg)
-    msg = (
-        f"The database has migration {unknown}, which this release of Clarion does not know. "
-        "Install the Clarion release that created it, or restore a backup."
-    )
-    raise MigrationError(msg)
+    if unknown:
+        what = f"has migration {unknown}, which this release of Clarion does not know"
+        return f"The database {what}. {_REPAIR}"
+    for each in migrations:
+        if applied.get(each.version, each.checksum) != each.checksum:
+            what = "was applied to this database with different content"
+            return f"Migration {each.title} {what}. {_REPAIR}"
+    if missing and missing[0].version < max(applied, default=0):
+        return f"The database lacks migration {missing[0].title}, but has later ones. {_REPAIR}"
+    return None
 
 
 def apply_to_sqlite(
@@ -112,7 +103,7 @@ def apply_to_sqlite(
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.execute(_RECORD_TABLE)
-            missing = find_missing(migrations, connection.execute(_RECORDED).fetchall())
+            missing = find_missing(migrations, connection.execute(RECORDED).fetchall())
             if missing:
                 migration = missing[0]
                 connection.execute(migration.sql).fetchall()
@@ -136,7 +127,7 @@ async def apply_to_postgres(
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_RECORD_TABLE)
-        missing = find_missing(migrations, map(tuple, await connection.fetch(_RECORDED)))
+        missing = find_missing(migrations, map(tuple, await connection.fetch(RECORDED)))
         for migration in missing:
             async with connection.transaction():
                 await connection.execute(migration.sql)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import asyncpg
 
@@ -11,14 +13,12 @@ from clarion.errors import StartError, StoreUnavailable
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_postgres
 from clarion.store.postgres.runner import PostgresRunner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.store.statement import Row, Statement, Unit, Value
 
 # `synchronous_commit=off` would lose acknowledged work in a crash of the database.
 SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+_CONNECT: dict[str, Any] = {"timeout": 10, "server_settings": SERVER_SETTINGS}
+_READERS = 4
 # Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
@@ -35,23 +35,12 @@ class PostgresEngine:
         self._runner = runner
 
     @classmethod
-    async def open(
-        cls, url: str, *, waiting_limit: int, batch_limit: int, readers: int = 4
-    ) -> PostgresEngine:
+    async def open(cls, url: str, *, waiting_limit: int, batch_limit: int) -> PostgresEngine:
         """Open a database whose migrations are applied."""
-
-        async def connect() -> asyncpg.Connection:
-            return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
-
         pool = await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=readers,
-            timeout=10,
-            server_settings=SERVER_SETTINGS,
-            reset=_skip_reset,
+            url, min_size=1, max_size=_READERS, reset=_skip_reset, **_CONNECT
         )
-        runner = PostgresRunner(connect)
+        runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(pool, runner, commit)
 
@@ -108,16 +97,17 @@ async def migrate(url: str) -> list[str]:
 async def connect_or_explain(url: str) -> asyncpg.Connection:
     """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
-        return await asyncpg.connect(url, timeout=10, server_settings=SERVER_SETTINGS)
+        return await asyncpg.connect(url, **_CONNECT)
     except asyncpg.InvalidCatalogNameError as error:
-        msg = f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
-        raise StartError(msg) from error
+        raise StartError(
+            f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
+        ) from error
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        msg = f"PostgreSQL refused the user or password of --database: {error}"
-        raise StartError(msg) from error
+        raise StartError(
+            f"PostgreSQL refused the user or password of --database: {error}"
+        ) from error
     except (*_ERRORS, ValueError) as error:  # ValueError: not a valid URL
-        msg = (
+        raise StartError(
             f"PostgreSQL cannot be reached ({type(error).__name__}). "
             "Check the host and port of --database and that the server is running."
-        )
-        raise StartError(msg) from error
+        ) from error

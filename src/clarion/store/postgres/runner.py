@@ -6,18 +6,13 @@ import asyncio
 import contextlib
 import random
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Group, Report, Spoiled, arrange, split
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from clarion.store.batch import Members, Outcome
-    from clarion.store.statement import Unit
+from clarion.store.batch import Group, Members, Outcome, Report, Spoiled, arrange, split
+from clarion.store.statement import Unit
 
 ATTEMPTS = 5
 BATCH_LIMIT_S = 30.0
@@ -48,13 +43,10 @@ class PostgresRunner:
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
         """Commit a batch with its rows in key order, and retry it after contention."""
         order = sorted(range(len(units)), key=lambda i: units[i].key)
-        groups = arrange([units[i] for i in order])
-        report = await self._run_translated(groups)
-        outcomes = report.outcomes([units[i] for i in order])
-        in_place: list[Outcome] = [outcomes[0]] * len(units)
-        for place, outcome in zip(order, outcomes, strict=True):
-            in_place[place] = outcome
-        return in_place
+        ordered = [units[i] for i in order]
+        report = await self._run_translated(arrange(ordered))
+        outcomes = dict(zip(order, report.outcomes(ordered), strict=True))
+        return [outcomes[i] for i in range(len(units))]
 
     async def close(self) -> None:
         """Close the connection, even if the server does not answer."""
@@ -117,10 +109,7 @@ async def _run_together(connection: asyncpg.Connection, groups: Sequence[Group])
 
 
 async def _run_group(
-    connection: asyncpg.Connection,
-    group: Group,
-    members: Members,
-    report: Report,
+    connection: asyncpg.Connection, group: Group, members: Members, report: Report
 ) -> None:
     try:
         if group.returns_rows:
@@ -134,10 +123,7 @@ async def _run_group(
 
 
 async def _fetch_rows(
-    connection: asyncpg.Connection,
-    group: Group,
-    members: Members,
-    report: Report,
+    connection: asyncpg.Connection, group: Group, members: Members, report: Report
 ) -> None:
     # The rows of a batch are returned in one list; each carries the position of its unit.
     arguments = [(*row, unit) for unit, rows in members for row in rows]
@@ -150,8 +136,7 @@ async def _fetch_rows(
 
 def _with_position(text: str, parameter: int) -> str:
     if not re.search(r"\bRETURNING\b", text, re.IGNORECASE):
-        msg = f"a statement in a unit can return rows only by RETURNING: {text}"
-        raise TypeError(msg)
+        raise TypeError(f"a statement in a unit can return rows only by RETURNING: {text}")
     return f"{text}, ${parameter}::int"
 
 

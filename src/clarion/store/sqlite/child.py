@@ -76,7 +76,6 @@ def serve(channel: socket.socket, path: str) -> None:
 
 
 def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
-    """Run one batch and return the answer."""
     try:
         return Finished(runner.run(groups))
     except apsw.Error as error:
@@ -96,9 +95,7 @@ def _receive_exactly(channel: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
         part = channel.recv(min(size - len(parts), 1 << 20))
-        if (
-            not part
-        ):  # the server exited; a batch that was not received completely was never accepted
+        if not part:  # the server exited; an incomplete batch was never accepted
             return b""
         parts += part
     return bytes(parts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 
@@ -14,11 +14,7 @@ from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.runner import open_connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.store.statement import Row, Statement, Unit, Value
 
 
 class SqliteEngine:
@@ -40,12 +36,7 @@ class SqliteEngine:
 
     @classmethod
     async def open(
-        cls,
-        path: str,
-        *,
-        waiting_limit: int,
-        batch_limit: int,
-        on_broken: Callable[[str], None],
+        cls, path: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
     ) -> SqliteEngine:
         """Open a database whose migrations are applied."""
         process = await WriterProcess.start(path, on_broken)
@@ -107,17 +98,17 @@ def migrate(path: str) -> list[str]:
         finally:
             connection.close()
     except apsw.NotADBError as error:
-        msg = f"{path} is not a SQLite database. Move it away, or choose another with --database."
-        raise StartError(msg) from error
+        raise StartError(
+            f"{path} is not a SQLite database. Move it away, or choose another with --database."
+        ) from error
     except apsw.Error as error:
-        msg = f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
-        raise StartError(msg) from error
+        raise StartError(
+            f"Cannot open the database {path} ({type(error).__name__}). {_advice(path)}"
+        ) from error
 
 
 def _advice(path: str) -> str:
-    folder = Path(path).parent
-    if not folder.is_dir():
-        return f"The directory {folder} does not exist: create it, or choose another with --data."
-    return (
-        f"Check that {folder} and its files belong to this account and that the disk is not full."
-    )
+    parent = Path(path).parent
+    if not parent.is_dir():
+        return f"The directory {parent} does not exist: create it, or choose another with --data."
+    return f"Check that {parent} and its files belong to this account, and that the disk has space."

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Failed, arrange
+from clarion.store.batch import Failed, Outcome, arrange
 from clarion.store.sqlite.child import HEADER_BYTES, Answer, Finished, Opened, Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clarion.store.batch import Outcome
-    from clarion.store.statement import Unit
+from clarion.store.statement import Unit
 
 # How long the process may take to exit.
 _END_S = 5.0
@@ -69,8 +64,9 @@ class WriterProcess:
         try:
             answer = await self._receive()
         except EOFError as error:
-            msg = "the writer process exited before it had opened the database"
-            raise StoreUnavailable(msg) from error
+            raise StoreUnavailable(
+                "the writer process exited before it had opened the database"
+            ) from error
         if not isinstance(answer, Opened):
             await self.close()
             raise _error_of(answer)
@@ -84,13 +80,17 @@ class WriterProcess:
         except _UNSENDABLE:
             return await self._run_sendable(units)
         try:
-            answer = await self._exchange(message)
+            self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
+            self._writer.write(message)
+            answer = await self._receive()
         except (EOFError, OSError) as error:
             self._break("the writer process exited")
             raise StoreUnavailable from error
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
-        raise self._fail(answer)
+        if isinstance(answer, Trouble) and answer.kind == "broken":
+            self._break(answer.message)
+        raise _error_of(answer)
 
     async def close(self) -> None:
         """Let the process exit, and kill it if it does not; its last batch is then unknown."""
@@ -113,20 +113,10 @@ class WriterProcess:
         outcomes = iter(await self.run(good) if good else ())
         return [fault or next(outcomes) for fault in faults]
 
-    async def _exchange(self, message: bytes) -> Answer:
-        self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
-        self._writer.write(message)
-        return await self._receive()
-
     async def _receive(self) -> Answer:
         size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
         answer: Answer = _decode(await self._reader.readexactly(size))
         return answer
-
-    def _fail(self, answer: Answer) -> Exception:
-        if isinstance(answer, Trouble) and answer.kind == "broken":
-            self._break(answer.message)
-        return _error_of(answer)
 
     def _break(self, message: str) -> None:
         if not self._is_broken:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import apsw
 
-from clarion.store.batch import Group, Report, Spoiled, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from clarion.store.batch import Members
-    from clarion.store.statement import Row
+from clarion.store.batch import Group, Members, Report, Spoiled, split
+from clarion.store.statement import Row
 
 _BUSY_S = 5.0
 _RETRY_S = 0.01
@@ -103,7 +98,6 @@ class SqliteRunner:
         self._cursor = connection.cursor()
 
     def run(self, groups: Sequence[Group]) -> Report:
-        """Run a batch and commit it."""
         with self._transaction():
             try:
                 report = self._run_together(groups)
