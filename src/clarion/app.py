@@ -10,7 +10,9 @@ import contextlib
 import datetime as dt
 import gc
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from redis.asyncio import Redis
 
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
@@ -40,6 +42,7 @@ from clarion.inbox.live import LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
+from clarion.nodes.port import Limits
 from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
@@ -57,21 +60,13 @@ from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
+from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_stores
+from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from redis.asyncio import Redis
-
-    from clarion.nodes.port import Limits
-    from clarion.settings import Settings
-    from clarion.stores import Stores
 
 EXIT_OK = 0
 EXIT_BROKEN = 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
 
 from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sql import SqlTemplates, SqlTypes
-from clarion.clock import SystemClock
+from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
@@ -25,15 +25,10 @@ from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.settings import Settings
+from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from clarion.clock import Clock
-    from clarion.settings import Settings
-    from clarion.store.engine import Engine
 
 
 class Stores:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 # The pause before a restart doubles with each failure in a row: 1, 2, 4 … 30 s.
 FIRST_PAUSE_S = 1.0

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.push.connections import Connection
+from clarion.push.model import Message
+from clarion.push.port import Broadcasts, Messages
+from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.push.connections import Connection
-    from clarion.push.model import Message
-    from clarion.push.port import Broadcasts, Messages
-    from clarion.sockets.tasks import BackgroundTasks
-    from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.metrics import GatewayMetrics
 
 RETRY_S = 1.0
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from clarion.push.model import Message, PushPriority
+from clarion.push.session import DeviceSession, Effect
 from clarion.sockets.protocol import CloseCode
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from clarion.push.model import Message, PushPriority
-    from clarion.push.session import DeviceSession, Effect
 
 
 @dataclass(slots=True)

@@ -7,21 +7,18 @@ the device, which is looked up again, so that a device that connected meanwhile 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
+from clarion.push.apns.request import Push
 from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.model import Device, Message, MessageReason, MessageStatus, PushPriority
+from clarion.push.port import Broadcasts, Messages
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
-
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.push.apns.request import Push
-    from clarion.push.port import Broadcasts, Messages
-    from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.metrics import GatewayMetrics
 
 
 class Dispatch:

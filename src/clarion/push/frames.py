@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
 from clarion.clock import to_rfc3339
+from clarion.push.model import Message
 from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
-
-if TYPE_CHECKING:
-    from clarion.push.model import Message
 
 ACK_IDS_LIMIT = 1_000
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from hmac import compare_digest
-from typing import TYPE_CHECKING
 
+from clarion.clock import Clock
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
+from clarion.push.port import Devices
 from clarion.sockets.protocol import CloseCode
-
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.push.connections import Connections
-    from clarion.push.port import Devices
 
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000

@@ -7,12 +7,13 @@ store and is read when acknowledgements have made room.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from clarion.push import frames
 from clarion.push.frames import Ack, Frame, Hello, State
-from clarion.push.model import PushPriority
+from clarion.push.model import Device, Message, PushPriority
 from clarion.sockets.protocol import (
     HEARTBEAT_S,
     PONG,
@@ -23,12 +24,6 @@ from clarion.sockets.protocol import (
     SendFrame,
     Session,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Set as AbstractSet
-
-    from clarion.push.model import Device, Message
 
 # A device that takes longer to acknowledge is disconnected; it gets everything again when it
 # reconnects.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from picows import WSUpgradeRequest
 
+from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.push.connections import Connections, TopicCursor
+from clarion.push.dispatch import Dispatch
+from clarion.push.frames import Hello
+from clarion.push.registry import Registry
 from clarion.push.session import (
     Acknowledged,
     Authorise,
@@ -16,15 +21,6 @@ from clarion.push.session import (
 from clarion.sockets.listener import paced
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
-
-if TYPE_CHECKING:
-    from picows import WSUpgradeRequest
-
-    from clarion.clock import Clock
-    from clarion.push.connections import Connections, TopicCursor
-    from clarion.push.dispatch import Dispatch
-    from clarion.push.frames import Hello
-    from clarion.push.registry import Registry
 
 
 class DeviceSocket(Socket[DeviceRequest]):

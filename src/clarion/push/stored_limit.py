@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.push.port import Messages
+from clarion.clock import Clock
+from clarion.push.port import Messages
 
 ENTRIES_LIMIT = 100_000
 

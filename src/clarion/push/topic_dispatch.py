@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy
-
-if TYPE_CHECKING:
-    from clarion.clock import Clock
-    from clarion.push.port import Broadcasts
+from clarion.push.port import Broadcasts
 
 CHUNK = 64
 # Messages of one topic deferred for a device that is not awake; beyond this they are sent.

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, TypeVar
 
-from picows import ws_create_server
+from picows import WSListener, WSUpgradeRequest, ws_create_server
 
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Iterable
-
-    from picows import WSListener, WSUpgradeRequest
-
-    from clarion.setting_types import Address
-    from clarion.sockets.shell import Endpoint, Socket
+from clarion.setting_types import Address
+from clarion.sockets.shell import Endpoint, Socket
 
 T = TypeVar("T")
 # Frames beyond our own limit are still read, so that the close code can say why; beyond this one

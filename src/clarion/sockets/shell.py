@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
+from clarion.clock import Clock
 from clarion.sockets.protocol import HELLO_TIMEOUT_S, Close, CloseCode, Effects, SendFrame, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from clarion.clock import Clock
 
 E = TypeVar("E")
 S_contra = TypeVar("S_contra", contravariant=True)

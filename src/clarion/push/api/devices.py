@@ -249,8 +249,7 @@ async def find_device(
 
 def _found(device: Device | None) -> Device:
     if device is None:
-        msg = "There is no such device."
-        raise NotFound(msg)
+        raise NotFound("There is no such device.")
     return device
 
 
@@ -266,30 +265,26 @@ def _details_of(caller: Caller, data: Details) -> DeviceDetails:
     if isinstance(caller, AppCaller) or details.user_id == caller.user_id:
         return details
     if details.user_id is not None:
-        msg = "With a user token, user_id must be the user of the token."
-        raise Forbidden(msg)
+        raise Forbidden("With a user token, user_id must be the user of the token.")
     return replace(details, user_id=caller.user_id)
 
 
 def _check_app(caller: Caller, app_id: str | None) -> str:
     if app_id not in (None, caller.app_id):
-        msg = "must be the app of the key or token that calls"
-        raise ValueError(msg)
+        raise ValueError("must be the app of the key or token that calls")
     return caller.app_id
 
 
 def _check_platform(text: str) -> Platform:
     platform = _PLATFORMS.get(text)
     if platform is None:
-        msg = "must be ios (or apns), android (or fcm), web or clarion"
-        raise ValueError(msg)
+        raise ValueError("must be ios (or apns), android (or fcm), web or clarion")
     return platform
 
 
 def _check_token(token: str) -> str:
     if not _TOKEN.fullmatch(token):
-        msg = "must have 8 to 4096 printable ASCII characters without spaces"
-        raise ValueError(msg)
+        raise ValueError("must have 8 to 4096 printable ASCII characters without spaces")
     return token
 
 

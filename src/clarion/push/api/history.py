@@ -61,8 +61,7 @@ async def get_message(
     caller = app_of(request, Scope.DEVICES_READ)
     record = await history.get(caller.app_id, device_id, message_id)
     if record is None:
-        msg = "This device has no such message."
-        raise NotFound(msg)
+        raise NotFound("This device has no such message.")
     return _view(record)
 
 

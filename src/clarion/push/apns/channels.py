@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
+from clarion.clock import Clock
+from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import (
     LARGE_PAYLOAD_LIMIT_BYTES,
@@ -18,15 +21,9 @@ from clarion.push.apns.request import (
     read_priority,
     read_push_type,
 )
+from clarion.push.dispatch import Dispatch
 from clarion.push.model import DeviceTopic, Message, StoragePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.clock import Clock
-    from clarion.push.apns.provider_tokens import Provider
-    from clarion.push.dispatch import Dispatch
-    from clarion.push.port import DeviceTopics
+from clarion.push.port import DeviceTopics
 
 BROADCAST_CHANNELS_LIMIT = 10_000
 MAX_TTL_MS = 8 * 3600 * 1000

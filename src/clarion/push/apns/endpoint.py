@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from clarion.clock import Clock
 from clarion.errors import BodyTooLarge, ClarionError
 from clarion.http.asgi import Request, Response, header
 from clarion.push.apns.channels import BroadcastChannels, read_request_id
+from clarion.push.apns.intake import PushIntake
+from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
 from clarion.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from clarion.clock import Clock
-    from clarion.push.apns.intake import PushIntake
-    from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.
 DEVICE_PREFIX = "/3/"

@@ -6,20 +6,17 @@ the device: it is known, of this app, valid, and below its limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from clarion.clock import Clock
+from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import Push, parse_push
+from clarion.push.dispatch import Dispatch
 from clarion.push.model import Device, InvalidationReason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clarion.clock import Clock
-    from clarion.push.apns.provider_tokens import Provider
-    from clarion.push.dispatch import Dispatch
-    from clarion.push.registry import Registry
+from clarion.push.registry import Registry
 
 _WINDOW_S = 60
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -18,11 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from clarion.access.model import App, ProviderKey
+from clarion.access.port import Apps
 from clarion.push.apns.reasons import Reason, Rejected
-
-if TYPE_CHECKING:
-    from clarion.access.model import App, ProviderKey
-    from clarion.access.port import Apps
 
 TOKEN_LIFE_MS = 3600 * 1000
 # How long a verified token is cached: a revoked key is refused after this at the latest.

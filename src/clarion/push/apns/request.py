@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.model import PushPriority
 from clarion.push.registry import hash_token
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PAYLOAD_LIMIT_BYTES = 4096
 LARGE_PAYLOAD_LIMIT_BYTES = 5120

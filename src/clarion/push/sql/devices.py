@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.store.engine import Engine
 
 TOUCH_LIMIT = 500
 DEVICES = Record(Device, inline=("details",))
@@ -116,8 +112,7 @@ class SqlDevices:
         refresh = REFRESH.guard(**DEVICES.values(device))
         refreshed = await self._write(device.id, fail, refresh)
         if refreshed is None:
-            msg = "This token is registered for another app."
-            raise Conflict(msg)
+            raise Conflict("This token is registered for another app.")
         return refreshed
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
 from clarion.push.model import Feedback
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import statement
 from clarion.store.sweeps import sweep
-
-if TYPE_CHECKING:
-    from clarion.store.engine import Engine
 
 FEEDBACK = Record(Feedback)
 _AFTER_ALL_HASHES = b"\xff" * 32

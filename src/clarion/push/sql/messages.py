@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 from clarion.store.sweeps import count_changed, sweep
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from clarion.store.engine import Engine
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000

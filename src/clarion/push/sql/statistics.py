@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.push.model import MessageStatus
+from clarion.store.engine import Engine
 from clarion.store.statement import statement
-
-if TYPE_CHECKING:
-    from clarion.store.engine import Engine
 
 COUNT_DEVICES = statement(
     "count_devices",

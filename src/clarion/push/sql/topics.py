@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import DeviceTopic, Message, StoragePolicy, Subscription
 from clarion.push.sql.messages import MESSAGES, message_columns
+from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, statement
 from clarion.store.sweeps import sweep
-
-if TYPE_CHECKING:
-    from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-    from clarion.store.engine import Engine
 
 SUBSCRIPTIONS_LIMIT = 1000
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
@@ -193,11 +189,10 @@ class SqlBroadcasts:
         if done is None:
             return None
         if not done[1]:
-            msg = (
+            raise Conflict(
                 f"This device is subscribed to {SUBSCRIPTIONS_LIMIT:,} topics, which is the limit: "
                 "unsubscribe it from one first."
             )
-            raise Conflict(msg)
         _, ((cursor,),) = done
         return int(cursor)
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
+
+import apsw
+import asyncpg
 
 from clarion.errors import MigrationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import apsw
-    import asyncpg
-
-    from clarion.store.statement import Row
+from clarion.store.statement import Row
 
 _NAME = re.compile(r"(?P<version>\d{4})_(?P<name>\w+?)(\.(?P<engine>sqlite|postgres))?\.sql")
 # Any number, as long as every release of Clarion uses the same.
