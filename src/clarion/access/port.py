@@ -14,19 +14,15 @@ class Apps(Protocol):
 
     async def create(self, app: App, provider_key: ProviderKey) -> None:
         """Add an app with its first provider key; `Conflict` if a bundle id or key id exists."""
-        ...
 
     async def get(self, app_id: str) -> App | None:
         """Return the app, or None."""
-        ...
 
     async def list(self) -> tuple[App, ...]:
         """Return the apps, oldest first, at most 1,000."""
-        ...
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         """Return the provider key of any app, in any state, or None."""
-        ...
 
 
 class Keys(Protocol):
@@ -41,19 +37,15 @@ class Keys(Protocol):
         expired, nothing is added and the first response is returned; for a different request
         `IdempotencyKeyReused`. `Conflict` if a key with this id exists.
         """
-        ...
 
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key of any app, in any state, or None."""
-        ...
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
         """Return the app's keys in the order of their ids, starting after the id `after`."""
-        ...
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
-        ...
 
 
 class Administrators(Protocol):
@@ -61,11 +53,9 @@ class Administrators(Protocol):
 
     async def create(self, administrator: Administrator) -> None:
         """Add an administrator; `Conflict` if the username exists."""
-        ...
 
     async def find(self, username: str) -> Administrator | None:
         """Return the administrator with this username, or None."""
-        ...
 
 
 class Authenticator(Protocol):
@@ -76,7 +66,6 @@ class Authenticator(Protocol):
 
         `Unauthenticated`, with the reason, if the credential is missing or not valid.
         """
-        ...
 
 
 class Vault(Protocol):
@@ -84,8 +73,6 @@ class Vault(Protocol):
 
     def seal(self, secret: bytes, context: str) -> bytes:
         """Encrypt a secret; it can be decrypted with the same context only."""
-        ...
 
     def open(self, sealed: bytes, context: str) -> bytes:
         """Decrypt a secret; `InternalError` if it was changed or has another context."""
-        ...

@@ -15,19 +15,15 @@ class Types(Protocol):
 
     async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
         """Create or replace a type."""
-        ...
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         """Return the app's definition of a type, or None."""
-        ...
 
     async def list(self, app_id: str) -> tuple[NotificationType, ...]:
         """Return the app's definitions sorted by name, at most 1,000."""
-        ...
 
     async def delete(self, app_id: str, type_name: str) -> bool:
         """Delete the app's definition of a type and its templates; False if there were none."""
-        ...
 
 
 class Templates(Protocol):
@@ -38,11 +34,9 @@ class Templates(Protocol):
 
         `Conflict` if another node adds one at the same moment.
         """
-        ...
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
         """Return the newest version for each channel and language, at most 1,000."""
-        ...
 
     async def versions(
         self,
@@ -55,7 +49,6 @@ class Templates(Protocol):
         limit: int,
     ) -> Page[Template]:
         """Return the versions, newest first. `InvalidFields` if `after` is not a `next`."""
-        ...
 
 
 class CatalogEntry(Protocol):
@@ -64,18 +57,15 @@ class CatalogEntry(Protocol):
     @property
     def type(self) -> NotificationType:
         """The definition of the type."""
-        ...
 
     @property
     def channels(self) -> frozenset[Channel]:
         """The channels for which there is a template."""
-        ...
 
     def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
         """Return how data violates the schema, and which required variables are missing."""
-        ...
 
     def render(
         self, channel: Channel, language: str, context: Mapping[str, object]
@@ -84,17 +74,14 @@ class CatalogEntry(Protocol):
 
         `NotFound` if the channel has no template, `InvalidFields` if it cannot be rendered.
         """
-        ...
 
     def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
     ) -> None:
         """Raise `InvalidFields` if a template of these channels shows one of the missing names."""
-        ...
 
     def with_type(self, definition: NotificationType) -> CatalogEntry:
         """Return the entry with another definition of its type."""
-        ...
 
 
 class Catalog(Protocol):
@@ -102,8 +89,6 @@ class Catalog(Protocol):
 
     async def find(self, app_id: str, type_name: str) -> CatalogEntry | None:
         """Return an entry, or None if the app has no such type. May be ten seconds old."""
-        ...
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
         """Return all types of an app, built-in ones included, sorted by name."""
-        ...

@@ -20,8 +20,6 @@ class ChannelProvider(Protocol):
 
     def can_reach(self, user: User) -> bool:
         """Whether the user has an address for this channel."""
-        ...
 
     async def deliver(self, message: OutgoingMessage) -> Outcome:
         """Make one attempt to deliver, and return its outcome."""
-        ...

@@ -36,34 +36,28 @@ class Events(Protocol):
         If `once` was claimed by an earlier request, store nothing and return its response;
         `IdempotencyKeyReused` if that was another request.
         """
-        ...
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
         """Return the response to the first request with this key, or None if there was none."""
-        ...
 
     async def get(self, app_id: str, event_id: str) -> Event | None: ...
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""
-        ...
 
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:
         """Return the events, newest first; a status must be one of `FILTERABLE`."""
-        ...
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
         """Cancel an event: no further decisions, and its held jobs are due at once.
 
         False if nothing of it is pending or held.
         """
-        ...
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
         """Make the dead letters of an event due again; False if the event has not failed."""
-        ...
 
 
 class Queue(Protocol):
@@ -77,33 +71,27 @@ class Queue(Protocol):
         self, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
         """Claim due jobs until a time, at most the quota of each lane."""
-        ...
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:
         """Add the jobs of some users of an audience, and store the cursor; None ends the job.
 
         False, with nothing added, if the lease has expired or the event was cancelled.
         """
-        ...
 
     async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
         """Make a user's held and digest jobs due at once, so that they are decided again."""
-        ...
 
     async def release_claims(self, *, now: int, until: int) -> None:
         """Make due at once every job that is claimed until that time or less.
 
         Only for a node that works alone. Jobs that wait for a time of their own keep it.
         """
-        ...
 
     async def oldest_due_at(self, lane: Priority) -> int | None:
         """Return the earliest due time of a lane; None if the lane is empty."""
-        ...
 
     async def count_due(self, lane: Priority, now: int, limit: int) -> int:
         """Return how many jobs of a lane are due, counted up to a limit."""
-        ...
 
 
 class NotificationReader(Protocol):
@@ -113,27 +101,22 @@ class NotificationReader(Protocol):
         self, app_id: str, ids: Iterable[str], now: int
     ) -> dict[str, EarlierNotification]:
         """Return the notifications that hold dedupe keys now, by key, in one read."""
-        ...
 
     async def find_limit_counts(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:
         """Return the uses of limits, by id, in one read; unused ones are left out."""
-        ...
 
     async def find_many(
         self, app_id: str, user_ids: Iterable[str], ids: Iterable[str]
     ) -> dict[str, Notification]:
         """Return the notifications of some users, by id, in one read."""
-        ...
 
     async def get(self, app_id: str, notification_id: str) -> Notification | None:
         """Return the notification of any user, or None."""
-        ...
 
     async def list_of_event(
         self, app_id: str, event_id: str, *, after: str | None, limit: int
     ) -> Page[Notification]:
         """Return the notifications of an event, in the order of their ids."""
-        ...
 
 
 class Outcomes(Protocol):
@@ -145,7 +128,6 @@ class Outcomes(Protocol):
         One is refused, with nothing stored, if its job's lease has expired, its event was
         cancelled, or one of its claims or its inbox update fails.
         """
-        ...
 
 
 class Deliveries(Protocol):
@@ -153,23 +135,19 @@ class Deliveries(Protocol):
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[Delivery, ...]]:
         """Return the deliveries of notifications, by notification id, in one read."""
-        ...
 
     async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
         """Return the attempts to deliver a notification, at most 1,000."""
-        ...
 
     async def list_collected(
         self, app_id: str, user_id: str, digest: str, limit: int
     ) -> tuple[Delivery, ...]:
         """Return the deliveries that wait for a digest, newest first."""
-        ...
 
     async def list_waiting(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> tuple[Delivery, ...]:
         """Return a user's held and collected deliveries, in the order of notification ids."""
-        ...
 
 
 class Retention(Protocol):
@@ -179,22 +157,18 @@ class Retention(Protocol):
         self, before: int, limit: int
     ) -> dict[tuple[str, str], list[str]]:
         """Return the ids of notifications made before a time, at most `limit`, by app and user."""
-        ...
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished events made before a time, at most `limit`; return how many."""
-        ...
 
     async def prune_orphaned_jobs(self, limit: int) -> int:
         """Delete jobs without a due time whose notification or collected deliveries are gone.
 
         At most `limit`; return how many. Other jobs of deleted notifications end when due.
         """
-        ...
 
     async def prune_claims(self, now: int, limit: int) -> int:
         """Delete expired dedupe keys and limit counts, at most `limit` of each."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

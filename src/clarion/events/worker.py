@@ -42,7 +42,6 @@ class JobHandler(Protocol):
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Do the jobs, all of one app, and write their outcomes."""
-        ...
 
 
 @dataclass(slots=True)

@@ -30,19 +30,15 @@ class Inboxes(Protocol):
         limit: int,
     ) -> Page[Notification]:
         """Return what is not dismissed, newest first; with `unread` only what is not read."""
-        ...
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
         """Return the count and the sequence; zeros for an unknown user. One indexed read."""
-        ...
 
     async def states(self, app_id: str, user_ids: Collection[str]) -> Mapping[str, InboxState]:
         """Return the states of at most 1,000 users; those who have none are left out."""
-        ...
 
     async def get(self, app_id: str, user_id: str, notification_id: str) -> Notification | None:
         """Return one notification, also a dismissed one, or None."""
-        ...
 
     async def apply(
         self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
@@ -52,18 +48,15 @@ class Inboxes(Protocol):
         A dismissed notification leaves the list and the unread count for good. An action that
         changes nothing, and any on a dismissed notification, gives no number.
         """
-        ...
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
         """Mark everything read, oldest first, at most 1,000 in one commit; return the state.
 
         A notification that arrives meanwhile may stay unread.
         """
-        ...
 
     async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
         """Delete notifications with their deliveries and attempts; the unread count follows."""
-        ...
 
     async def changes(
         self, app_id: str, user_id: str, after: int, limit: int
@@ -72,4 +65,3 @@ class Inboxes(Protocol):
 
         Dismissed ones too. One that changed several times is there once, as it is now.
         """
-        ...

@@ -26,7 +26,6 @@ class Limits(Protocol):
         the first beyond the limit. Uses beyond the limit are counted too; they do not extend the
         window.
         """
-        ...
 
 
 class Dependency(Protocol):
@@ -34,4 +33,3 @@ class Dependency(Protocol):
 
     async def check(self) -> None:
         """Return if it answers, raise otherwise, within two seconds."""
-        ...

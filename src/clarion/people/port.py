@@ -17,15 +17,12 @@ class Users(Protocol):
 
         An existing user keeps `preferences` and `created_at`.
         """
-        ...
 
     async def get(self, app_id: str, user_id: str) -> User | None:
         """Return the user, whether active or not; None if there is none."""
-        ...
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
         """Return those users that exist, by id, in one read."""
-        ...
 
     async def patch(self, app_id: str, user_id: str, edit: Callable[[User], User]) -> User | None:
         """Replace a user by the result of `edit` and return it; None if there is no such user.
@@ -33,28 +30,22 @@ class Users(Protocol):
         No concurrent change is lost: if another writer was faster, `edit` is called again with
         the newer user. `Overloaded` after ten such attempts. App, id and `created_at` stay.
         """
-        ...
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         """Make a user follow a topic; False if there is no such user. Idempotent."""
-        ...
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         """Stop following a topic; False if the user did not follow it."""
-        ...
 
     async def followed(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[str]:
         """Return the topics that a user follows, sorted by name."""
-        ...
 
     async def followers(
         self, app_id: str, topic: str, *, after: str | None, limit: int
     ) -> Page[str]:
         """Return the ids of the active users that follow a topic, sorted."""
-        ...
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         """Return the ids of the active users of an app, sorted."""
-        ...

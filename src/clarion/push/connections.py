@@ -74,7 +74,6 @@ class Connection(Protocol):
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Carry out the effects that the session returned."""
-        ...
 
 
 class Connections:

@@ -30,7 +30,6 @@ class Devices(Protocol):
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
         """Add a device; False if its token is taken. `once` as in `Keys.create`."""
-        ...
 
     async def refresh(self, device: Device) -> Device:
         """Refresh the device that has this token, and return it as it is now; add it if none has.
@@ -38,37 +37,29 @@ class Devices(Protocol):
         It keeps its id, secret and time of creation, takes the new details (a value that is None
         stays as it was), and is valid again. `Conflict` if the token belongs to another app.
         """
-        ...
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         """Replace the secret of a device; False if the app has no such device."""
-        ...
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Update the details that are not None; return None if the app has no such device."""
-        ...
 
     async def find(self, token_hash: bytes) -> Device | None:
         """Return the device with this token, valid or not, or None. Not scoped by app."""
-        ...
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
         """Return the device, valid or not, or None."""
-        ...
 
     async def list(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
         """Return the devices of a user, valid or not, in the order of their ids."""
-        ...
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         """Return a user's valid devices, most recently seen first."""
-        ...
 
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         """Set when the devices were last seen, 500 devices a commit."""
-        ...
 
     async def invalidate(
         self, app_id: str, device_id: str, reason: InvalidationReason, now: int
@@ -77,18 +68,15 @@ class Devices(Protocol):
 
         Returns the device, or None if the app has no such device that is valid.
         """
-        ...
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
         """Return devices invalidated before a time, at most `limit`, as app and device id."""
-        ...
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         """Delete a device and its subscriptions; add its token to the feedback if it was valid.
 
         Its messages stay in the history. Returns the deleted device, or None.
         """
-        ...
 
 
 class FeedbackList(Protocol):
@@ -101,14 +89,12 @@ class FeedbackList(Protocol):
 
         `InvalidFields` if `after` is not the `next` of a page; so in `History.list`.
         """
-        ...
 
     async def prune(self, before: int, limit: int) -> int:
         """Delete entries of all apps that were invalidated before a time, at most `limit`.
 
         Returns how many were deleted.
         """
-        ...
 
 
 class Messages(Protocol):
@@ -122,7 +108,6 @@ class Messages(Protocol):
         Of the device's messages that wait and have the same collapse id, all but the newest expire
         as `collapsed`: usually the older ones, or this one if a newer one was stored before it.
         """
-        ...
 
     async def waiting(
         self,
@@ -137,33 +122,27 @@ class Messages(Protocol):
 
         Those with a lower priority than `least` or an id in `skip` are left out.
         """
-        ...
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
         """Return how many stored messages wait and have not expired, counted up to `limit`."""
-        ...
 
     async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
         """Mark messages delivered, each given as device and message id.
 
         Ids that are not the device's, or do not wait, change nothing.
         """
-        ...
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
         """Fail a message as `unregistered`; if it does not wait, nothing is changed."""
-        ...
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         """Expire as `overflow` what waits beyond `keep`: lowest priority first, then oldest.
 
         Returns how many were expired.
         """
-        ...
 
     async def expire(self, now: int, limit: int) -> int:
         """Expire messages that are past `expires_at`, at most `limit`; return how many."""
-        ...
 
 
 class History(Protocol):
@@ -171,17 +150,14 @@ class History(Protocol):
 
     async def prune(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished messages accepted before a time, at most `limit`; return how many."""
-        ...
 
     async def list(
         self, app_id: str, *, device_id: str, after: str | None, limit: int
     ) -> Page[MessageRecord]:
         """Return the messages of a device, newest first."""
-        ...
 
     async def get(self, app_id: str, device_id: str, message_id: str) -> MessageRecord | None:
         """Return one message, or None."""
-        ...
 
 
 class DeviceTopics(Protocol):
@@ -189,15 +165,12 @@ class DeviceTopics(Protocol):
 
     async def create(self, topic: DeviceTopic) -> bool:
         """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
-        ...
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
         """Return the topic, or None if it does not exist or was deleted."""
-        ...
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
         """Delete a topic with its messages and subscriptions; False if it does not exist."""
-        ...
 
     async def prune_deleted(self, before: int, limit: int) -> int:
         """Forget topics that were deleted before a time, at most `limit`; return how many.
@@ -205,13 +178,11 @@ class DeviceTopics(Protocol):
         A topic of the same name may be created then. Its sequence starts again at 1, which affects
         no device: the subscriptions to the old one were deleted with it.
         """
-        ...
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[DeviceTopic]:
         """Return the topics, or the broadcast channels, in the order of their names."""
-        ...
 
 
 class Statistics(Protocol):
@@ -219,15 +190,12 @@ class Statistics(Protocol):
 
     async def count_devices(self, app_id: str) -> tuple[int, int]:
         """Return how many devices are valid, and how many are not."""
-        ...
 
     async def count_messages(self, app_id: str, since: int) -> dict[MessageStatus, int]:
         """Return how many messages accepted since a time have each status."""
-        ...
 
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
         """Return topics with their number of valid subscribed devices, largest number first."""
-        ...
 
 
 class Broadcasts(Protocol):
@@ -242,15 +210,12 @@ class Broadcasts(Protocol):
         Creates the topic if it does not exist; returns None if it was deleted. `Conflict` if the
         device is subscribed to 1,000 other topics.
         """
-        ...
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
         """Unsubscribe a device; False if it was not subscribed."""
-        ...
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
         """Return the subscriptions of a device, at most 1,000."""
-        ...
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
@@ -261,7 +226,6 @@ class Broadcasts(Protocol):
         only the sequence is stored; with `StoragePolicy.LAST` older messages are deleted. `once`
         as in `Keys.create`.
         """
-        ...
 
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
@@ -270,12 +234,9 @@ class Broadcasts(Protocol):
 
         Of several with the same collapse id only the newest. `sequence` is that of the topic.
         """
-        ...
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
         """Move a device's cursor forward; it never goes back."""
-        ...
 
     async def expire(self, now: int, limit: int) -> int:
         """Delete messages that are past `expires_at`, at most `limit`; return how many."""
-        ...

@@ -34,27 +34,21 @@ class Endpoint(Protocol[S_contra, E_contra]):
 
     def accept(self) -> WSListener:
         """Return the socket for a connection whose handshake has come."""
-        ...
 
     def connected(self, socket: S_contra, request: WSUpgradeRequest) -> None:
         """Begin: the handshake is done."""
-        ...
 
     def perform(self, socket: S_contra, effect: E_contra) -> None:
         """Carry out an effect that the shell does not know. Must not wait."""
-        ...
 
     def disconnected(self, socket: S_contra) -> None:
         """Release what belongs to a socket that was closed. May be called twice."""
-        ...
 
     async def tick(self, now: int) -> None:
         """Do what is due at a heart-beat beside the sockets' own ticks."""
-        ...
 
     async def finish(self, grace_s: float) -> None:
         """Wait for background work as long as the grace lasts, then cancel it."""
-        ...
 
 
 class OpenSockets:

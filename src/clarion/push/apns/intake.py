@@ -26,7 +26,6 @@ class Counts(Protocol):
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use, and return the number of uses in this window of time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
