@@ -194,6 +194,22 @@ def user_token(card: dict[str, Any], **changes: Any) -> str:
     return jwt.encode(claims, card["user_secret"], algorithm="HS256")
 
 
+def test_users_do_not_share_idempotency_keys(server: Server) -> None:
+    """The stored response holds the secret of a device: it is for the user who registered it."""
+    card, once = server.first["app"], {"Idempotency-Key": uuid.uuid4().hex}
+    body = {"platform": "clarion"}
+    ana, bo = (server.with_key(user_token(card, sub=name)) for name in ("ana", "bo"))
+    first = ana.post("/v1/devices", body, headers=once)
+    others = [
+        bo.post("/v1/devices", body, headers=once),
+        server.app.post("/v1/devices", body, headers=once),
+    ]
+    assert [answer.status for answer in (first, *others)] == [201, 201, 201]
+    assert len({answer.json["secret"] for answer in (first, *others)}) == 3
+    again = ana.post("/v1/devices", body, headers=once)
+    assert (again.status, again.json) == (201, first.json)
+
+
 def test_a_user_is_known_by_a_token_that_the_app_signed(server: Server) -> None:
     caller = server.with_key(user_token(server.first["app"])).get("/v1/caller")
     assert (caller.json["kind"], caller.json["user_id"]) == ("user", "ana")

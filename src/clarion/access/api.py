@@ -107,7 +107,7 @@ class KeysController(Controller):
         answer = CreatedKey.of(
             issued.key, scopes=sorted(issued.key.scopes), api_key=issued.secret.text
         )
-        once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
+        once = await idempotency.once(request, idempotency_key, answer)
         replay = await keys.create(issued.key, once)
         if replay is not None:
             return idempotency.answer_again(replay, once, CreatedKey, 201)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 
+from clarion.access.model import Caller, UserCaller
 from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.callers import ApiRequest, caller_of
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 KEY_LENGTH = 255
@@ -27,20 +29,26 @@ class Idempotency:
     clock: Clock
 
     async def once(
-        self, request: Request[Any, Any, Any], key: str | None, app_id: str, answer: msgspec.Struct
+        self, request: ApiRequest, key: str | None, answer: msgspec.Struct
     ) -> IdempotencyClaim | None:
         """Return the claim to commit with the work; None if the request has no key."""
         if key is None:
             return None
         asked = fingerprint(request.method, request.url.path, await request.body())
-        return self.claim(key, app_id, asked, msgspec.json.encode(answer))
+        return self.claim(key, caller_of(request), asked, msgspec.json.encode(answer))
 
-    def claim(self, key: str, app_id: str, asked: bytes, answer: bytes) -> IdempotencyClaim:
-        """Return the claim of a request by its fingerprint, with the response to store."""
+    def claim(self, key: str, caller: Caller, asked: bytes, answer: bytes) -> IdempotencyClaim:
+        """Return the claim of a request by its fingerprint, with the response to store.
+
+        The servers of an app share their keys. A user has keys of their own: the stored response
+        may hold a secret, such as that of a device.
+        """
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
-        now = self.clock.now()
+        now, app_id = self.clock.now(), caller.app_id
+        if isinstance(caller, UserCaller):
+            key = f"{caller.user_id}\n{key}"  # no key that an app sends has a line break
         return IdempotencyClaim(
             app_id=app_id,
             key=key,

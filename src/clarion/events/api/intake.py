@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from clarion.access.model import Scope, require_app
+from clarion.access.model import AppCaller, Scope, require_app
 from clarion.clock import to_rfc3339
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
@@ -102,29 +102,29 @@ class EventEndpoint:
 
     async def accept(self, request: Request) -> Response:
         """`POST /v1/events`."""
-        app_id = _app_of(request)
+        caller = _caller_of(request)
         body = await request.body()
         try:
-            event = await self._intake.prepare(app_id, decode(_DRAFT, body))
+            event = await self._intake.prepare(caller.app_id, decode(_DRAFT, body))
         except RequestError:
             # A request may be repeated after its schedule has passed or its user was deleted.
-            once = self._once(request, PATH, app_id, body, b"")
+            once = self._once(request, PATH, caller, body, b"")
             if (replay := await self._intake.find_response(once)) is None:
                 raise
             return self._answer_again(replay, once)
         created_at = to_rfc3339(event.created_at)
         answer = _encode(AcceptedEvent(event.id, event.status.value, created_at))
-        return await self._store(request, PATH, app_id, [event], body, answer)
+        return await self._store(request, PATH, caller, [event], body, answer)
 
     async def accept_batch(self, request: Request) -> Response:
         """`POST /v1/events/batch`."""
-        app_id = _app_of(request)
+        caller = _caller_of(request)
         body = await request.body()
         results: list[EventResult] = []
         events: list[Event] = []
         for draft in _read_batch(body):
             try:
-                event = await self._intake.prepare(app_id, decode(_DRAFT, draft))
+                event = await self._intake.prepare(caller.app_id, decode(_DRAFT, draft))
             except RequestError as error:
                 results.append(_refused(error))
             else:
@@ -132,18 +132,18 @@ class EventEndpoint:
                 created_at = to_rfc3339(event.created_at)
                 results.append(EventResult(event.status.value, event.id, created_at))
         answer = _encode(BatchResult(results))
-        return await self._store(request, BATCH_PATH, app_id, events, body, answer)
+        return await self._store(request, BATCH_PATH, caller, events, body, answer)
 
     async def _store(
         self,
         request: Request,
         path: str,
-        app_id: str,
+        caller: AppCaller,
         events: Sequence[Event],
         body: bytes,
         answer: bytes,
     ) -> Response:
-        once = self._once(request, path, app_id, body, answer)
+        once = self._once(request, path, caller, body, answer)
         intake = self._intake
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
@@ -155,18 +155,18 @@ class EventEndpoint:
         return Response(ACCEPTED, first, (_JSON, _REPLAYED))
 
     def _once(
-        self, request: Request, path: str, app_id: str, body: bytes, answer: bytes
+        self, request: Request, path: str, caller: AppCaller, body: bytes, answer: bytes
     ) -> IdempotencyClaim | None:
         key = header(request.scope, b"idempotency-key")
         if key is None:
             return None
-        return self._idempotency.claim(key, app_id, fingerprint("POST", path, body), answer)
+        return self._idempotency.claim(key, caller, fingerprint("POST", path, body), answer)
 
 
-def _app_of(request: Request) -> str:
+def _caller_of(request: Request) -> AppCaller:
     if request.caller is None:
         raise Unauthenticated
-    return require_app(request.caller, Scope.EVENTS_WRITE).app_id
+    return require_app(request.caller, Scope.EVENTS_WRITE)
 
 
 def _read_batch(body: bytes) -> list[msgspec.Raw]:

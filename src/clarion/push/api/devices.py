@@ -142,7 +142,7 @@ class DevicesController(Controller):
         )
         device, secret = registry.propose(**checked, details=details)
         new = RegisteredDevice(device.id, token, is_new=True, secret=secret)
-        once = await idempotency.once(request, idempotency_key, caller.app_id, new)
+        once = await idempotency.once(request, idempotency_key, new)
         added = await registry.add(device, once)
         if isinstance(added, StoredResponse):
             return idempotency.answer_again(added, once, RegisteredDevice, 201)

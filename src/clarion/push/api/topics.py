@@ -100,7 +100,7 @@ class TopicsController(Controller):
         caller = app_of(request, Scope.TOPICS_WRITE)
         message = _message(caller.app_id, _check_topic(topic), data, clock)
         answer = AcceptedMessage.of(message)
-        once = await idempotency.once(request, idempotency_key, caller.app_id, answer)
+        once = await idempotency.once(request, idempotency_key, answer)
         published = await dispatch.topics.publish(message, StoragePolicy.ALL, once)
         if isinstance(published, StoredResponse):
             return idempotency.answer_again(published, once, AcceptedMessage, 202)
