@@ -180,6 +180,16 @@ def test_dead_links_are_found() -> None:
     assert not is_dead(here, "CHANGELOG.md#changelog")
 
 
+def test_the_files_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"(?<![\w/])(?:\w+/)+\w+\.py\b", text))
+    assert len(named) > 40
+    roots = (ROOT, ROOT / "src" / "clarion")
+    assert [
+        each for each in sorted(named) if not any((root / each).exists() for root in roots)
+    ] == []
+
+
 def test_this_version_is_in_the_changelog_and_everywhere_the_same() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
