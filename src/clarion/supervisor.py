@@ -11,9 +11,10 @@ from clarion.telemetry.logs import get_logger
 # The pause before a restart doubles with each failure in a row: 1, 2, 4 … 30 s.
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-# A loop that has failed so often in a row is reported; a run of a minute ends the row.
+# A loop that has failed so often in a row is reported. A run of five minutes ends the row: longer
+# than any loop sleeps between two steps, or one that fails at each step would never be reported.
 FAILURES_LIMIT = 3
-STABLE_S = 60.0
+STABLE_S = 300.0
 
 
 @dataclass(slots=True)

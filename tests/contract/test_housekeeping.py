@@ -13,6 +13,7 @@ from clarion.push.model import InvalidationReason
 from clarion.settings import load
 from clarion.store.engine import Engine
 from clarion.stores import Stores
+from clarion.supervisor import STABLE_S
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from tests.contract.test_retention import OLD, YOUNG, add_notification, id_at, is_left
 from tests.factories import DAY, NOW, FixedClock, make_app, make_device, make_provider_key
@@ -56,6 +57,11 @@ async def test_every_task_runs_on_empty_stores(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         await task.run_once()
     assert len(tasks) == 12
+
+
+async def test_a_task_that_fails_each_time_is_reported_as_failing(tasks: dict[str, Task]) -> None:
+    """It must not sleep for so long that the supervisor takes it for stable in between."""
+    assert max(task.every_s for task in tasks.values()) <= STABLE_S / 2
 
 
 async def test_each_kind_of_record_has_its_own_period(

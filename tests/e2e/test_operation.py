@@ -60,6 +60,13 @@ def test_metrics_count_requests_and_commits(server: Server) -> None:
     assert families["clarion_store_units"].samples[0].value > 0
 
 
+def test_every_background_loop_is_supervised(server: Server) -> None:
+    text = server.anyone.get("/metrics").body.decode()
+    loops = re.findall(r'clarion_loop_restarts_total\{loop="(\w+)"\} 0.0', text)
+    assert {"worker_1", "worker_2", "queue_age", "inbox_poll", "socket_heartbeats"} < set(loops)
+    assert {"expire_messages", "prune_feedback", "prune_orphaned_jobs"} < set(loops)
+
+
 def test_a_path_that_is_not_there_is_one_route_in_the_metrics(server: Server) -> None:
     for number in range(3):
         server.anyone.get(f"/nowhere/{number}")
