@@ -33,14 +33,19 @@ class ServerUnavailableError(Exception):
     """A server that tests need is not available; the text says why."""
 
 
+# Given out already; whoever asked for them may not listen yet.
+_GIVEN: set[int] = set()
+
+
 def free_port() -> int:
-    for port in random.sample(PORTS, 100):
+    for port in random.sample([each for each in PORTS if each not in _GIVEN], 100):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _GIVEN.add(port)
             return port
     raise ServerUnavailableError(f"found no free port in {PORTS}")
 

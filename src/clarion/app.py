@@ -29,7 +29,7 @@ from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
-from clarion.http import docs
+from clarion.http import docs, openapi
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -66,6 +66,7 @@ from clarion.store.opening import sqlite_path
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.loop_lag import LoopWatch
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 EXIT_OK = 0
@@ -129,6 +130,8 @@ class Services:
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_loops(supervisor.count_restarts)
+        self.loop_watch = LoopWatch(self.metrics.loop_lag)
+        self.metrics.watch_stalls(lambda: self.loop_watch.stalls)
         self.metrics.registry.register(self.pipeline.metrics)
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
@@ -204,10 +207,12 @@ def _build_front(
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
     )
+    framework = build(ROUTES, {**vars(stores), **vars(services)})
+    apns = _build_apns(settings, stores, services, health)
     return Front(
-        routes=fast_routes,
-        prefixes=_build_apns(settings, stores, services, health).prefixes,
-        framework=build(ROUTES, {**vars(stores), **vars(services)}, fast_routes),
+        routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
+        prefixes={**apns.prefixes, f"{openapi.PATH}/": openapi.refuse_below},
+        framework=framework,
         authenticator=services.callers,
         limits=limits,
         clock=stores.clock,
@@ -312,6 +317,7 @@ class Server:
 def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
+    supervisor.start("loop_watch", services.loop_watch.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("queue_age", services.pipeline.watch_queue_age)

@@ -106,6 +106,15 @@ def server(
         yield Server(installation, first)
 
 
+@pytest.fixture(autouse=True)
+def no_stall(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that made the shared server block its event loop."""
+    yield
+    if "server" in request.fixturenames:
+        shared = request.getfixturevalue("server")
+        assert not isinstance(shared, Server) or shared.installation.take_stalls() == []
+
+
 def own_redis() -> str:
     number = REDIS_HALF + worker_number()
     return urlunsplit(urlsplit(shared_url(REDIS))._replace(path=f"/{number}"))

@@ -14,6 +14,8 @@ from tests.processes import free_port
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 30.0
 ASK_EVERY_S = 0.02
+# What the server may do at one go. Only its own work counts: the machine may be busy with others.
+STALL_LIMIT_MS = 50
 
 
 class Installation:
@@ -24,6 +26,7 @@ class Installation:
         self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._stalls_taken = 0
         self._flags = {
             "data": str(self.data),
             "listen": f"127.0.0.1:{self.port}",
@@ -62,6 +65,7 @@ class Installation:
 
     def start(self) -> None:
         """Start the server and wait until it has logged that it is ready."""
+        self._stalls_taken = 0
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command("serve", **self._flags),
@@ -92,11 +96,21 @@ class Installation:
         assert "stopped" in self.events()
         assert "request_failed" not in self.events(), text
         assert "Traceback" not in text, text
+        assert self.take_stalls() == []
 
     def events(self) -> list[str]:
         """Return the names of what the server has logged so far."""
+        return [line["event"] for line in self._lines()]
+
+    def take_stalls(self) -> list[dict[str, Any]]:
+        """Return how the server blocked its event loop since this was last asked."""
+        stalls = [line for line in self._lines() if line["event"] == "loop_stalled"]
+        new, self._stalls_taken = stalls[self._stalls_taken :], len(stalls)
+        return [line for line in new if line["cpu_ms"] >= STALL_LIMIT_MS]
+
+    def _lines(self) -> list[dict[str, Any]]:
         lines = self.log.read_text(errors="replace").splitlines()
-        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def command(*arguments: str, **flags: str) -> list[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from litestar import Request
+from litestar import Litestar
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
+from clarion.errors import NotFound
 from clarion.http import problems
-from clarion.http.asgi import FastRoute, Operation
+from clarion.http.asgi import FastRoute, Operation, Request, Response
 
 _DESCRIPTION = """Clarion accepts events, decides for each user whether, when and on which channels
 to notify them, and records the outcome. Errors are `application/problem+json`; their codes are
@@ -23,35 +25,56 @@ _BEARER = SecurityScheme(
     scheme="bearer",
     description="An API key of the app (`ck_…`), or a token that the app signed for a user.",
 )
+PATH = "/openapi.json"
+_MEDIA_TYPE = b"application/vnd.oai.openapi+json"
 _REF = "#/components/schemas/{name}"
 
 
-def configure(fast_routes: Sequence[FastRoute]) -> OpenAPIConfig:
-    """Return what makes Litestar serve the whole document at `/openapi.json`."""
+def configure() -> OpenAPIConfig:
+    """Return what Litestar says of itself; it is served by `OpenApiDocument`."""
     return OpenAPIConfig(
         title="Clarion",
         version=__version__,
         description=_DESCRIPTION,
         components=Components(security_schemes={"bearer": _BEARER}),
         security=[{"bearer": []}],
-        path="/openapi.json",
-        # The page itself is ours: what Litestar would serve loads from foreign hosts.
-        render_plugins=[_WholeDocument(fast_routes)],
+        path=PATH,
+        render_plugins=[JsonRenderPlugin()],
     )
 
 
-class _WholeDocument(JsonRenderPlugin):
-    def __init__(self, fast_routes: Sequence[FastRoute]) -> None:
-        super().__init__(path="/")
-        self._fast_routes = fast_routes
-        self._rendered = b""
+class OpenApiDocument:
+    """The encoded document: made once, when it is first asked for, beside the event loop."""
 
-    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        if not self._rendered:
-            add_fast_routes(openapi_schema, self._fast_routes)
-            document_errors(openapi_schema)
-            self._rendered = self.render_json(request, openapi_schema)
-        return self._rendered
+    def __init__(self, framework: Litestar, fast_routes: Sequence[FastRoute]) -> None:
+        self._framework = framework
+        self._fast_routes = fast_routes
+        self._encoding: asyncio.Future[bytes] | None = None
+
+    @property
+    def routes(self) -> tuple[FastRoute, ...]:
+        """Return the route that serves the document."""
+        return (FastRoute("GET", PATH, self._answer),)
+
+    async def read(self) -> bytes:
+        """Return the document."""
+        if self._encoding is None:
+            self._encoding = asyncio.ensure_future(asyncio.to_thread(self._encode))
+        return await asyncio.shield(self._encoding)
+
+    async def _answer(self, _request: Request) -> Response:
+        return Response(200, await self.read(), ((b"content-type", _MEDIA_TYPE),))
+
+    def _encode(self) -> bytes:
+        document = self._framework.openapi_schema.to_schema()
+        add_fast_routes(document, self._fast_routes)
+        document_errors(document)
+        return msgspec.json.encode(document)
+
+
+async def refuse_below(_request: Request) -> Response:
+    """Answer 404 below the path of the document: Litestar would serve one of its own there."""
+    raise NotFound
 
 
 def add_fast_routes(document: dict[str, Any], fast_routes: Sequence[FastRoute]) -> None:

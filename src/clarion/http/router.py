@@ -26,7 +26,6 @@ from clarion.errors import (
     RequestError,
 )
 from clarion.http import openapi, problems
-from clarion.http.asgi import FastRoute
 from clarion.http.bodies import StrictBody
 from clarion.http.decoding import explain
 from clarion.telemetry.logs import get_logger
@@ -37,18 +36,13 @@ _MISSING = re.compile(r"Missing required \w+ parameter '(.+?)'")
 def build(
     handlers: Sequence[ControllerRouterHandler],
     parts: Mapping[str, object],
-    fast_routes: Sequence[FastRoute] = (),
 ) -> Litestar:
-    """Return the framework's application.
-
-    Handlers get the parts by the names of their parameters. The fast routes are documented beside
-    the handlers; the front answers them.
-    """
+    """Return the framework's application; handlers get the parts by the names of parameters."""
     return Litestar(
         route_handlers=handlers,
         dependencies={name: _provide(part) for name, part in parts.items()},
         exception_handlers={Exception: answer_error},
-        openapi_config=openapi.configure(fast_routes),
+        openapi_config=openapi.configure(),
         logging_config=None,
         dto=StrictBody,
         return_dto=None,

@@ -8,7 +8,7 @@ import sys
 from typing import TextIO, cast
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
@@ -32,8 +32,10 @@ class _SafeStream:
 def configure(level: str, log_format: str) -> None:
     """Configure logging for the whole process. Logs go to standard error."""
     is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
-    renderer: Processor = (
-        structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
+    renderers: list[Processor] = (
+        [_escape_controls, structlog.dev.ConsoleRenderer()]
+        if is_console
+        else [structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[
@@ -41,7 +43,7 @@ def configure(level: str, log_format: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
@@ -51,6 +53,27 @@ def configure(level: str, log_format: str) -> None:
     # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Keep what a stranger sent from moving the cursor or adding lines of its own.
+
+    JSON escapes by itself. The lines of a traceback are kept, and indented: none looks like ours.
+    """
+    escaped: EventDict = {
+        name: _escape(value) if isinstance(value, str) else value for name, value in event.items()
+    }
+    if isinstance(trace := event.get("exception"), str):
+        escaped["exception"] = "\n".join("  " + _escape(line) for line in trace.split("\n"))
+    return escaped
+
+
+def _escape(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def get_logger() -> FilteringBoundLogger:

@@ -56,6 +56,12 @@ class Metrics:
             ("dependency",),
             registry=self.registry,
         )
+        self.loop_lag = Histogram(
+            "clarion_loop_lag_seconds",
+            "How late the event loop runs its timers.",
+            registry=self.registry,
+            buckets=_BUCKETS_S,
+        )
         self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -107,6 +113,12 @@ class Metrics:
             yield _counter("clarion_loop_restarts", doc, ("loop",), counts)
 
         self.registry.register(_Collector(read))
+
+    def watch_stalls(self, read: Callable[[], int]) -> None:
+        """Export how often the event loop was blocked."""
+        doc = "Times the event loop was blocked for 50 ms or longer."
+        collect = lambda: [CounterMetricFamily("clarion_loop_stalls", doc, read())]  # noqa: E731
+        self.registry.register(_Collector(collect))
 
     def _watch(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape."""

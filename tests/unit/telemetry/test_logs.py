@@ -60,3 +60,35 @@ def test_the_console_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     line = capsys.readouterr().err
     assert "ready" in line
     assert not line.startswith("{")
+
+
+HOSTILE = "/v1/\x1b[2J\r\n2026-01-01[info]ready\x9b31m\u202e\u2028\x00\x7f"
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_what_a_stranger_sent_cannot_move_the_cursor_or_add_a_line(
+    capsys: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    configure("info", log_format)
+    # structlog itself escapes a text with a blank in it, and no other.
+    parts = {f"part_{number}": f"/é{part}/" for number, part in enumerate(HOSTILE.split("/"))}
+    get_logger().warning("request", whole=HOSTILE, clear="\x1b[2J\x9b31m\u202e\x00\x7f", **parts)
+    written = capsys.readouterr().err
+    assert written.count("\n") == 1
+    assert not (set(written) & set("\r\x00\x7f\x9b\u202e\u2028"))
+    assert "\x1b[2J" not in written
+    assert log_format == "json" or "é" in written
+
+
+def test_what_a_stranger_sent_cannot_forge_a_line_in_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure("info", "console")
+    try:
+        int(HOSTILE)
+    except ValueError:
+        get_logger().exception("request_failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert "request_failed" in lines[0]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert not any("\x1b[2J" in line for line in lines)
