@@ -50,6 +50,9 @@ class Sizes:
     pipeline_events: int
     pipeline_kills: int
 
+    # T29: examples of each operation that schemathesis makes.
+    fuzz_examples: int
+
 
 TABLE = {
     "pr": Sizes(
@@ -75,6 +78,7 @@ TABLE = {
         pipeline_walks=30,
         pipeline_events=2_000,
         pipeline_kills=4,
+        fuzz_examples=20,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -99,6 +103,7 @@ TABLE = {
         pipeline_walks=1_000,
         pipeline_events=20_000,
         pipeline_kills=12,
+        fuzz_examples=1_000,
     ),
 }
 

@@ -25,7 +25,17 @@ PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
 LATEST_MS = 253_402_300_799_999
 
-Limit = Annotated[int, Parameter(description="Items in a page, 1 to 100.")]
+Limit = Annotated[
+    int,
+    Parameter(
+        description="Items in a page, 1 to 100.",
+        schema_extra={"minimum": 1, "maximum": PAGE_LIMIT},
+    ),
+]
+# Not `datetime`: Litestar would take `?since=0.5` for one.
+Moment = Annotated[
+    str | None, Parameter(description="A time (RFC 3339).", schema_extra={"format": "date-time"})
+]
 After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
 IDEMPOTENCY_KEY = FastParameter(
     "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
@@ -104,6 +114,15 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
     if milliseconds > LATEST_MS:
         raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
     return milliseconds
+
+
+def read_moment(text: str | None, field: str) -> int | None:
+    """Return a time in the query in milliseconds; `InvalidFields` if it is none."""
+    try:
+        return to_milliseconds(msgspec.convert(text, datetime | None), field)
+    except msgspec.ValidationError as error:
+        fault = FieldFault(field, "must be a time (RFC 3339), like 2026-01-31T12:00:00Z")
+        raise InvalidFields(fault) from error
 
 
 def to_wire(milliseconds: int | None) -> str | None:

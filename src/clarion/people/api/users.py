@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from litestar import Controller, Response, get, patch, put
+from litestar.openapi import ResponseSpec
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
@@ -62,7 +63,10 @@ class UsersController(Controller):
     path = "/v1/users/{user_id:str}"
     tags = ("Users",)
 
-    @put(summary="Create or replace a user")
+    @put(
+        summary="Create or replace a user",
+        responses={201: ResponseSpec(UserView, description="The user was created.")},
+    )
     async def put_user(
         self,
         request: ApiRequest,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from litestar import get
 
 from clarion.access.model import Scope
@@ -11,7 +9,7 @@ from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import After, Items, to_milliseconds
+from clarion.http.shapes import After, Items, Moment, read_moment
 from clarion.http.views import Timestamp, View
 from clarion.push.model import InvalidationReason
 from clarion.push.port import FeedbackList
@@ -33,7 +31,7 @@ async def list_feedback(
     request: ApiRequest,
     feedback: Injected[FeedbackList],
     app_id: str | None = None,
-    since: datetime | None = None,
+    since: Moment = None,
     after: After = None,
     limit: int = PAGE,
 ) -> Items[FeedbackView]:
@@ -46,7 +44,7 @@ async def list_feedback(
         raise InvalidFields(FieldFault("app_id", "must be the app of the key that calls"))
     if not 1 <= limit <= PAGE:
         raise InvalidFields(FieldFault("limit", f"must be from 1 to {PAGE}"))
-    start = to_milliseconds(since, "since") or 0
+    start = read_moment(since, "since") or 0
     page = await feedback.list(caller.app_id, since=start, after=after, limit=limit)
     views = [
         FeedbackView.of(

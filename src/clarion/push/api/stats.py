@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 from litestar import get
 
@@ -11,7 +9,7 @@ from clarion.access.model import Scope
 from clarion.clock import Clock, to_rfc3339
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import to_milliseconds
+from clarion.http.shapes import Moment, read_moment
 from clarion.http.views import Timestamp
 from clarion.push.connections import Connections
 from clarion.push.model import MessageStatus
@@ -53,11 +51,11 @@ async def get_stats(
     statistics: Injected[Statistics],
     connections: Injected[Connections],
     clock: Injected[Clock],
-    since: datetime | None = None,
+    since: Moment = None,
 ) -> Stats:
     """Return the statistics of the last 24 hours, or since a time."""
     caller = app_of(request, Scope.STATS_READ)
-    start = to_milliseconds(since, "since")
+    start = read_moment(since, "since")
     start = clock.now() - DAY_MS if start is None else start
     valid, invalid = await statistics.count_devices(caller.app_id)
     counted = await statistics.count_messages(caller.app_id, start)
