@@ -1,5 +1,6 @@
 """Server processes of our own: which account runs them, where they live, when they are up."""
 
+import json
 import os
 import pwd
 import random
@@ -13,13 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 START_LIMIT_SECONDS = 60.0
 STOP_LIMIT_SECONDS = 20.0
 ORPHAN_LIMIT_SECONDS = 10.0
 ASK_EVERY_SECONDS = 0.02
 LOG_TAIL_CHARACTERS = 2_000
+# What a server of ours may do at one go. Only its own work counts: the machine may be busy with
+# others.
+STALL_LIMIT_MS = 50
 
 # Below the range from which the kernel gives ports to outgoing connections: a server that is killed
 # and restarted must find its port free, however many clients the tests open in between.
@@ -27,6 +31,13 @@ PORTS = range(20_000, 32_000)
 
 # A socket's path has at most 107 characters, and our folder and PostgreSQL add their names.
 LONGEST_SOCKET_FOLDER = 70
+
+
+def find_stalls(log: str) -> list[dict[str, Any]]:
+    """Return the lines of a log of ours in which the server says that it blocked its loop."""
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    stalls = [line for line in lines if line["event"] == "loop_stalled"]
+    return [line for line in stalls if line["cpu_ms"] >= STALL_LIMIT_MS]
 
 
 class ServerUnavailableError(Exception):
@@ -173,11 +184,15 @@ class Daemon:
             )
 
     @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
     def _log(self) -> Path:
         return self._folder / "log"
 
     def _log_tail(self) -> str:
-        return self._log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+        return self.log[-LOG_TAIL_CHARACTERS:]
 
 
 class Server:

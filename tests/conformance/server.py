@@ -10,7 +10,14 @@ from pathlib import Path
 
 from tests.conformance.other_apps import OtherApps, add_other_apps
 from tests.conformance.provider import Provider
-from tests.processes import Account, Daemon, Server, ServerUnavailableError, free_port
+from tests.processes import (
+    Account,
+    Daemon,
+    Server,
+    ServerUnavailableError,
+    find_stalls,
+    free_port,
+)
 
 # Tests push by thousands; those that are about a limit set it themselves.
 GENEROUS = {
@@ -69,6 +76,13 @@ class ConformanceServer(Server):
         }
         flags = [f"--{name}={value}" for name, value in (self._flags | where).items()]
         return Daemon([*CLARION, "serve", *flags], folder, Account(), lambda _: self._is_up())
+
+    def close(self) -> None:
+        """Stop it; it must never have blocked its event loop."""
+        self.stop()
+        stalls = find_stalls(self._daemon.log) if self._daemon else []
+        super().close()
+        assert stalls == []
 
     def _is_up(self) -> bool:
         # The plain listener may say that all is well while the others are still opening.

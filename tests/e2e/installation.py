@@ -9,13 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.processes import free_port
+from tests.processes import find_stalls, free_port
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 30.0
 ASK_EVERY_S = 0.02
-# What the server may do at one go. Only its own work counts: the machine may be busy with others.
-STALL_LIMIT_MS = 50
 
 
 class Installation:
@@ -100,17 +98,14 @@ class Installation:
 
     def events(self) -> list[str]:
         """Return the names of what the server has logged so far."""
-        return [line["event"] for line in self._lines()]
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
     def take_stalls(self) -> list[dict[str, Any]]:
         """Return how the server blocked its event loop since this was last asked."""
-        stalls = [line for line in self._lines() if line["event"] == "loop_stalled"]
+        stalls = find_stalls(self.log.read_text(errors="replace"))
         new, self._stalls_taken = stalls[self._stalls_taken :], len(stalls)
-        return [line for line in new if line["cpu_ms"] >= STALL_LIMIT_MS]
-
-    def _lines(self) -> list[dict[str, Any]]:
-        lines = self.log.read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return new
 
 
 def command(*arguments: str, **flags: str) -> list[str]:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from tests.faults.http_client import Connection
-from tests.processes import free_port
+from tests.processes import find_stalls, free_port
 
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 30.0
@@ -56,6 +56,8 @@ class ClarionServer:
         trace: TracebackType | None,
     ) -> None:
         await self.kill()
+        if error is None:
+            assert find_stalls(self._log.read_text(errors="replace")) == []
 
     @property
     def pid(self) -> int:
