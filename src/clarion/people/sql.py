@@ -77,7 +77,8 @@ class SqlUsers:
         self._engine = engine
 
     async def put(self, user: User) -> tuple[User, bool]:
-        done = await self._engine.write(Unit(user.id, (PUT.step(**USERS.values(user)),)))
+        step = PUT.step(**USERS.values(user))
+        done = await self._engine.write(Unit(user.id, (step,), user.app_id))
         assert done is not None  # noqa: S101 - there is no guard that could refuse it
         row = done[0][0]
         return USERS.read(row), row[-1] == 1
@@ -101,18 +102,18 @@ class SqlUsers:
             user, version = USERS.read(rows[0]), rows[0][-1]
             edited = replace(edit(user), app_id=app_id, id=user_id, created_at=user.created_at)
             step = REPLACE.guard(**USERS.values(edited), version=version)
-            done = await self._engine.write(Unit(user_id, (step,)))
+            done = await self._engine.write(Unit(user_id, (step,), app_id))
             if done:
                 return USERS.read(done[0][0])
         raise Overloaded("Too many concurrent changes of this user; nothing was stored. Try again.")
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)
-        return await self._engine.write(Unit(user_id, (step,))) is not None
+        return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         step = UNFOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id)
-        return await self._engine.write(Unit(user_id, (step,))) is not None
+        return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
 
     async def followed(
         self, app_id: str, user_id: str, *, after: str | None, limit: int

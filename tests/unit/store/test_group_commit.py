@@ -14,8 +14,8 @@ from clarion.errors import (
     StoreUnavailable,
 )
 from clarion.store.batch import Done, Failed, Outcome, Refused
-from clarion.store.group_commit import GroupCommit, Rows
-from clarion.store.statement import Unit
+from clarion.store.group_commit import BATCH_BYTES, WAITING_BYTES, GroupCommit, Rows
+from clarion.store.statement import Unit, statement
 
 
 def done(key: str) -> Done:
@@ -55,8 +55,15 @@ async def commit(ledger: Ledger) -> AsyncIterator[GroupCommit]:
     await commit.close()
 
 
-def unit(key: str) -> Unit:
-    return Unit(key, ())
+STORE = statement("store", "INSERT INTO texts (body) VALUES (:body)")
+
+
+def unit(key: str, owner: str | None = None) -> Unit:
+    return Unit(key, (), owner)
+
+
+def large(key: str, size: int) -> Unit:
+    return Unit(key, (STORE.step(body="x" * size),))
 
 
 async def hold(commit: GroupCommit, ledger: Ledger) -> asyncio.Future[Rows | None]:
@@ -95,6 +102,45 @@ async def test_a_batch_ends_at_its_limit_and_order_is_kept(
 ) -> None:
     await asyncio.gather(*(commit.write(unit(key)) for key in "abcd"))
     assert ledger.batches == [["a", "b", "c"], ["d"]]
+
+
+async def test_a_batch_ends_when_it_is_large_enough(commit: GroupCommit, ledger: Ledger) -> None:
+    await asyncio.gather(*(commit.write(large(key, BATCH_BYTES // 3)) for key in "abc"))
+    assert ledger.batches == [["a", "b"], ["c"]]
+
+
+async def test_a_batch_of_many_rows_ends_when_it_is_large_enough(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    rows = STORE.many([("x",)] * 3_000)
+    await asyncio.gather(*(commit.write(Unit(key, (rows,))) for key in "ab"))
+    assert ledger.batches == [["a"], ["b"]]
+
+
+async def test_when_too_many_bytes_wait_a_unit_is_refused_at_once(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(large(key, WAITING_BYTES // 2 - 10_000)) for key in "ab"]
+    assert commit.waiting_bytes <= WAITING_BYTES
+    with pytest.raises(Overloaded):
+        commit.write(large("c", 20_000))
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert (commit.waiting_bytes, commit.refused) == (0, 1)
+
+
+async def test_one_app_cannot_fill_the_queue_for_the_others(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(unit(key, "noisy")) for key in "ab"]
+    with pytest.raises(Overloaded):
+        commit.write(unit("c", "noisy"))
+    waiting.append(commit.write(unit("d", "quiet")))
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert sorted(ledger.batches[1]) == ["a", "b", "d"]
 
 
 async def test_beyond_the_limit_a_unit_is_refused_at_once(

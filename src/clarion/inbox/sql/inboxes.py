@@ -138,7 +138,7 @@ class SqlInboxes:
         steps = _steps_of(action, {**of_user, "id": notification_id}, now)
         remember = REMEMBER.step(**of_user)
         async with self._lock(app_id, user_id):
-            done = await self._engine.write(Unit(user_id, (*steps, remember)))
+            done = await self._engine.write(Unit(user_id, (*steps, remember), app_id))
         if done is None:  # there was nothing to change
             return await self.get(app_id, user_id, notification_id)
         return read_notification(done[len(steps) - 1][0])
@@ -154,7 +154,7 @@ class SqlInboxes:
                 REMEMBER.step(**of_user),
             )
             async with self._lock(app_id, user_id):
-                await self._engine.write(Unit(user_id, steps))
+                await self._engine.write(Unit(user_id, steps, app_id))
             last = ids[-1]
         return await self.state(app_id, user_id)
 
