@@ -58,7 +58,7 @@ class SqlRetention:
     async def find_old_notifications(
         self, before: int, limit: int
     ) -> dict[tuple[str, str], list[str]]:
-        rows = await self._engine.fetch_slowly(
+        rows = await self._engine.fetch_in_background(
             SELECT_OLD_NOTIFICATIONS, before=first_id_of(before), limit=limit
         )
         found: dict[tuple[str, str], list[str]] = {}
@@ -69,7 +69,7 @@ class SqlRetention:
         return found
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(
+        found = await self._engine.fetch_in_background(
             SELECT_OLD_EVENTS,
             app_id=app_id,
             before=first_id_of(before),

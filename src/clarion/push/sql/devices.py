@@ -164,7 +164,7 @@ class SqlDevices:
         )
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        rows = await self._engine.fetch_slowly(SELECT_OLD, before=before, limit=limit)
+        rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
