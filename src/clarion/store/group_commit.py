@@ -9,20 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
-from clarion.store.batch import Done, Outcome, Refused
+from clarion.store.batch import Done, Failed, Outcome, Refused
 from clarion.store.fair_queue import FairQueue, Waiting, size_of
 from clarion.store.statement import Row, Unit
 
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
+# Each caller goes on with its request then, in the same turn of the loop.
+RESOLVED_AT_ONCE = 100
 Rows = tuple[tuple[Row, ...], ...]
 # A larger batch gains nothing: its commit takes 10 to 50 ms, of which the fsync is a small part.
 BATCH_BYTES = 4 * 1024 * 1024
 # 20,000 of the largest pushes.
 WAITING_BYTES = 128 * 1024 * 1024
+
+
+class _Undone(NamedTuple):
+    """The whole batch failed."""
+
+    error: ClarionError
+    cause: Exception | None = None
+
+
+_Resolved = tuple[Waiting, Outcome | _Undone]
 
 
 class BatchRunner(Protocol):
@@ -54,6 +66,9 @@ class GroupCommit:
         # The running commit has exceeded its limit: nothing may wait behind it.
         self.is_stuck = False
         self._loop = asyncio.get_running_loop()
+        # Done when the callers of the last batch have their outcomes.
+        self._resolving: asyncio.Future[None] = self._loop.create_future()
+        self._resolving.set_result(None)
         self._task = self._loop.create_task(self._run(), name="group-commit")
 
     @property
@@ -94,44 +109,64 @@ class GroupCommit:
                 self._wake.clear()
             if batch:
                 await self._commit(batch)
+        await self._resolving
 
     async def _commit(self, batch: Sequence[Waiting]) -> None:
         # One timer per batch is cheaper than asking for the time at each write.
         alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
+        outcomes: Sequence[Outcome | _Undone]
         try:
             outcomes = await self._runner.run([waiting.unit for waiting in batch])
             self.batches += 1
             self.units += len(batch)
-            _resolve(batch, outcomes)
+            _check_length(outcomes, batch)
         except ClarionError as error:
-            _fail(batch, error)
+            outcomes = [_Undone(error)] * len(batch)
         except Exception as error:  # noqa: BLE001 - the callers must never wait forever
-            _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
+            undone = _Undone(InternalError(f"{type(error).__name__} in the writer"), error)
+            outcomes = [undone] * len(batch)
         finally:
             alarm.cancel()
             self.is_stuck = False
+        await self._resolve(list(zip(batch, outcomes, strict=True)))
+
+    async def _resolve(self, resolved: Sequence[_Resolved]) -> None:
+        await self._resolving
+        if len(resolved) <= RESOLVED_AT_ONCE:
+            _resolve_all(resolved)
+        else:  # the next batch begins meanwhile
+            self._resolving = self._loop.create_task(_resolve_in_turns(resolved))
 
     def _mark_stuck(self) -> None:
         self.is_stuck = True
 
 
-def _resolve(batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
-    for (_, _, future), outcome in zip(batch, outcomes, strict=True):
+def _check_length(outcomes: Sequence[Outcome], batch: Sequence[Waiting]) -> None:
+    if len(outcomes) != len(batch):
+        raise ValueError("not an outcome for each unit")
+
+
+async def _resolve_in_turns(resolved: Sequence[_Resolved]) -> None:
+    for start in range(0, len(resolved), RESOLVED_AT_ONCE):
+        _resolve_all(resolved[start : start + RESOLVED_AT_ONCE])
+        await asyncio.sleep(0)
+
+
+def _resolve_all(resolved: Sequence[_Resolved]) -> None:
+    for (_, _, future), outcome in resolved:
         if future.done():  # the caller was cancelled; the unit is committed anyway
             continue
         if isinstance(outcome, Done):
             future.set_result(outcome.rows)
         elif isinstance(outcome, Refused):
             future.set_result(None)
-        elif outcome.constraint:
-            future.set_exception(Conflict())
         else:
-            future.set_exception(InternalError(outcome.message))
+            future.set_exception(_error_of(outcome))
 
 
-def _fail(batch: Sequence[Waiting], error: ClarionError, cause: Exception | None = None) -> None:
-    for _, _, future in batch:
-        if not future.done():
-            copy = type(error)(error.detail)
-            copy.__cause__ = cause
-            future.set_exception(copy)
+def _error_of(outcome: Failed | _Undone) -> ClarionError:
+    if isinstance(outcome, _Undone):
+        copy = type(outcome.error)(outcome.error.detail)
+        copy.__cause__ = outcome.cause
+        return copy
+    return Conflict() if outcome.constraint else InternalError(outcome.message)

@@ -14,7 +14,13 @@ from clarion.errors import (
     StoreUnavailable,
 )
 from clarion.store.batch import Done, Failed, Outcome, Refused
-from clarion.store.group_commit import BATCH_BYTES, WAITING_BYTES, GroupCommit, Rows
+from clarion.store.group_commit import (
+    BATCH_BYTES,
+    RESOLVED_AT_ONCE,
+    WAITING_BYTES,
+    GroupCommit,
+    Rows,
+)
 from clarion.store.statement import Unit, statement
 
 
@@ -239,6 +245,30 @@ async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
     ledger.trouble = StoreUnavailable()
     with pytest.raises(StoreUnavailable):
         await stays
+
+
+@pytest.mark.parametrize("trouble", [None, StoreUnavailable()], ids=["committed", "failed"])
+async def test_the_callers_of_a_large_batch_go_on_a_few_at_a_time(
+    ledger: Ledger, trouble: ClarionError | None
+) -> None:
+    """Each caller answers a request then: a thousand in one turn would block the loop."""
+    commit = GroupCommit(ledger, waiting_limit=1_000, batch_limit=1_000)
+    ledger.trouble = trouble
+    done = 0
+
+    async def write(number: int) -> None:
+        nonlocal done
+        await asyncio.gather(commit.write(unit(f"{number}")), return_exceptions=True)
+        done += 1
+
+    writes = [asyncio.create_task(write(number)) for number in range(1_000)]
+    seen, most = 0, 0
+    while done < len(writes):
+        await asyncio.sleep(0)
+        seen, most = done, max(most, done - seen)
+    assert most <= 2 * RESOLVED_AT_ONCE
+    assert len(ledger.batches) <= 1
+    await commit.close()
 
 
 async def test_units_are_refused_while_a_commit_takes_too_long(
