@@ -17,7 +17,13 @@ from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
 from clarion.store.statement import Row, Statement, Unit, Value
 
 # `synchronous_commit=off` would lose acknowledged work in a crash of the database.
-SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+# Connections stay open while they are idle, so the server checks each minute that they are alive.
+SERVER_SETTINGS = {
+    "application_name": "clarion",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "tcp_keepalives_idle": "60",
+}
 _CONNECT: dict[str, Any] = {"timeout": 10, "server_settings": SERVER_SETTINGS}
 # The connections of each kind of read; `docs/how-to/run-on-postgresql.md` states their sum.
 _QUICK, _SLOW, _BACKGROUND, _CHECKS = 4, 2, 1, 1
@@ -39,14 +45,20 @@ class _Readers:
         self._pool = pool
 
     @classmethod
-    async def open(
-        cls, url: str, count: int, *, limit_s: float | None = None, opened: int = 0
-    ) -> _Readers:
-        """Open a pool; the server ends a read after the limit."""
+    async def open(cls, url: str, count: int, *, limit_s: float | None = None) -> _Readers:
+        """Open all connections; the server ends a read after the limit.
+
+        None is opened later, unless one is lost: the process may run out of descriptors.
+        """
         limit = {} if limit_s is None else {"statement_timeout": str(int(limit_s * 1000))}
         connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
         pool = await asyncpg.create_pool(
-            url, min_size=opened, max_size=count, reset=_skip_reset, **connect
+            url,
+            min_size=count,
+            max_size=count,
+            max_inactive_connection_lifetime=0,
+            reset=_skip_reset,
+            **connect,
         )
         return cls(pool)
 
@@ -98,12 +110,18 @@ class PostgresEngine:
         cls, url: str, *, waiting_limit: int, batch_limit: int, slow_reads: SlowReadLimits = USUAL
     ) -> PostgresEngine:
         """Open a database whose migrations are applied."""
-        readers = (
-            await _Readers.open(url, _QUICK, opened=1),
-            await _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
-            await _Readers.open(url, _BACKGROUND, limit_s=BACKGROUND_LIMIT_S),
-            await _Readers.open(url, _CHECKS),
-        )
+        try:
+            readers = await asyncio.gather(
+                _Readers.open(url, _QUICK),
+                _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
+                _Readers.open(url, _BACKGROUND, limit_s=BACKGROUND_LIMIT_S),
+                _Readers.open(url, _CHECKS),
+            )
+        except _ERRORS as error:
+            raise StartError(
+                f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
+                "nine: check max_connections of the server."
+            ) from error
         runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(readers, runner, commit, slow_reads)
