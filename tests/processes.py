@@ -154,6 +154,10 @@ class Daemon:
         self._process = None
         self._patience_seconds = ORPHAN_LIMIT_SECONDS
 
+    def send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def _came_up(self) -> bool:
         self._process = self._spawn()
         limit = time.monotonic() + START_LIMIT_SECONDS
@@ -237,11 +241,21 @@ class Server:
         if self._daemon is not None:
             self._daemon.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, and nothing is answered until `resume`."""
+        if self._daemon is not None:
+            self._daemon.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._daemon is not None:
+            self._daemon.send(signal.SIGCONT)
+
     def restart(self) -> None:
         self.stop()
         self.start()
 
     def close(self) -> None:
+        self.resume()
         self.stop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -12,8 +12,6 @@ import gc
 import signal
 from pathlib import Path
 
-from redis.asyncio import Redis
-
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
@@ -43,7 +41,7 @@ from clarion.inbox.sockets import UserEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
-from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
@@ -240,7 +238,7 @@ class Server:
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": RedisDependency(redis) if redis else None},
+                others={"redis": redis},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
@@ -251,6 +249,9 @@ class Server:
                 await services.pipeline.take_over()
             listeners = await self._listen(front, services.sockets, tls)
             _start_loops(supervisor, services, stores, settings)
+            if redis:
+                redis.on_change = services.metrics.dependency_health.labels("redis").set
+                supervisor.start("redis_probe", redis.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_garbage_collector()
@@ -348,16 +349,15 @@ def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Pa
     return tls.certificate, tls.key
 
 
-async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> Redis | None:
+async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    redis = connect(settings.redis)
-    stack.push_async_callback(redis.aclose)
-    try:
-        await RedisDependency(redis).check()
-    except RedisUnavailable:
-        get_logger().warning("redis_unavailable", effect="limits are counted by each node")
-    return redis
+    client = connect(settings.redis)
+    stack.push_async_callback(client.aclose)
+    breaker = RedisBreaker(client)
+    with contextlib.suppress(RedisUnavailable):  # it is logged
+        await breaker.check()
+    return breaker
 
 
 def _tune_garbage_collector() -> None:

@@ -14,6 +14,7 @@ ClarionError
 │   └── TooManyRequests     429  too_many_requests   (retryable)
 ├── ServiceError                 the caller can retry it
 │   ├── Overloaded          503  overloaded          (retryable)
+│   ├── ReadTooSlow         503  read_too_slow       (retryable)
 │   ├── StoreUnavailable    503  store_unavailable   (retryable)
 │   ├── StorageFull         507  storage_full        (retryable)
 │   └── InternalError       500  internal_error
@@ -118,6 +119,12 @@ class ServiceError(ClarionError, status=503, retryable=True):
 
 class Overloaded(ServiceError, code="overloaded"):
     """Too many requests are waiting to be processed; nothing was stored."""
+
+
+class ReadTooSlow(ServiceError, code="read_too_slow"):
+    """The read took longer than 10 seconds and was ended; ask for less, or try again later."""
+
+    retry_after_s = 10
 
 
 class StoreUnavailable(ServiceError, code="store_unavailable"):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Step = Callable[[int], Awaitable[int]]
 
 CHUNK = 500
+# A device may have a thousand subscriptions and as many messages, which are deleted with it.
+DEVICES_AT_ONCE = 10
 DAY_MS = 24 * 3600 * 1000
 _PAUSE_S = 0.05
 
@@ -94,9 +96,12 @@ def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], 
     """Return the step that prunes what is older than so many days, app by app."""
 
     async def step(now: int) -> int:
-        before = now - days * DAY_MS
-        counts = [await prune(app.id, before, CHUNK) for app in await apps.list()]
-        return max(counts, default=0)
+        before, most, last = now - days * DAY_MS, 0, ""
+        while page := await apps.list(last):
+            for app in page:
+                most = max(most, await prune(app.id, before, CHUNK))
+            last = page[-1].id
+        return most
 
     return step
 
@@ -120,5 +125,7 @@ async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:
 
 async def _prune_devices(stores: Stores, kept_ms: int, now: int) -> int:
     found = await stores.devices.find_old(now - kept_ms, CHUNK)
-    await asyncio.gather(*(stores.devices.delete(*each, now) for each in found))
+    for start in range(0, len(found), DEVICES_AT_ONCE):
+        some = found[start : start + DEVICES_AT_ONCE]
+        await asyncio.gather(*(stores.devices.delete(*each, now) for each in some))
     return len(found)

@@ -145,7 +145,10 @@ class Settings:
         60, 1, 86_400, "Age of the oldest waiting event at which new ones are answered 503."
     )
     write_waiting: int = _number(
-        20_000, 1, 1_000_000, "Writes that may wait for a commit; more are answered 503."
+        20_000,
+        1,
+        1_000_000,
+        "Writes that may wait for a commit, of one app half of them; more are answered 503.",
     )
     write_batch: int = _number(1000, 1, 10_000, "Maximum number of writes in one commit.")
 

@@ -17,7 +17,7 @@ from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits
-from clarion.nodes.redis import RedisDependency, RedisLimits, connect
+from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers
 from clarion.push.port import (
@@ -213,7 +213,7 @@ async def limits(hot_url: str) -> AsyncIterator[Limits]:
         return
     async with nothing_left(), connect(hot_url) as redis:
         # Were Redis to fail, the limit of the fallback would be counted by nobody.
-        yield RedisLimits(redis, NoLimits())
+        yield RedisLimits(RedisBreaker(redis), NoLimits())
 
 
 class NoLimits:
@@ -231,7 +231,7 @@ async def depending_on(url: str) -> AsyncIterator[Dependency]:
     """Open whatever has this address."""
     if url.startswith("redis"):
         async with connect(url) as redis:
-            yield RedisDependency(redis)
+            yield RedisBreaker(redis)
     else:
         await migrate(url)
         async with opened(url) as engine:

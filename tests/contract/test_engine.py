@@ -243,6 +243,23 @@ async def test_more_units_than_one_batch_holds_are_all_written(engine: Engine) -
     assert engine.commit.batches < 20
 
 
+async def test_a_small_write_does_not_wait_behind_all_the_large_ones_of_another(
+    engine: Engine,
+) -> None:
+    """By the order in which they are done: no time is measured."""
+    done: list[str] = []
+
+    async def write(each: Unit) -> None:
+        await engine.write(each)
+        done.append(each.owner or "")
+
+    rows = [[INSERT.bind(id=f"{u}/{r}", n=r) for r in range(1_000)] for u in range(40)]
+    flood = [Unit(f"{u}", (INSERT.many(rows[u]),), "noisy") for u in range(40)]
+    await asyncio.gather(*map(write, [*flood, Unit("late", (insert("late"),), "quiet")]))
+    assert done.index("quiet") <= 8
+    assert engine.commit.batches > 10
+
+
 @pytest.mark.parametrize("waiting_limit", [3])
 async def test_what_comes_when_too_many_wait_is_refused_and_the_rest_is_kept(
     engine: Engine, waiting_limit: int

@@ -1,5 +1,7 @@
 """The table of housekeeping: each task on the real stores, until nothing is left to do."""
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,33 @@ async def test_a_task_goes_on_until_nothing_is_left(
     await tasks["prune_events"].run_once()
     page = await store.events.list(store.app_id, status=None, after=None, limit=9)
     assert page.items == ()
+
+
+async def test_many_devices_are_pruned_in_small_commits(
+    store: PipelineStore, stores: Stores, engine: Engine, tasks: dict[str, Task]
+) -> None:
+    """Each may be subscribed to a thousand topics, so that a commit of all would take seconds."""
+    devices = [make_device(app_id=store.app_id) for _ in range(60)]
+    await asyncio.gather(*map(stores.devices.add, devices))
+    revoked = InvalidationReason.REVOKED
+    revoke = partial(stores.devices.invalidate, reason=revoked, now=OLD)
+    await asyncio.gather(*(revoke(store.app_id, device.id) for device in devices))
+    before = engine.commit.batches
+    await tasks["prune_devices"].run_once()
+    assert await stores.devices.find_old(NOW, 1) == ()
+    assert engine.commit.batches - before >= 6
+
+
+async def test_apps_beyond_the_first_thousand_are_pruned(
+    stores: Stores, tasks: dict[str, Task], engine: Engine
+) -> None:
+    apps = [make_app() for _ in range(1_001)]
+    await asyncio.gather(*(stores.apps.create(app, make_provider_key(app)) for app in apps))
+    last = PipelineStore(engine, max(app.id for app in apps))
+    old = make_event(last.app_id, id=id_at(OLD), created_at=OLD, status=EventStatus.COMPLETED)
+    await last.events.accept([old], [])
+    await tasks["prune_events"].run_once()
+    assert await last.events.get(last.app_id, old.id) is None
 
 
 async def test_devices_that_were_seen_are_recorded(

@@ -186,6 +186,23 @@ async def test_an_event_that_was_scheduled_long_ago_is_not_old_when_it_is_decide
     assert await retention.prune_events(store.app_id, YOUNG + 1, 100) == 1
 
 
+async def test_an_event_with_many_dead_letters_is_deleted_in_small_steps(
+    store: PipelineStore, engine: Engine, retention: SqlRetention
+) -> None:
+    event = make_event(store.app_id, id=id_at(OLD), created_at=OLD)
+    jobs = [make_job(event, id=f"{event.id}/{n}", user_id=f"user-{n}") for n in range(21)]
+    await store.events.accept([event], jobs)
+    for job in await store.claim():
+        await store.write(JobOutcome(job=job, next=DeadLetter(error="no")), now=OLD)
+    left = []
+    while pruned := await retention.prune_events(store.app_id, BEFORE, 10):
+        ((jobs_left,),) = await engine.fetch(COUNT_JOBS, app_id=store.app_id)
+        left.append((pruned, jobs_left))
+    # As many as the limit: there may be more to do.
+    assert left == [(10, 11), (10, 1), (1, 0)]
+    assert await store.events.get(store.app_id, event.id) is None
+
+
 async def test_a_dead_letter_is_deleted_with_its_event(
     store: PipelineStore, engine: Engine, retention: SqlRetention
 ) -> None:

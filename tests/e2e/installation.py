@@ -25,6 +25,8 @@ class Installation:
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self._stalls_taken = 0
+        # How many descriptors the server may open; None for what the machine allows.
+        self.descriptors: int | None = None
         self._flags = {
             "data": str(self.data),
             "listen": f"127.0.0.1:{self.port}",
@@ -66,7 +68,7 @@ class Installation:
         self._stalls_taken = 0
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command("serve", **self._flags),
+                [*self._limited(), *command("serve", **self._flags)],
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -78,6 +80,11 @@ class Installation:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < give_up, self.log.read_text()
             time.sleep(ASK_EVERY_S)
+
+    def _limited(self) -> list[str]:
+        if self.descriptors is None:
+            return []
+        return ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"', "sh"]
 
     def stop(self) -> None:
         """End the server with SIGTERM: it must exit with 0 by itself and have logged no failure."""

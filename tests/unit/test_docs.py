@@ -103,7 +103,7 @@ def test_every_command_is_documented() -> None:
 
 def metric_names() -> set[str]:
     metrics = Metrics()
-    metrics.watch_writer(SimpleNamespace(units=0, batches=0, refused=0, waiting=0))
+    metrics.watch_writer(SimpleNamespace(units=0, batches=0, refused=0, waiting=0, waiting_bytes=0))
     metrics.watch_gateway(sockets=[], connections=[], registry=SimpleNamespace(hits=0, misses=0))
     metrics.watch_inbox([])
     GatewayMetrics(metrics.registry)

@@ -18,8 +18,8 @@ class Apps(Protocol):
     async def get(self, app_id: str) -> App | None:
         """Return the app, or None."""
 
-    async def list(self) -> tuple[App, ...]:
-        """Return the apps, oldest first, at most 1,000."""
+    async def list(self, after: str = "") -> tuple[App, ...]:
+        """Return the apps, oldest first, at most 1,000, starting after the id `after`."""
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         """Return the provider key of any app, in any state, or None."""

@@ -28,7 +28,10 @@ INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
 )
 SELECT_APP = statement("select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id")
-SELECT_APPS = statement("select_apps", f"SELECT {APPS.columns} FROM apps ORDER BY id LIMIT 1000")
+SELECT_APPS = statement(
+    "select_apps",
+    f"SELECT {APPS.columns} FROM apps WHERE id > :after ORDER BY id LIMIT 1000",
+)
 INSERT_PROVIDER_KEY = statement(
     "insert_provider_key",
     f"""INSERT INTO provider_keys ({PROVIDER_KEYS.columns})
@@ -81,8 +84,8 @@ class SqlApps:
         rows = await self._engine.fetch(SELECT_APP, id=app_id)
         return APPS.read(rows[0]) if rows else None
 
-    async def list(self) -> tuple[App, ...]:
-        return tuple(map(APPS.read, await self._engine.fetch(SELECT_APPS)))
+    async def list(self, after: str = "") -> tuple[App, ...]:
+        return tuple(map(APPS.read, await self._engine.fetch(SELECT_APPS, after=after)))
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)

@@ -71,7 +71,7 @@ class SqlTypes:
     async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
         text = msgspec.json.encode(definition).decode()
         step = PUT_TYPE.step(app_id=app_id, type=definition.type, definition=text, now=now)
-        await self._engine.write(Unit(app_id, (step,)))
+        await self._engine.write(Unit(app_id, (step,), app_id))
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         rows = await self._engine.fetch(GET_TYPE, app_id=app_id, type=type_name)
@@ -86,7 +86,7 @@ class SqlTypes:
             DELETE_TYPE.step(app_id=app_id, type=type_name),
             DELETE_TEMPLATES.step(app_id=app_id, type=type_name),
         )
-        done = await self._engine.write(Unit(app_id, steps))
+        done = await self._engine.write(Unit(app_id, steps, app_id))
         return done is not None and any(done)
 
 
@@ -100,7 +100,7 @@ class SqlTemplates:
         values = TEMPLATES.values(template)
         del values["version"]
         step = PUT_TEMPLATE.step(app_id=app_id, **values)
-        done = await self._engine.write(Unit(app_id, (step,)))
+        done = await self._engine.write(Unit(app_id, (step,), app_id))
         assert done is not None  # noqa: S101 - there is no guard that could refuse it
         return TEMPLATES.read(done[0][0])
 

@@ -18,7 +18,7 @@ from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
-from clarion.nodes.redis import RedisDependency, connect
+from clarion.nodes.redis import connect, ping
 from clarion.settings import Settings
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
@@ -118,7 +118,7 @@ async def _redis(settings: Settings) -> Finding:
         return "ok", "not used"
     redis = connect(settings.redis)
     try:
-        await RedisDependency(redis).check()
+        await ping(redis)
     finally:
         await redis.aclose()
     return "ok", "connected"

@@ -159,7 +159,11 @@ class Retention(Protocol):
         """Return the ids of notifications made before a time, at most `limit`, by app and user."""
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
-        """Delete finished events made before a time, at most `limit`; return how many."""
+        """Delete finished events made before a time, at most `limit`; return how many.
+
+        The dead letters of an event are deleted before it, at most `limit` at a time; `limit` is
+        returned while some are left.
+        """
 
     async def prune_orphaned_jobs(self, limit: int) -> int:
         """Delete jobs without a due time whose notification or collected deliveries are gone.

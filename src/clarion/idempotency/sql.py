@@ -40,7 +40,8 @@ async def write_once(
     A repeated request gets the stored response. None if another guard refused the unit.
     """
     claims = (claim(once),) if once else ()
-    rows = await engine.write(Unit(unit_key, (*claims, *steps)))
+    owner = once.app_id if once else None
+    rows = await engine.write(Unit(unit_key, (*claims, *steps), owner))
     if rows is not None:
         return rows[len(claims) :]
     return await replay_if_claimed(engine, once) if once else None

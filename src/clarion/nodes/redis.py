@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import MaxConnectionsError, RedisError
 
 from clarion.errors import ServiceError, StartError
 from clarion.nodes.memory import allowance
@@ -13,6 +16,8 @@ from clarion.nodes.port import Allowance, Limits
 from clarion.telemetry.logs import get_logger
 
 TIMEOUT_S = 0.5
+PROBE_EVERY_S = 1.0
+FAILURES = (RedisError, OSError, TimeoutError)
 
 
 class RedisUnavailable(ServiceError):
@@ -34,34 +39,83 @@ def connect(url: str) -> Redis:
     return redis
 
 
+async def ping(redis: Redis) -> None:
+    """Return if Redis answers; `RedisUnavailable` otherwise."""
+    try:
+        await redis.ping()
+    except FAILURES as error:
+        raise RedisUnavailable from error
+
+
+class RedisBreaker:
+    """The circuit breaker of Redis: open from its first failure until a probe is answered.
+
+    While it is open nobody asks Redis but the probe, so that a server that hangs costs one
+    time-out, not one for each request. It is the `Dependency` port, too.
+    """
+
+    def __init__(self, redis: Redis, *, probe_every_s: float = PROBE_EVERY_S) -> None:
+        self.redis = redis
+        # Called at each change: with 1 if Redis is available, else with 0.
+        self.on_change: Callable[[int], None] = lambda _is_available: None
+        self._probe_every_s = probe_every_s
+        self._opened = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened.is_set()
+
+    def open(self, error: BaseException) -> None:
+        """Do not ask Redis until a probe has been answered."""
+        if not self.is_open:
+            self._opened.set()
+            effect = "limits are counted by each node"
+            get_logger().warning("redis_unavailable", effect=effect, error=type(error).__name__)
+            self.on_change(0)
+
+    async def check(self) -> None:
+        """Return if Redis answers, `RedisUnavailable` otherwise; open or close accordingly."""
+        try:
+            await ping(self.redis)
+        except RedisUnavailable as error:
+            self.open(error.__cause__ or error)
+            raise
+        if self.is_open:
+            self._opened.clear()
+            get_logger().info("redis_available")
+            self.on_change(1)
+
+    async def run(self) -> None:
+        """Probe Redis while it is unavailable, until cancelled."""
+        while True:
+            await self._opened.wait()
+            await asyncio.sleep(self._probe_every_s)
+            with contextlib.suppress(RedisUnavailable):
+                await self.check()
+
+
 @dataclass(frozen=True, slots=True)
 class RedisLimits:
     """The `Limits` port in Redis. While Redis is unavailable, each node counts on its own."""
 
-    redis: Redis
+    breaker: RedisBreaker
     fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
+        if not self.breaker.is_open:
+            try:
+                count = await self._count(key, window_s, now)
+                return allowance(count, limit=limit, window_s=window_s, now=now)
+            except MaxConnectionsError:
+                pass  # of this node, for this moment: Redis answers
+            except FAILURES as error:
+                self.breaker.open(error)
+        return await self.fallback.take(key, limit=limit, window_s=window_s, now=now)
+
+    async def _count(self, key: str, window_s: int, now: int) -> int:
         name = f"clarion:limit:{key}:{window_s}:{now // (window_s * 1000)}"
-        try:
-            async with self.redis.pipeline(transaction=False) as pipeline:
-                pipeline.incr(name)
-                pipeline.expire(name, window_s)
-                count, _ = await pipeline.execute()
-        except (RedisError, OSError, TimeoutError) as error:
-            get_logger().warning("limits_fell_back_to_memory", error=type(error).__name__)
-            return await self.fallback.take(key, limit=limit, window_s=window_s, now=now)
-        return allowance(count, limit=limit, window_s=window_s, now=now)
-
-
-@dataclass(frozen=True, slots=True)
-class RedisDependency:
-    """The `Dependency` port: checks that Redis answers."""
-
-    redis: Redis
-
-    async def check(self) -> None:
-        try:
-            await self.redis.ping()
-        except (RedisError, OSError, TimeoutError) as error:
-            raise RedisUnavailable from error
+        async with self.breaker.redis.pipeline(transaction=False) as pipeline:
+            pipeline.incr(name)
+            pipeline.expire(name, window_s)
+            count, _ = await pipeline.execute()
+        return int(count)

@@ -45,7 +45,10 @@ class Users(Protocol):
     async def followers(
         self, app_id: str, topic: str, *, after: str | None, limit: int
     ) -> Page[str]:
-        """Return the ids of the active users that follow a topic, sorted."""
+        """Return the ids of the active users that follow a topic, sorted.
+
+        A page may have fewer than `limit`, even none, and a cursor: the others are not active.
+        """
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         """Return the ids of the active users of an app, sorted."""

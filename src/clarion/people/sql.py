@@ -61,12 +61,14 @@ LIST_FOLLOWED = statement(
     """SELECT topic FROM follows WHERE app_id = :app_id AND user_id = :user_id AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
+# Limited before those who are not active are left out: there may be a million of them.
 LIST_FOLLOWERS = statement(
     "list_followers",
-    """SELECT follows.user_id FROM follows
-    JOIN users ON users.app_id = follows.app_id AND users.id = follows.user_id
-    WHERE follows.app_id = :app_id AND follows.topic = :topic AND follows.user_id > :after
-    AND users.status = 'active' ORDER BY follows.user_id LIMIT :limit""",
+    """SELECT found.user_id, users.status FROM (
+      SELECT app_id, user_id FROM follows WHERE app_id = :app_id AND topic = :topic
+      AND user_id > :after ORDER BY user_id LIMIT :limit) AS found
+    LEFT JOIN users ON users.app_id = found.app_id AND users.id = found.user_id
+    ORDER BY found.user_id""",
 )
 
 
@@ -77,7 +79,8 @@ class SqlUsers:
         self._engine = engine
 
     async def put(self, user: User) -> tuple[User, bool]:
-        done = await self._engine.write(Unit(user.id, (PUT.step(**USERS.values(user)),)))
+        step = PUT.step(**USERS.values(user))
+        done = await self._engine.write(Unit(user.id, (step,), user.app_id))
         assert done is not None  # noqa: S101 - there is no guard that could refuse it
         row = done[0][0]
         return USERS.read(row), row[-1] == 1
@@ -101,18 +104,18 @@ class SqlUsers:
             user, version = USERS.read(rows[0]), rows[0][-1]
             edited = replace(edit(user), app_id=app_id, id=user_id, created_at=user.created_at)
             step = REPLACE.guard(**USERS.values(edited), version=version)
-            done = await self._engine.write(Unit(user_id, (step,)))
+            done = await self._engine.write(Unit(user_id, (step,), app_id))
             if done:
                 return USERS.read(done[0][0])
         raise Overloaded("Too many concurrent changes of this user; nothing was stored. Try again.")
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)
-        return await self._engine.write(Unit(user_id, (step,))) is not None
+        return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         step = UNFOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id)
-        return await self._engine.write(Unit(user_id, (step,))) is not None
+        return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
 
     async def followed(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
@@ -122,7 +125,11 @@ class SqlUsers:
     async def followers(
         self, app_id: str, topic: str, *, after: str | None, limit: int
     ) -> Page[str]:
-        return await self._list(LIST_FOLLOWERS, after, limit, app_id=app_id, topic=topic)
+        rows = await self._engine.fetch(
+            LIST_FOLLOWERS, app_id=app_id, topic=topic, after=after or "", limit=limit + 1
+        )
+        items = tuple(user_id for user_id, status in rows[:limit] if status == "active")
+        return Page(items, rows[limit - 1][0] if len(rows) > limit else None)
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         return await self._list(LIST_IDS, after, limit, app_id=app_id)

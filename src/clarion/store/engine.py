@@ -27,7 +27,17 @@ class Engine(Protocol):
         """Return the rows of a short, indexed read."""
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Return the rows of a read that may take long, without blocking others."""
+        """Return the rows of a read that may take long, without blocking the short ones.
+
+        Few run at once, and those of one app (`app_id`) one after the other. `Overloaded` if it
+        has to wait too long for its turn, `ReadTooSlow` if it takes too long.
+        """
+
+    async def fetch_in_background(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        """Return the rows of a long read of housekeeping.
+
+        It has a connection of its own, so that no number of requests can keep it waiting.
+        """
 
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""

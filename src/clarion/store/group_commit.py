@@ -1,23 +1,40 @@
 """Group commit: all waiting units are committed in one durable transaction.
 
 The caller submits a unit and awaits it. While a commit is running, the next batch collects, so
-batches grow with the load and no timer is needed.
+batches grow with the load and no timer is needed. A batch is limited in units and in bytes, so that
+the next one begins soon, whatever one app writes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
-from clarion.store.batch import Done, Outcome, Refused
+from clarion.store.batch import Done, Failed, Outcome, Refused
+from clarion.store.fair_queue import FairQueue, Waiting, size_of
 from clarion.store.statement import Row, Unit
 
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
+# Each caller goes on with its request then, in the same turn of the loop.
+RESOLVED_AT_ONCE = 100
 Rows = tuple[tuple[Row, ...], ...]
-_Batch = list[tuple[Unit, asyncio.Future[Rows | None]]]
+# A larger batch gains nothing: its commit takes 10 to 50 ms, of which the fsync is a small part.
+BATCH_BYTES = 4 * 1024 * 1024
+# 20,000 of the largest pushes.
+WAITING_BYTES = 128 * 1024 * 1024
+
+
+class _Undone(NamedTuple):
+    """The whole batch failed."""
+
+    error: ClarionError
+    cause: Exception | None = None
+
+
+_Resolved = tuple[Waiting, Outcome | _Undone]
 
 
 class BatchRunner(Protocol):
@@ -42,30 +59,39 @@ class GroupCommit:
         # Since the start, for the metrics.
         self.units = self.batches = self.refused = 0
         self._runner = runner
-        self._waiting_limit = waiting_limit
         self._batch_limit = batch_limit
-        self._waiting: _Batch = []
+        self._queue = FairQueue(units_limit=waiting_limit, bytes_limit=WAITING_BYTES)
         self._wake = asyncio.Event()
         self._is_closed = False
         # The running commit has exceeded its limit: nothing may wait behind it.
         self.is_stuck = False
         self._loop = asyncio.get_running_loop()
+        # Done when the callers of the last batch have their outcomes.
+        self._resolving: asyncio.Future[None] = self._loop.create_future()
+        self._resolving.set_result(None)
         self._task = self._loop.create_task(self._run(), name="group-commit")
 
     @property
     def waiting(self) -> int:
         """The number of units that wait for the next batch."""
-        return len(self._waiting)
+        return self._queue.units
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About how many bytes wait for the next batches."""
+        return self._queue.bytes
 
     def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
-        """Queue a unit; the future resolves when it is durable. `Overloaded` if too many wait."""
+        """Queue a unit; the future resolves when it is durable. `Overloaded` if too much waits."""
         if self._is_closed:
             raise StoreUnavailable
-        if len(self._waiting) >= self._waiting_limit or self.is_stuck:
+        size = size_of(unit)
+        refusal = Overloaded() if self.is_stuck else self._queue.find_refusal(unit.owner, size)
+        if refusal:
             self.refused += 1
-            raise Overloaded
+            raise refusal
         future: asyncio.Future[Rows | None] = self._loop.create_future()
-        self._waiting.append((unit, future))
+        self._queue.add(Waiting(unit, size, future))
         self._wake.set()
         return future
 
@@ -76,52 +102,71 @@ class GroupCommit:
         await self._task
 
     async def _run(self) -> None:
-        while self._waiting or not self._is_closed:
+        while self._queue.units or not self._is_closed:
             await self._wake.wait()
-            limit = self._batch_limit
-            batch, self._waiting = self._waiting[:limit], self._waiting[limit:]
-            if not self._waiting and not self._is_closed:
+            batch = self._queue.take(units=self._batch_limit, size=BATCH_BYTES)
+            if not self._queue.units and not self._is_closed:
                 self._wake.clear()
             if batch:
                 await self._commit(batch)
+        await self._resolving
 
-    async def _commit(self, batch: _Batch) -> None:
+    async def _commit(self, batch: Sequence[Waiting]) -> None:
         # One timer per batch is cheaper than asking for the time at each write.
         alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
+        outcomes: Sequence[Outcome | _Undone]
         try:
-            outcomes = await self._runner.run([unit for unit, _ in batch])
+            outcomes = await self._runner.run([waiting.unit for waiting in batch])
             self.batches += 1
             self.units += len(batch)
-            _resolve(batch, outcomes)
+            _check_length(outcomes, batch)
         except ClarionError as error:
-            _fail(batch, error)
+            outcomes = [_Undone(error)] * len(batch)
         except Exception as error:  # noqa: BLE001 - the callers must never wait forever
-            _fail(batch, InternalError(f"{type(error).__name__} in the writer"), error)
+            undone = _Undone(InternalError(f"{type(error).__name__} in the writer"), error)
+            outcomes = [undone] * len(batch)
         finally:
             alarm.cancel()
             self.is_stuck = False
+        await self._resolve(list(zip(batch, outcomes, strict=True)))
+
+    async def _resolve(self, resolved: Sequence[_Resolved]) -> None:
+        await self._resolving
+        if len(resolved) <= RESOLVED_AT_ONCE:
+            _resolve_all(resolved)
+        else:  # the next batch begins meanwhile
+            self._resolving = self._loop.create_task(_resolve_in_turns(resolved))
 
     def _mark_stuck(self) -> None:
         self.is_stuck = True
 
 
-def _resolve(batch: _Batch, outcomes: Sequence[Outcome]) -> None:
-    for (_, future), outcome in zip(batch, outcomes, strict=True):
+def _check_length(outcomes: Sequence[Outcome], batch: Sequence[Waiting]) -> None:
+    if len(outcomes) != len(batch):
+        raise ValueError("not an outcome for each unit")
+
+
+async def _resolve_in_turns(resolved: Sequence[_Resolved]) -> None:
+    for start in range(0, len(resolved), RESOLVED_AT_ONCE):
+        _resolve_all(resolved[start : start + RESOLVED_AT_ONCE])
+        await asyncio.sleep(0)
+
+
+def _resolve_all(resolved: Sequence[_Resolved]) -> None:
+    for (_, _, future), outcome in resolved:
         if future.done():  # the caller was cancelled; the unit is committed anyway
             continue
         if isinstance(outcome, Done):
             future.set_result(outcome.rows)
         elif isinstance(outcome, Refused):
             future.set_result(None)
-        elif outcome.constraint:
-            future.set_exception(Conflict())
         else:
-            future.set_exception(InternalError(outcome.message))
+            future.set_exception(_error_of(outcome))
 
 
-def _fail(batch: _Batch, error: ClarionError, cause: Exception | None = None) -> None:
-    for _, future in batch:
-        if not future.done():
-            copy = type(error)(error.detail)
-            copy.__cause__ = cause
-            future.set_exception(copy)
+def _error_of(outcome: Failed | _Undone) -> ClarionError:
+    if isinstance(outcome, _Undone):
+        copy = type(outcome.error)(outcome.error.detail)
+        copy.__cause__ = outcome.cause
+        return copy
+    return Conflict() if outcome.constraint else InternalError(outcome.message)

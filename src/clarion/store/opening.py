@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clarion.store.postgres import engine as postgres
+from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
 
 SQLITE_PREFIX = "sqlite:///"
@@ -22,14 +23,23 @@ async def migrate(url: str) -> list[str]:
 
 
 async def open_engine(
-    url: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
+    url: str,
+    *,
+    waiting_limit: int,
+    batch_limit: int,
+    on_broken: Callable[[str], None],
+    slow_reads: SlowReadLimits = USUAL,
 ) -> sqlite.SqliteEngine | postgres.PostgresEngine:
     """Open a database whose migrations are applied."""
     path = sqlite_path(url)
     if path:
         return await sqlite.SqliteEngine.open(
-            path, waiting_limit=waiting_limit, batch_limit=batch_limit, on_broken=on_broken
+            path,
+            waiting_limit=waiting_limit,
+            batch_limit=batch_limit,
+            on_broken=on_broken,
+            slow_reads=slow_reads,
         )
     return await postgres.PostgresEngine.open(
-        url, waiting_limit=waiting_limit, batch_limit=batch_limit
+        url, waiting_limit=waiting_limit, batch_limit=batch_limit, slow_reads=slow_reads
     )

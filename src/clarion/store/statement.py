@@ -34,10 +34,12 @@ class Unit(NamedTuple):
 
     `key` is the id of what the unit changes (a user, a device). Batches are written in key order,
     so that two nodes that write the same rows wait for each other instead of deadlocking.
+    `owner` is the id of the app whose request it is part of: apps share the writer fairly.
     """
 
     key: str
     steps: tuple[Step, ...]
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

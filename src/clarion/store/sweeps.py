@@ -15,7 +15,7 @@ async def sweep(engine: Engine, find: Statement, change: Statement, **values: Va
     `find` selects what `change` needs beside the values, in the order of its parameters. `change`
     checks its condition again and returns a row if it held.
     """
-    found = await engine.fetch_slowly(find, **values)
+    found = await engine.fetch_in_background(find, **values)
     keys = [name for name in change.names if name not in values]
     given = {name: values[name] for name in change.names if name in values}
     # In key order, as every batch is written.

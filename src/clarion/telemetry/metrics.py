@@ -31,6 +31,9 @@ class Writer(Protocol):
     @property
     def waiting(self) -> int: ...
 
+    @property
+    def waiting_bytes(self) -> int: ...
+
 
 class Metrics:
     """The metrics of the server, in a registry of their own."""
@@ -90,6 +93,8 @@ class Metrics:
 
         self.registry.register(_Collector(read))
         self._watch("clarion_store_waiting", "Units waiting for a commit.", lambda: writer.waiting)
+        doc = "Size of the units waiting for a commit, about."
+        self._watch("clarion_store_waiting_bytes", doc, lambda: writer.waiting_bytes)
 
     def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: CacheCounts) -> None:
         """Export connections and cache counts of the gateway."""

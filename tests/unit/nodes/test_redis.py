@@ -1,14 +1,22 @@
-"""Redis away: each node counts for itself, and says so."""
+"""Redis away: each node counts for itself, at once, until Redis is back."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.redis import RedisDependency, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.port import Allowance
+from clarion.nodes.redis import TIMEOUT_S, RedisBreaker, RedisLimits, RedisUnavailable, connect
 from tests.factories import NOW
 from tests.processes import free_port
+from tests.servers import RedisServer
+
+PROBE_S = 0.05
+WITHIN_S = 10
 
 
 @pytest.fixture
@@ -18,13 +26,84 @@ async def unreachable() -> AsyncIterator[Redis]:
         yield client
 
 
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def probing(client: Redis) -> AsyncIterator[tuple[RedisBreaker, list[int]]]:
+    """Run the probe; the list has the changes that were announced."""
+    changes: list[int] = []
+    breaker = RedisBreaker(client, probe_every_s=PROBE_S)
+    breaker.on_change = changes.append
+    probe = asyncio.create_task(breaker.run())
+    yield breaker, changes
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+
+
+async def closed(breaker: RedisBreaker) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while breaker.is_open:  # noqa: ASYNC110 - a probe closes it, without a signal
+            await asyncio.sleep(PROBE_S)
+
+
+async def take(limits: RedisLimits, limit: int = 1_000_000) -> Allowance:
+    return await limits.take("a", limit=limit, window_s=60, now=NOW)
+
+
 async def test_without_redis_the_node_counts_for_itself(unreachable: Redis) -> None:
-    limits = RedisLimits(unreachable, MemoryLimits())
-    taken = [await limits.take("a", limit=2, window_s=60, now=NOW) for _ in range(3)]
+    limits = RedisLimits(RedisBreaker(unreachable), MemoryLimits())
+    taken = [await take(limits, limit=2) for _ in range(3)]
     assert [each.is_exceeded for each in taken] == [False, False, True]
 
 
 async def test_without_redis_the_check_fails(unreachable: Redis) -> None:
     with pytest.raises(RedisUnavailable) as raised:
-        await RedisDependency(unreachable).check()
+        await RedisBreaker(unreachable).check()
     assert raised.value.retryable
+
+
+async def test_redis_that_hangs_costs_one_time_out_and_is_used_again_when_it_answers(
+    server: RedisServer,
+) -> None:
+    clock = asyncio.get_running_loop().time
+    async with connect(server.url) as client, probing(client) as (breaker, changes):
+        limits = RedisLimits(breaker, MemoryLimits())
+        await take(limits)
+        server.pause()
+        await take(limits)
+        started = clock()
+        for _ in range(20):
+            await take(limits)
+        assert clock() - started < 5 * TIMEOUT_S  # 20 time-outs are ten seconds
+        assert (breaker.is_open, changes) == (True, [0])
+        server.resume()
+        await closed(breaker)
+        assert changes == [0, 1]
+        # One before the pause, and perhaps the one that was under way.
+        assert (await take(limits, limit=10)).remaining in {7, 8}
+
+
+async def test_a_change_is_logged_once(server: RedisServer) -> None:
+    with capture_logs() as logs:
+        async with connect(server.url) as client, probing(client) as (breaker, _):
+            limits = RedisLimits(breaker, MemoryLimits())
+            server.pause()
+            await asyncio.gather(*(take(limits) for _ in range(30)))
+            await asyncio.sleep(3 * PROBE_S)
+            server.resume()
+            await closed(breaker)
+    assert [entry["event"] for entry in logs] == ["redis_unavailable", "redis_available"]
+
+
+async def test_more_requests_than_connections_do_not_count_as_a_failure(
+    server: RedisServer,
+) -> None:
+    async with connect(server.url) as client:
+        breaker = RedisBreaker(client)
+        limits = RedisLimits(breaker, MemoryLimits())
+        await asyncio.gather(*(take(limits) for _ in range(500)))
+        assert not breaker.is_open

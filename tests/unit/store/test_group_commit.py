@@ -14,8 +14,14 @@ from clarion.errors import (
     StoreUnavailable,
 )
 from clarion.store.batch import Done, Failed, Outcome, Refused
-from clarion.store.group_commit import GroupCommit, Rows
-from clarion.store.statement import Unit
+from clarion.store.group_commit import (
+    BATCH_BYTES,
+    RESOLVED_AT_ONCE,
+    WAITING_BYTES,
+    GroupCommit,
+    Rows,
+)
+from clarion.store.statement import Unit, statement
 
 
 def done(key: str) -> Done:
@@ -55,8 +61,15 @@ async def commit(ledger: Ledger) -> AsyncIterator[GroupCommit]:
     await commit.close()
 
 
-def unit(key: str) -> Unit:
-    return Unit(key, ())
+STORE = statement("store", "INSERT INTO texts (body) VALUES (:body)")
+
+
+def unit(key: str, owner: str | None = None) -> Unit:
+    return Unit(key, (), owner)
+
+
+def large(key: str, size: int) -> Unit:
+    return Unit(key, (STORE.step(body="x" * size),))
 
 
 async def hold(commit: GroupCommit, ledger: Ledger) -> asyncio.Future[Rows | None]:
@@ -95,6 +108,45 @@ async def test_a_batch_ends_at_its_limit_and_order_is_kept(
 ) -> None:
     await asyncio.gather(*(commit.write(unit(key)) for key in "abcd"))
     assert ledger.batches == [["a", "b", "c"], ["d"]]
+
+
+async def test_a_batch_ends_when_it_is_large_enough(commit: GroupCommit, ledger: Ledger) -> None:
+    await asyncio.gather(*(commit.write(large(key, BATCH_BYTES // 3)) for key in "abc"))
+    assert ledger.batches == [["a", "b"], ["c"]]
+
+
+async def test_a_batch_of_many_rows_ends_when_it_is_large_enough(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    rows = STORE.many([("x",)] * 3_000)
+    await asyncio.gather(*(commit.write(Unit(key, (rows,))) for key in "ab"))
+    assert ledger.batches == [["a"], ["b"]]
+
+
+async def test_when_too_many_bytes_wait_a_unit_is_refused_at_once(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(large(key, WAITING_BYTES // 2 - 10_000)) for key in "ab"]
+    assert commit.waiting_bytes <= WAITING_BYTES
+    with pytest.raises(Overloaded):
+        commit.write(large("c", 20_000))
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert (commit.waiting_bytes, commit.refused) == (0, 1)
+
+
+async def test_one_app_cannot_fill_the_queue_for_the_others(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    waiting = [commit.write(unit(key, "noisy")) for key in "ab"]
+    with pytest.raises(Overloaded):
+        commit.write(unit("c", "noisy"))
+    waiting.append(commit.write(unit("d", "quiet")))
+    ledger.is_open.set()
+    await asyncio.gather(held, *waiting)
+    assert sorted(ledger.batches[1]) == ["a", "b", "d"]
 
 
 async def test_beyond_the_limit_a_unit_is_refused_at_once(
@@ -193,6 +245,30 @@ async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
     ledger.trouble = StoreUnavailable()
     with pytest.raises(StoreUnavailable):
         await stays
+
+
+@pytest.mark.parametrize("trouble", [None, StoreUnavailable()], ids=["committed", "failed"])
+async def test_the_callers_of_a_large_batch_go_on_a_few_at_a_time(
+    ledger: Ledger, trouble: ClarionError | None
+) -> None:
+    """Each caller answers a request then: a thousand in one turn would block the loop."""
+    commit = GroupCommit(ledger, waiting_limit=1_000, batch_limit=1_000)
+    ledger.trouble = trouble
+    done = 0
+
+    async def write(number: int) -> None:
+        nonlocal done
+        await asyncio.gather(commit.write(unit(f"{number}")), return_exceptions=True)
+        done += 1
+
+    writes = [asyncio.create_task(write(number)) for number in range(1_000)]
+    seen, most = 0, 0
+    while done < len(writes):
+        await asyncio.sleep(0)
+        seen, most = done, max(most, done - seen)
+    assert most <= 2 * RESOLVED_AT_ONCE
+    assert len(ledger.batches) <= 1
+    await commit.close()
 
 
 async def test_units_are_refused_while_a_commit_takes_too_long(

@@ -18,11 +18,18 @@ def test_a_request_is_counted_and_timed() -> None:
 
 
 def test_the_writer_is_read_when_asked() -> None:
-    metrics, writer = Metrics(), SimpleNamespace(units=0, batches=0, refused=0, waiting=7)
+    metrics = Metrics()
+    writer = SimpleNamespace(units=0, batches=0, refused=0, waiting=7, waiting_bytes=9)
     metrics.watch_writer(writer)
     writer.units, writer.batches, writer.refused = 10, 2, 1
     text = metrics.render().decode()
-    for line in ("units_total 10.0", "batches_total 2.0", "refused_total 1.0", "waiting 7.0"):
+    for line in (
+        "units_total 10.0",
+        "batches_total 2.0",
+        "refused_total 1.0",
+        "waiting 7.0",
+        "waiting_bytes 9.0",
+    ):
         assert f"clarion_store_{line}" in text
 
 

@@ -84,7 +84,8 @@ class SqlEvents:
     ) -> StoredResponse | None:
         claim = (idempotency.claim(once),) if once else ()
         add = ADD.many([EVENTS.bind(event) for event in events])
-        done = await self._engine.write(Unit(events[0].id, (*claim, add, queue.add(jobs))))
+        steps = (*claim, add, queue.add(jobs))
+        done = await self._engine.write(Unit(events[0].id, steps, events[0].app_id))
         if done is None and once is not None:
             return await self.find_response(once)
         return None
@@ -115,9 +116,9 @@ class SqlEvents:
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
         values = {"app_id": app_id, "id": event_id}
         steps = (CANCEL.guard(**values, now=now), WAKE_HELD.step(**values, now=now))
-        return await self._engine.write(Unit(event_id, steps)) is not None
+        return await self._engine.write(Unit(event_id, steps, app_id)) is not None
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
         replay = REPLAY.guard(app_id=app_id, id=event_id, now=now)
         jobs = REPLAY_JOBS.step(event_id=event_id, lane=lane.value, now=now)
-        return await self._engine.write(Unit(event_id, (replay, jobs))) is not None
+        return await self._engine.write(Unit(event_id, (replay, jobs), app_id)) is not None

@@ -109,11 +109,11 @@ class SqlQueue:
             app_id=job.app_id, event_id=job.event_id, found=len(found), end=int(is_end), now=now
         )
         steps = (step, count, add(found)) if found else (step, count)
-        return await self._engine.write(Unit(job.event_id, steps)) is not None
+        return await self._engine.write(Unit(job.event_id, steps, job.app_id)) is not None
 
     async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
         step = WAKE_USER.step(app_id=app_id, user_id=user_id, now=now)
-        await self._engine.write(Unit(user_id, (step,)))
+        await self._engine.write(Unit(user_id, (step,), app_id))
 
     async def release_claims(self, *, now: int, until: int) -> None:
         await self._engine.write(Unit("", (RELEASE_CLAIMS.step(now=now, until=until),)))

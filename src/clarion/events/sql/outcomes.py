@@ -94,7 +94,9 @@ class SqlOutcomes:
         self._engine = engine
 
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
-        units = (Unit(each.job.user_id, tuple(_steps(each, now))) for each in outcomes)
+        units = (
+            Unit(each.job.user_id, tuple(_steps(each, now)), each.job.app_id) for each in outcomes
+        )
         done = await asyncio.gather(*(self._engine.write(unit) for unit in units))
         return [rows is not None for rows in done]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.store.engine import Engine
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit, keys_of, statement
 from clarion.store.sweeps import expiry_sweep, sweep
 
 # Deliveries are in the order of their notifications' ids, so of time; each has at least one.
@@ -20,12 +20,21 @@ SELECT_OLD_EVENTS = statement(
     AND updated_at < :updated_before AND status NOT IN ('scheduled', 'pending', 'processing')
     ORDER BY id LIMIT :limit""",
 )
-DELETE_EVENT = statement(
-    "delete_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
+# Without the event the dead letters cannot be replayed. An event to all users may have a million of
+# them, so they are deleted before it, a chunk at a time.
+SELECT_DEAD_JOBS = statement(
+    "select_dead_jobs",
+    f"""SELECT id FROM jobs WHERE event_id IN (SELECT key FROM json_each(:ids))
+    AND lane = {DEAD_LANE} LIMIT :limit""",
 )
-# Without the event they cannot be replayed.
-DELETE_DEAD_JOBS = statement(
-    "delete_dead_jobs", f"DELETE FROM jobs WHERE event_id = :id AND lane = {DEAD_LANE}"
+DELETE_DEAD_JOB = statement(
+    "delete_dead_job", f"DELETE FROM jobs WHERE id = :id AND lane = {DEAD_LANE}"
+)
+DELETE_EVENT = statement(
+    "delete_event",
+    f"""DELETE FROM events WHERE app_id = :app_id AND id = :id
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE event_id = :id AND lane = {DEAD_LANE})
+    RETURNING id""",
 )
 
 # Only jobs without a due time: the others find out when they are due. PostgreSQL runs a scalar
@@ -58,7 +67,7 @@ class SqlRetention:
     async def find_old_notifications(
         self, before: int, limit: int
     ) -> dict[tuple[str, str], list[str]]:
-        rows = await self._engine.fetch_slowly(
+        rows = await self._engine.fetch_in_background(
             SELECT_OLD_NOTIFICATIONS, before=first_id_of(before), limit=limit
         )
         found: dict[tuple[str, str], list[str]] = {}
@@ -69,7 +78,7 @@ class SqlRetention:
         return found
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
-        found = await self._engine.fetch_slowly(
+        found = await self._engine.fetch_in_background(
             SELECT_OLD_EVENTS,
             app_id=app_id,
             before=first_id_of(before),
@@ -79,10 +88,14 @@ class SqlRetention:
         )
         if not found:
             return 0
+        dead = await self._engine.fetch_in_background(
+            SELECT_DEAD_JOBS, ids=keys_of(event_id for _, event_id in found), limit=limit
+        )
+        jobs = DELETE_DEAD_JOB.many(sorted(dead))
         events = DELETE_EVENT.many([DELETE_EVENT.bind(app_id=a, id=i) for a, i in found])
-        jobs = DELETE_DEAD_JOBS.many([DELETE_DEAD_JOBS.bind(id=i) for _, i in found])
-        done = await self._engine.write(Unit(app_id, (events, jobs)))
-        return len(done[0]) if done else 0
+        done = await self._engine.write(Unit(app_id, (jobs, events)))
+        deleted = len(done[1]) if done else 0
+        return deleted if deleted == len(found) else limit
 
     async def prune_orphaned_jobs(self, limit: int) -> int:
         return await sweep(self._engine, SELECT_ORPHANED_JOBS, DELETE_ORPHANED_JOB, limit=limit)

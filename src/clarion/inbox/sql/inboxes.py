@@ -23,14 +23,30 @@ _NEWEST = "g"
 _LISTED = f"{OF_USER} AND is_shown = 1 AND dismissed_at IS NULL"
 _UNREAD = f"{_LISTED} AND read_at IS NULL"
 _READ = f"{_LISTED} AND read_at IS NOT NULL"
-_OF_PAGE = """AND id < :before_id AND (:category = '' OR category = :category)
-ORDER BY id DESC LIMIT :limit"""
+_OF_PAGE = "AND id < :before_id ORDER BY id DESC LIMIT :limit"
+# Of the whole inbox, or of a category: there the read and the unread ones have an index each. The
+# first half of the condition is that of the index.
+_OF_CATEGORY = f"AND category > '' AND category = :category {_OF_PAGE}"
 
 LIST = statement(
     "list_inbox", f"SELECT {NOTIFICATION} FROM notifications WHERE {_LISTED} {_OF_PAGE}"
 )
 LIST_UNREAD = statement(
     "list_unread", f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_PAGE}"
+)
+LIST_UNREAD_OF_CATEGORY = statement(
+    "list_unread_of_category",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_CATEGORY}",
+)
+LIST_OF_CATEGORY = statement(
+    "list_inbox_of_category",
+    f"""SELECT {NOTIFICATION} FROM (
+      SELECT * FROM (SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_CATEGORY})
+        AS unread
+      UNION ALL
+      SELECT * FROM (SELECT {NOTIFICATION} FROM notifications WHERE {_READ} {_OF_CATEGORY})
+        AS already_read
+    ) AS listed ORDER BY id DESC LIMIT :limit""",
 )
 SELECT = statement(
     "select_shown_notification",
@@ -108,14 +124,13 @@ class SqlInboxes:
     ) -> Page[Notification]:
         if after is not None and not _ID.fullmatch(after):
             raise refuse_cursor()
-        rows = await self._engine.fetch(
-            LIST_UNREAD if unread else LIST,
-            app_id=app_id,
-            user_id=user_id,
-            before_id=after or _NEWEST,
-            category=category.value if category else "",
-            limit=limit + 1,
-        )
+        page = {"app_id": app_id, "user_id": user_id, "before_id": after or _NEWEST}
+        if category is None:
+            query = LIST_UNREAD if unread else LIST
+            rows = await self._engine.fetch(query, **page, limit=limit + 1)
+        else:
+            query = LIST_UNREAD_OF_CATEGORY if unread else LIST_OF_CATEGORY
+            rows = await self._engine.fetch(query, **page, category=category.value, limit=limit + 1)
         items = tuple(read_notification(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
 
@@ -138,7 +153,7 @@ class SqlInboxes:
         steps = _steps_of(action, {**of_user, "id": notification_id}, now)
         remember = REMEMBER.step(**of_user)
         async with self._lock(app_id, user_id):
-            done = await self._engine.write(Unit(user_id, (*steps, remember)))
+            done = await self._engine.write(Unit(user_id, (*steps, remember), app_id))
         if done is None:  # there was nothing to change
             return await self.get(app_id, user_id, notification_id)
         return read_notification(done[len(steps) - 1][0])
@@ -154,7 +169,7 @@ class SqlInboxes:
                 REMEMBER.step(**of_user),
             )
             async with self._lock(app_id, user_id):
-                await self._engine.write(Unit(user_id, steps))
+                await self._engine.write(Unit(user_id, steps, app_id))
             last = ids[-1]
         return await self.state(app_id, user_id)
 

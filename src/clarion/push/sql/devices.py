@@ -102,7 +102,7 @@ class SqlDevices:
     ) -> StoredResponse | bool:
         claim = (idempotency.claim(once),) if once else ()
         add = ADD.guard(**DEVICES.values(device))
-        if await self._engine.write(Unit(device.id, (*claim, add))):
+        if await self._engine.write(Unit(device.id, (*claim, add), device.app_id)):
             return True
         replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
         return replay or False
@@ -110,18 +110,18 @@ class SqlDevices:
     async def refresh(self, device: Device) -> Device:
         fail = FAIL_LEFT.step(token_hash=device.token_hash, now=device.last_seen_at)
         refresh = REFRESH.guard(**DEVICES.values(device))
-        refreshed = await self._write(device.id, fail, refresh)
+        refreshed = await self._write(device.id, fail, refresh, owner=device.app_id)
         if refreshed is None:
             raise Conflict("This token is registered for another app.")
         return refreshed
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         step = SET_SECRET.guard(id=device_id, app_id=app_id, secret_hash=secret_hash)
-        return await self._engine.write(Unit(device_id, (step,))) is not None
+        return await self._engine.write(Unit(device_id, (step,), app_id)) is not None
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         step = UPDATE.guard(id=device_id, app_id=app_id, **_DETAILS.values(details))
-        return await self._write(device_id, step)
+        return await self._write(device_id, step, owner=app_id)
 
     async def find(self, token_hash: bytes) -> Device | None:
         rows = await self._engine.fetch(FIND, token_hash=token_hash)
@@ -164,7 +164,7 @@ class SqlDevices:
         )
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
-        rows = await self._engine.fetch_slowly(SELECT_OLD, before=before, limit=limit)
+        rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
@@ -177,7 +177,7 @@ class SqlDevices:
             DELETE.step(id=device_id),
         )
 
-    async def _write(self, device_id: str, *steps: Step) -> Device | None:
+    async def _write(self, device_id: str, *steps: Step, owner: str | None = None) -> Device | None:
         """Write a unit and return the device that its last row shows; None if a guard refused."""
-        done = await self._engine.write(Unit(device_id, steps))
+        done = await self._engine.write(Unit(device_id, steps, owner))
         return DEVICES.read([row for rows in done for row in rows][-1]) if done else None

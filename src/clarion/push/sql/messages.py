@@ -137,7 +137,10 @@ class SqlMessages:
             reason=reason,
         )
         if message.collapse_id is None:
-            return await self._engine.write(Unit(message.device_id, (add,))) is not None
+            return (
+                await self._engine.write(Unit(message.device_id, (add,), message.app_id))
+                is not None
+            )
         collapse = COLLAPSE.step(
             device_id=message.device_id,
             collapse_id=message.collapse_id,
@@ -145,7 +148,8 @@ class SqlMessages:
             id=message.id,
             now=message.created_at,
         )
-        return await self._engine.write(Unit(message.device_id, (add, collapse))) is not None
+        unit = Unit(message.device_id, (add, collapse), message.app_id)
+        return await self._engine.write(unit) is not None
 
     async def waiting(
         self,

@@ -141,7 +141,7 @@ class SqlDeviceTopics:
 
     async def create(self, topic: DeviceTopic) -> bool:
         step = CREATE.guard(**_TOPICS.values(topic))
-        return await self._engine.write(Unit(topic.topic, (step,))) is not None
+        return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
@@ -155,7 +155,7 @@ class SqlDeviceTopics:
             DELETE_MESSAGES.step(app_id=app_id, topic=topic),
             DELETE_SUBSCRIBERS.step(app_id=app_id, topic=topic),
         )
-        return await self._engine.write(Unit(topic, steps)) is not None
+        return await self._engine.write(Unit(topic, steps, app_id)) is not None
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
@@ -185,7 +185,7 @@ class SqlBroadcasts:
             LOCK.guard(app_id=app_id, topic=topic, now=now),
             SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
         )
-        done = await self._engine.write(Unit(topic, steps))
+        done = await self._engine.write(Unit(topic, steps, app_id))
         if done is None:
             return None
         if not done[1]:
@@ -211,7 +211,7 @@ class SqlBroadcasts:
         claim = (idempotency.claim(once),) if once else ()
         lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
         steps = (*claim, lock, *_write_steps(message, topic, storage_policy))
-        done = await self._engine.write(Unit(topic, steps))
+        done = await self._engine.write(Unit(topic, steps, message.app_id))
         if done is None:
             return await idempotency.replay_if_claimed(self._engine, once) if once else None
         numbered = done[len(claim) + 1]

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: group commit on one connection, reads from a pool."""
+"""The PostgreSQL engine: group commit on one connection, reads from pools by how long they take."""
 
 from __future__ import annotations
 
@@ -9,76 +9,148 @@ from typing import Any
 
 import asyncpg
 
-from clarion.errors import StartError, StoreUnavailable
+from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_postgres
 from clarion.store.postgres.runner import PostgresRunner
+from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
 from clarion.store.statement import Row, Statement, Unit, Value
 
 # `synchronous_commit=off` would lose acknowledged work in a crash of the database.
-SERVER_SETTINGS = {"application_name": "clarion", "synchronous_commit": "on", "jit": "off"}
+# Connections stay open while they are idle, so the server checks each minute that they are alive.
+SERVER_SETTINGS = {
+    "application_name": "clarion",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "tcp_keepalives_idle": "60",
+}
 _CONNECT: dict[str, Any] = {"timeout": 10, "server_settings": SERVER_SETTINGS}
-_READERS = 4
+# The connections of each kind of read; `docs/how-to/run-on-postgresql.md` states their sum.
+_QUICK, _SLOW, _BACKGROUND, _CHECKS = 4, 2, 1, 1
 # Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
+# The tasks of housekeeping wait for each other.
+_BACKGROUND_FETCH_S = 120.0
+# Beyond the time of the read itself: to connect, and to hear that the server ended it.
+_ANSWER_S = 5.0
 _CLOSE_S = 5.0
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
-class PostgresEngine:
-    """An open PostgreSQL database."""
+class _Readers:
+    """The connections for one kind of reads."""
 
-    def __init__(self, pool: asyncpg.Pool, runner: PostgresRunner, commit: GroupCommit) -> None:
-        self.commit = commit
+    def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
-        self._runner = runner
 
     @classmethod
-    async def open(cls, url: str, *, waiting_limit: int, batch_limit: int) -> PostgresEngine:
-        """Open a database whose migrations are applied."""
+    async def open(cls, url: str, count: int, *, limit_s: float | None = None) -> _Readers:
+        """Open all connections; the server ends a read after the limit.
+
+        None is opened later, unless one is lost: the process may run out of descriptors.
+        """
+        limit = {} if limit_s is None else {"statement_timeout": str(int(limit_s * 1000))}
+        connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
         pool = await asyncpg.create_pool(
-            url, min_size=1, max_size=_READERS, reset=_skip_reset, **_CONNECT
+            url,
+            min_size=count,
+            max_size=count,
+            max_inactive_connection_lifetime=0,
+            reset=_skip_reset,
+            **connect,
         )
-        runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
-        commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
-        return cls(pool, runner, commit)
+        return cls(pool)
 
-    async def write(self, unit: Unit) -> Rows | None:
-        return await self.commit.write(unit)
-
-    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        rows = await self._ask(statement.text, *statement.bind(**values), within_s=_FETCH_S)
-        return [tuple(row) for row in rows]
-
-    async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        return await self.fetch(statement, **values)
-
-    async def check(self) -> None:
-        if self.commit.is_stuck:
-            raise StoreUnavailable
-        await self._ask("SELECT 1", within_s=_CHECK_S)
+    async def fetch(self, text: str, values: Row, *, within_s: float) -> list[Row]:
+        try:
+            async with asyncio.timeout(within_s), self._pool.acquire() as connection:
+                try:
+                    return list(map(tuple, await connection.fetch(text, *values)))
+                except asyncio.CancelledError:
+                    # The pool would wait for the server to confirm, which may never answer.
+                    connection.terminate()
+                    raise
+        except asyncpg.QueryCanceledError as error:
+            raise ReadTooSlow from error
+        except _ERRORS as error:
+            raise StoreUnavailable from error
 
     async def close(self) -> None:
-        await self.commit.close()
-        await self._runner.close()
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
 
-    async def _ask(self, text: str, *values: Value, within_s: float) -> list[asyncpg.Record]:
+
+class PostgresEngine:
+    """An open PostgreSQL database.
+
+    Each kind of read has connections of its own: short ones do not wait for long ones, the check
+    for neither, and housekeeping not for requests.
+    """
+
+    def __init__(
+        self,
+        readers: tuple[_Readers, _Readers, _Readers, _Readers],
+        runner: PostgresRunner,
+        commit: GroupCommit,
+        limits: SlowReadLimits,
+    ) -> None:
+        self.commit = commit
+        self._runner = runner
+        self._readers = readers
+        self._quick, self._slow, self._background, self._checks = readers
+        self._slow_slots = Slots(_SLOW, wait_s=limits.wait_s)
+        self._slow_read_s = limits.read_s + _ANSWER_S
+
+    @classmethod
+    async def open(
+        cls, url: str, *, waiting_limit: int, batch_limit: int, slow_reads: SlowReadLimits = USUAL
+    ) -> PostgresEngine:
+        """Open a database whose migrations are applied."""
         try:
-            async with asyncio.timeout(within_s), self._pool.acquire() as connection:
-                try:
-                    return await connection.fetch(text, *values)
-                except asyncio.CancelledError:
-                    # The pool would wait for the server to confirm, which may never answer.
-                    connection.terminate()
-                    raise
+            readers = await asyncio.gather(
+                _Readers.open(url, _QUICK),
+                _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
+                _Readers.open(url, _BACKGROUND, limit_s=BACKGROUND_LIMIT_S),
+                _Readers.open(url, _CHECKS),
+            )
         except _ERRORS as error:
-            raise StoreUnavailable from error
+            raise StartError(
+                f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
+                "nine: check max_connections of the server."
+            ) from error
+        runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
+        commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
+        return cls(readers, runner, commit, slow_reads)
+
+    async def write(self, unit: Unit) -> Rows | None:
+        return await self.commit.write(unit)
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        row = statement.bind(**values)
+        return await self._quick.fetch(statement.text, row, within_s=_FETCH_S)
+
+    async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        row = statement.bind(**values)
+        async with self._slow_slots.take(values.get("app_id")):
+            return await self._slow.fetch(statement.text, row, within_s=self._slow_read_s)
+
+    async def fetch_in_background(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        row = statement.bind(**values)
+        return await self._background.fetch(statement.text, row, within_s=_BACKGROUND_FETCH_S)
+
+    async def check(self) -> None:
+        if self.commit.is_stuck:
+            raise StoreUnavailable
+        await self._checks.fetch("SELECT 1", (), within_s=_CHECK_S)
+
+    async def close(self) -> None:
+        await self.commit.close()
+        await self._runner.close()
+        await asyncio.gather(*(each.close() for each in self._readers))
 
 
 async def _skip_reset(_connection: object) -> None:

@@ -1,10 +1,9 @@
-"""The SQLite engine: group commit into the writer process, reads on the loop's own thread."""
+"""The SQLite engine: group commit into the writer process, short reads on the loop's own thread."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -12,7 +11,9 @@ import apsw
 from clarion.errors import StartError, StoreUnavailable
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.slots import BACKGROUND_LIMIT_S, Slots, SlowReadLimits
 from clarion.store.sqlite.process import WriterProcess
+from clarion.store.sqlite.reader import ThreadReader, open_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
 
@@ -21,30 +22,35 @@ class SqliteEngine:
     """An open SQLite database.
 
     A short indexed read takes microseconds, so `fetch` runs it on the thread of the event loop;
-    another thread would cost ten times as much.
+    another thread would cost ten times as much. Long ones run one at a time, in a thread: they must
+    leave the processor to the short ones. Those of housekeeping have another thread.
     """
 
     def __init__(
-        self, path: str, reader: apsw.Connection, process: WriterProcess, commit: GroupCommit
+        self, path: str, process: WriterProcess, commit: GroupCommit, limits: SlowReadLimits
     ) -> None:
         self.commit = commit
-        self._path = path
-        # One at a time: long reads must leave the processor to the short ones.
-        self._slow = ThreadPoolExecutor(1, "slow-reads")
-        self._reader = reader
         self._process = process
+        self._reader = open_reader(path)
+        self._slow = ThreadReader(path, "slow-reads", limit_s=limits.read_s)
+        self._slow_slots = Slots(1, wait_s=limits.wait_s)
+        self._background = ThreadReader(path, "background-reads", limit_s=BACKGROUND_LIMIT_S)
+        self._background_turn = asyncio.Lock()
 
     @classmethod
     async def open(
-        cls, path: str, *, waiting_limit: int, batch_limit: int, on_broken: Callable[[str], None]
+        cls,
+        path: str,
+        *,
+        waiting_limit: int,
+        batch_limit: int,
+        on_broken: Callable[[str], None],
+        slow_reads: SlowReadLimits,
     ) -> SqliteEngine:
         """Open a database whose migrations are applied."""
         process = await WriterProcess.start(path, on_broken)
-        reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        reader.set_busy_timeout(100)
-        reader.execute("PRAGMA mmap_size=268435456").fetchall()
         commit = GroupCommit(process, waiting_limit=waiting_limit, batch_limit=batch_limit)
-        return cls(path, reader, process, commit)
+        return cls(path, process, commit, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
         return await self.commit.write(unit)
@@ -56,20 +62,14 @@ class SqliteEngine:
             raise StoreUnavailable from error
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
-        """Run a long read in a thread, on a connection of its own."""
         row = statement.bind(**values)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._slow, self._fetch_alone, statement.text, row)
+        async with self._slow_slots.take(values.get("app_id")):
+            return await self._slow.fetch(statement.text, row)
 
-    def _fetch_alone(self, text: str, row: Row) -> Sequence[Row]:
-        try:
-            connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
-            try:
-                return connection.execute(text, row).fetchall()
-            finally:
-                connection.close()
-        except apsw.Error as error:
-            raise StoreUnavailable from error
+    async def fetch_in_background(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        row = statement.bind(**values)
+        async with self._background_turn:
+            return await self._background.fetch(statement.text, row)
 
     async def check(self) -> None:
         if self.commit.is_stuck:
@@ -86,7 +86,8 @@ class SqliteEngine:
         await self._process.close()
         await closing
         self._reader.close()
-        self._slow.shutdown(wait=True)
+        self._slow.close()
+        self._background.close()
 
 
 def migrate(path: str) -> list[str]:

@@ -1,0 +1,127 @@
+"""The units that wait for a commit: bounded in number and bytes, and shared fairly by owners.
+
+An owner is the app whose request a unit is part of. The server's own units (acknowledgements,
+housekeeping) have none; together they count as one owner more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from heapq import heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from clarion.errors import Overloaded
+from clarion.store.statement import Row, Unit
+
+# What a row counts beside its texts. It takes about so much memory while it waits, and as long to
+# write as a kibibyte of text: 4 to 12 microseconds.
+ROW_BYTES = 1024
+
+
+class Waiting(NamedTuple):
+    """A unit that waits, and the future of its caller."""
+
+    unit: Unit
+    size: int
+    future: asyncio.Future[tuple[tuple[Row, ...], ...] | None]
+
+
+class _OfOwner:
+    """What waits of one owner, oldest first."""
+
+    __slots__ = ("bytes", "units")
+
+    def __init__(self) -> None:
+        self.units: deque[Waiting] = deque()
+        self.bytes = 0
+
+
+class FairQueue:
+    """Units by owner, oldest first. The owner that has had least of the writer is next."""
+
+    def __init__(self, *, units_limit: int, bytes_limit: int) -> None:
+        self.units = self.bytes = 0
+        self._units_limit = units_limit
+        self._bytes_limit = bytes_limit
+        self._owners: dict[str | None, _OfOwner] = {}
+        # A heap of those who have units: the bytes taken so far (for an owner that comes, as many
+        # as for the one whose turn it is), the order in which they came, and the owner.
+        self._turns: list[tuple[int, int, str | None]] = []
+        self._turn = self._arrivals = 0
+
+    def find_refusal(self, owner: str | None, size: int) -> Overloaded | None:
+        """Return the error to raise if there is no space for one more unit of this owner.
+
+        An app may have as many units and bytes waiting as are still free: alone it gets half of
+        the space, beside another greedy one a third, and there is always some for the next.
+        """
+        free_units, free_bytes = self._units_limit - self.units, self._bytes_limit - self.bytes
+        # A unit that is larger than all the space may wait if no other does.
+        if free_units <= 0 or (size > free_bytes and self.units):
+            return Overloaded()
+        own = self._owners.get(owner)
+        if own is None or owner is None:
+            return None
+        if len(own.units) < free_units and own.bytes < free_bytes:
+            return None
+        return Overloaded("Too many requests of this app are waiting; nothing was stored.")
+
+    def add(self, waiting: Waiting) -> None:
+        owner = waiting.unit.owner
+        own = self._owners.get(owner)
+        if own is None:
+            own = self._owners[owner] = _OfOwner()
+            self._arrivals += 1
+            heappush(self._turns, (self._turn, self._arrivals, owner))
+        own.units.append(waiting)
+        own.bytes += waiting.size
+        self.units += 1
+        self.bytes += waiting.size
+
+    def take(self, *, units: int, size: int) -> list[Waiting]:
+        """Remove and return so much at most, but at least one unit if any waits."""
+        if self.units <= units and self.bytes <= size:  # the usual case
+            return self._take_all()
+        taken: list[Waiting] = []
+        while len(taken) < units and self._turns:
+            following = self._owners[self._turns[0][2]].units[0]
+            size -= following.size
+            if taken and size < 0:
+                break
+            taken.append(self._take_next())
+        return taken
+
+    def _take_all(self) -> list[Waiting]:
+        taken = [waiting for own in self._owners.values() for waiting in own.units]
+        self._owners.clear()
+        self._turns.clear()
+        self.units = self.bytes = 0
+        return taken
+
+    def _take_next(self) -> Waiting:
+        self._turn, arrival, owner = self._turns[0]
+        own = self._owners[owner]
+        waiting = own.units.popleft()
+        own.bytes -= waiting.size
+        self.units -= 1
+        self.bytes -= waiting.size
+        if own.units:
+            heapreplace(self._turns, (self._turn + waiting.size, arrival, owner))
+        else:
+            heappop(self._turns)
+            del self._owners[owner]
+        return waiting
+
+
+def size_of(unit: Unit) -> int:
+    """Return about how many bytes a unit takes. A text counts by its characters: that is quick."""
+    size = 0
+    for _, rows, _ in unit.steps:
+        size += ROW_BYTES * len(rows)
+        for row in rows:
+            for value in row:
+                kind = type(value)
+                if kind is str or kind is bytes:
+                    size += len(value)
+    return size or ROW_BYTES

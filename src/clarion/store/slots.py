@@ -1,0 +1,59 @@
+"""Slots for reads that take long: few at once, one of each app, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from clarion.errors import Overloaded
+
+# A read of housekeeping may take so long; no caller waits for it.
+BACKGROUND_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowReadLimits:
+    """How long a slow read may take, and how long it may wait for its slot.
+
+    The wait is longer than the read, so that it outlasts one read of another app.
+    """
+
+    read_s: float = 10.0
+    wait_s: float = 15.0
+
+
+USUAL = SlowReadLimits()
+
+
+class Slots:
+    """So many run at once, first come, first served; those of one app run one after the other."""
+
+    def __init__(self, count: int, *, wait_s: float) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._wait_s = wait_s
+        # One for each app that has a read running or waiting.
+        self._apps: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, app_id: object) -> AsyncIterator[None]:
+        """Wait for a slot; `Overloaded` if none is free in time."""
+        # The app's own lock first, so that an app has one read at most among those that wait.
+        own = self._apps.setdefault(app_id, asyncio.Lock())
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await own.acquire()
+                try:
+                    await self._free.acquire()
+                except BaseException:
+                    own.release()
+                    raise
+        except TimeoutError as error:
+            raise Overloaded("Too many long reads are running; nothing was read.") from error
+        try:
+            yield
+        finally:
+            self._free.release()
+            own.release()
