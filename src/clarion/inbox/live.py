@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 
 from clarion.errors import Overloaded, ServiceError, TooManyRequests
@@ -19,6 +21,13 @@ _POLL_CHUNK = 500
 _RETRY_S = 30
 
 
+class EndReason(StrEnum):
+    """Why the server ends a stream or socket."""
+
+    RESTARTING = "restarting"
+    USER_INACTIVE = "user_inactive"
+
+
 @dataclass(eq=False, slots=True)
 class LiveClient:
     """One open stream or socket. `wake` and `end` are called from the loop and must not wait."""
@@ -26,7 +35,7 @@ class LiveClient:
     app_id: str
     user_id: str
     wake: Callable[[], None]
-    end: Callable[[], None]
+    end: Callable[[EndReason], None]
 
 
 @dataclass(slots=True)
@@ -45,8 +54,11 @@ class LiveClients:
         self._per_user = per_user
         self._total = total
         self._poll_s = poll_s
+        # The last tenth is kept for apps that have fewer than a tenth: no app takes everything.
+        self._reserve = total // 10
         self._users: dict[tuple[str, str], _User] = {}
         self._count = 0
+        self._counts: Counter[str] = Counter()  # by app
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_stopped = False
@@ -56,10 +68,15 @@ class LiveClients:
         return self._count
 
     def open(
-        self, app_id: str, user_id: str, *, wake: Callable[[], None], end: Callable[[], None]
+        self,
+        app_id: str,
+        user_id: str,
+        *,
+        wake: Callable[[], None],
+        end: Callable[[EndReason], None],
     ) -> LiveClient:
         """Add a client; `TooManyRequests` or `Overloaded` if there are too many."""
-        if self._is_stopped or self._count >= self._total:
+        if self._is_stopped or self._is_full(app_id):
             msg = "This node is stopping, or has as many live streams open as it may have."
             raise Overloaded(msg)
         user = self._users.setdefault((app_id, user_id), _User())
@@ -69,8 +86,13 @@ class LiveClients:
         client = LiveClient(app_id, user_id, wake, end)
         user.clients.add(client)
         self._count += 1
+        self._counts[app_id] += 1
         self._is_empty.clear()
         return client
+
+    def _is_full(self, app_id: str) -> bool:
+        left = self._total - self._count
+        return left <= 0 or (left <= self._reserve <= self._counts[app_id])
 
     def close(self, client: LiveClient) -> None:
         """Remove a client, if it is there."""
@@ -79,6 +101,9 @@ class LiveClients:
             return
         user.clients.remove(client)
         self._count -= 1
+        self._counts[client.app_id] -= 1
+        if not self._counts[client.app_id]:
+            del self._counts[client.app_id]
         if not self._count:
             self._is_empty.set()
         if not user.clients:
@@ -91,12 +116,19 @@ class LiveClients:
             for client in tuple(user.clients):
                 client.wake()
 
+    def disconnect_user(self, app_id: str, user_id: str) -> None:
+        """End the streams and sockets of a user who may not have them any more."""
+        user = self._users.get((app_id, user_id))
+        if user is not None:
+            for client in tuple(user.clients):
+                client.end(EndReason.USER_INACTIVE)
+
     async def stop(self, limit_s: float) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up."""
         self._is_stopped = True
         for user in list(self._users.values()):
             for client in list(user.clients):
-                client.end()
+                client.end(EndReason.RESTARTING)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._is_empty.wait()

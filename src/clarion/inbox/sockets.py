@@ -13,15 +13,21 @@ from clarion.clock import Clock
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.feed import Feed, read_sequence
-from clarion.inbox.live import LiveClient, LiveClients
+from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
-from clarion.sockets.protocol import CloseCode
+from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
 
 # So many connections may be open that have not authenticated yet.
 UNAUTHENTICATED_LIMIT = 1_000
+
+
+_CLOSES = {
+    EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
+    EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
+}
 
 
 class UserSocket(Socket[UserRequest]):
@@ -39,8 +45,8 @@ class UserSocket(Socket[UserRequest]):
     def wake(self) -> None:
         self.carry_out(self.session.wake())
 
-    def stop(self) -> None:
-        self.end(CloseCode.RESTARTING, "the server restarts")
+    def stop(self, reason: EndReason) -> None:
+        self.end(*_CLOSES[reason])
 
 
 @dataclass(eq=False, kw_only=True)

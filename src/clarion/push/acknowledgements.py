@@ -67,4 +67,4 @@ class Acknowledgements:
                 await asyncio.sleep(RETRY_S)
         for connection, message in batch:
             self.metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
-            connection.carry_out(connection.session.settle((message.id,)))
+            connection.carry_out(connection.session.settle((message,)))

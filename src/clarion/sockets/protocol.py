@@ -16,6 +16,7 @@ HELLO_TIMEOUT_S = 10
 HEARTBEAT_S = 30
 SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
 FRAME_LIMIT_BYTES = 65_536
+USER_IS_INACTIVE = "the user is inactive or erased"
 PING = b'{"type":"ping"}'
 PONG = b'{"type":"pong"}'
 # A client may send a number of any size; the database takes no larger one.

@@ -113,6 +113,13 @@ async def test_a_stream_ends_with_the_server(server: Server) -> None:
     assert [part async for part in opened.parts] == [encode_end("restarting")]
 
 
+async def test_a_stream_ends_with_its_user(server: Server) -> None:
+    opened = await server.open()
+    await anext(opened.parts)
+    server.live.disconnect_user("app", "ana")
+    assert [part async for part in opened.parts] == [encode_end("user_inactive")]
+
+
 async def test_a_stream_ends_when_the_store_does_not_answer(server: Server) -> None:
     opened = await server.open()
     await anext(opened.parts)

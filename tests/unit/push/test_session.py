@@ -157,6 +157,21 @@ def test_a_message_in_hand_is_not_taken_again(session: DeviceSession) -> None:
     assert refill(session, message) == []
 
 
+def test_of_two_messages_with_one_id_the_second_waits_for_the_first(
+    session: DeviceSession,
+) -> None:
+    direct = make_message(id="one", created_at=NOW)
+    others = [make_broadcast(topic, id="one", sequence=7) for topic in ("harbour", "news")]
+    assert [session.offer(message, NOW)[0] for message in (direct, *others)] == [True] * 3
+    assert session.in_hand == {"one"}
+    for message, after in zip((direct, *others), (*others, None), strict=True):
+        acknowledged, *effects = acknowledge(session, message)
+        assert acknowledged == Acknowledged((message,))
+        assert sent(effects) == ([after.id] if after else [])
+        session.settle([message])
+    assert session.in_hand == set()
+
+
 def test_an_acknowledgement_is_passed_on_once(session: DeviceSession) -> None:
     message = make_message()
     session.offer(message, NOW)
@@ -175,7 +190,7 @@ def test_what_is_acknowledged_stays_in_hand_until_the_store_knows(session: Devic
     session.offer(message, NOW)
     acknowledge(session, message)
     assert session.in_hand == {message.id}
-    session.settle([message.id])
+    session.settle([message])
     assert session.in_hand == set()
 
 
