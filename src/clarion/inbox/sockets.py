@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from picows import WSUpgradeRequest
 
 from clarion.access.model import Caller, UserCaller
-from clarion.clock import Clock
+from clarion.clock import Clock, to_monotonic
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.feed import Feed, read_sequence
@@ -38,7 +38,7 @@ class UserSocket(Socket[UserRequest]):
     session: UserSession
 
     def __init__(self, endpoint: UserEndpoint) -> None:
-        super().__init__(endpoint, UserSession(endpoint.clock.now()))
+        super().__init__(endpoint, UserSession(endpoint.clock.monotonic()))
         self.client: LiveClient | None = None
         self.feed: Feed | None = None
 
@@ -123,7 +123,8 @@ class UserEndpoint:
         feed = Feed(self.inboxes, caller.app_id, caller.user_id)
         first = await feed.begin(after)
         socket.feed = feed
-        socket.carry_out(socket.session.welcome(first, caller.expires_at))
+        expires_at = to_monotonic(self.clock, caller.expires_at)
+        socket.carry_out(socket.session.welcome(first, expires_at))
 
     async def _pull(self, socket: UserSocket) -> None:
         if socket.feed is None:

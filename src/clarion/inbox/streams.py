@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from clarion.access.model import require_user
-from clarion.clock import Clock
+from clarion.clock import Clock, to_monotonic
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Streamed, header
 from clarion.inbox.feed import Feed, Update, encode, read_sequence
@@ -70,7 +70,8 @@ class Streams:
         except BaseException:
             self.live.close(client)
             raise
-        parts = self._parts(feed, first, signal, caller.expires_at)
+        expires_at = to_monotonic(self.clock, caller.expires_at)
+        parts = self._parts(feed, first, signal, expires_at)
         return Streamed(parts, lambda: self.live.close(client), HEADERS)
 
     async def _parts(
@@ -96,7 +97,9 @@ class Streams:
         yield encode_end(signal.reason)
 
     def _left_s(self, expires_at: int | None) -> float:
-        return self.heartbeat_s if expires_at is None else (expires_at - self.clock.now()) / 1000
+        if expires_at is None:
+            return self.heartbeat_s
+        return (expires_at - self.clock.monotonic()) / 1000
 
 
 @dataclass(slots=True, eq=False)

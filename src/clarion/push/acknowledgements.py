@@ -66,5 +66,5 @@ class Acknowledgements:
                 get_logger().warning("acknowledgements_wait", code=error.code, count=len(batch))
                 await asyncio.sleep(RETRY_S)
         for connection, message in batch:
-            self.metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
+            self.metrics.observe_delivery(message.priority, max(0, now - message.created_at) / 1000)
             connection.carry_out(connection.session.settle((message,)))

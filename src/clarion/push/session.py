@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from clarion.clock import Clock
 from clarion.push import frames
 from clarion.push.frames import Ack, Frame, Hello, State
 from clarion.push.model import Device, Message, PushPriority
@@ -77,6 +78,20 @@ DeviceRequest = Authorise | Acknowledged | Dropped | Refill
 Effect = SendFrame | Close | DeviceRequest
 
 
+@dataclass(slots=True)
+class TimeOfDay:
+    """What a reading of the monotonic clock lacks of the time of day, at which messages expire.
+
+    All sessions share it, and it is read every few seconds: the clock may be set.
+    """
+
+    offset: int = 0
+
+    def set(self, clock: Clock) -> None:
+        """Read both clocks."""
+        self.offset = clock.now() - clock.monotonic()
+
+
 class DeviceSession(Session[Frame, DeviceRequest]):
     """One connection of a device, from its first frame to its last."""
 
@@ -89,6 +104,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_behind",
         "_is_refilling",
         "_mailbox",
+        "_time_of_day",
         "device",
         "is_enabled",
         "is_foreground",
@@ -96,8 +112,9 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     _decoder = frames.decoder
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, time_of_day: TimeOfDay | None = None) -> None:
         super().__init__(now)
+        self._time_of_day = time_of_day or TimeOfDay()
         self.device: Device | None = None
         # A device that never sends a state is taken to be awake.
         self.is_foreground = True
@@ -332,7 +349,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         waiting: list[Message] = []
         while self._mailbox and len(self._in_flight) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[-1]
-            if message.expires_at <= now:
+            if message.expires_at <= now + self._time_of_day.offset:
                 effects.append(Dropped((message,)))
             elif message.id in self._in_flight:
                 waiting.append(message)

@@ -17,6 +17,7 @@ from clarion.push.session import (
     DeviceSession,
     Dropped,
     Refill,
+    TimeOfDay,
 )
 from clarion.sockets.listener import paced
 from clarion.sockets.protocol import CloseCode
@@ -31,7 +32,8 @@ class DeviceSocket(Socket[DeviceRequest]):
     session: DeviceSession
 
     def __init__(self, endpoint: DeviceEndpoint) -> None:
-        super().__init__(endpoint, DeviceSession(endpoint.clock.now()))
+        now = endpoint.clock.monotonic()
+        super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
         self.topics: dict[str, TopicCursor] | None = None
 
 
@@ -51,12 +53,14 @@ class DeviceEndpoint:
         window_s: int,
     ) -> None:
         self.clock = clock
+        self.time_of_day = TimeOfDay()
+        self.time_of_day.set(clock)
         self.sockets = OpenSockets()
         self._registry = registry
         self._dispatch = dispatch
         self._connections = connections
         self._window_ms = window_s * 1000
-        self._window = clock.now() // self._window_ms
+        self._window = clock.monotonic() // self._window_ms
 
     def accept(self) -> DeviceSocket:
         return DeviceSocket(self)
@@ -80,6 +84,7 @@ class DeviceEndpoint:
 
     async def tick(self, now: int) -> None:
         """Open the window for messages of low priority, once each period."""
+        self.time_of_day.set(self.clock)
         window = now // self._window_ms
         if window == self._window:
             return

@@ -48,10 +48,10 @@ class TopicDispatch:
         if cursor is None:
             return
         if not message.is_stored:
-            offer(connection, message, self._clock.now())
+            offer(connection, message, self._clock.monotonic())
         elif cursor.is_behind or message.sequence != cursor.read + 1:
             _fall_behind(connection, cursor)
-        elif offer(connection, message, self._clock.now()):
+        elif offer(connection, message, self._clock.monotonic()):
             cursor.read = message.sequence
             cursor.outstanding.add(message.sequence)
         elif connection.session.puts_off(message) and len(cursor.deferred) < DEFERRED_LIMIT:

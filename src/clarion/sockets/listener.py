@@ -55,7 +55,7 @@ class SocketListener:
     async def tick(self) -> None:
         """Send the heart-beats that are due, and close connections that are past their limits."""
         for endpoint in self._endpoints.values():
-            now = endpoint.clock.now()
+            now = endpoint.clock.monotonic()
             async for socket in paced(endpoint.sockets):
                 socket.tick(now)
             await endpoint.tick(now)

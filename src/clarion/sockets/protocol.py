@@ -71,6 +71,8 @@ class Session(ABC, Generic[F, E]):
 
     Frames of type `F` go in; what is to be done comes out as a list of effects. The shell carries
     out `SendFrame` and `Close` itself and hands those of type `E` to the endpoint.
+
+    `now` is always a reading of the monotonic clock.
     """
 
     __slots__ = ("_has_hello", "heard_at", "is_closed", "is_paused", "is_ready", "pinged_at")

@@ -124,7 +124,7 @@ class Socket(WSListener, Generic[E]):
             if frame.msg_type == WSMsgType.CLOSE:
                 transport.disconnect()
             return
-        now = self._endpoint.clock.now()
+        now = self._endpoint.clock.monotonic()
         match frame.msg_type:
             case WSMsgType.TEXT | WSMsgType.BINARY:
                 is_text = frame.msg_type == WSMsgType.TEXT and frame.fin
@@ -152,11 +152,11 @@ class Socket(WSListener, Generic[E]):
 
     def pause_writing(self) -> None:
         self.session.is_paused = True
-        self._paused_at = self._endpoint.clock.now()
+        self._paused_at = self._endpoint.clock.monotonic()
 
     def resume_writing(self) -> None:
         self._paused_at = None
-        self.carry_out(self.session.resume(self._endpoint.clock.now()))
+        self.carry_out(self.session.resume(self._endpoint.clock.monotonic()))
 
     # Called by the endpoint and the listener.
 
@@ -211,7 +211,7 @@ class Socket(WSListener, Generic[E]):
         self._transport.send_close(code, _cut_short(close.reason))
         # To disconnect now could lose the code: what the client is just sending would be answered
         # with a reset. So the client disconnects, or `tick` cuts it off.
-        self._closed_at = self._endpoint.clock.now()
+        self._closed_at = self._endpoint.clock.monotonic()
 
     def _release(self) -> None:
         self._cancel_hello_timer()

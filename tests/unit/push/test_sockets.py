@@ -8,11 +8,11 @@ from clarion.errors import StoreUnavailable
 from clarion.push.connections import Connections
 from clarion.push.frames import Hello
 from clarion.push.model import Device, PushPriority
-from clarion.push.session import Authorise, Effect
+from clarion.push.session import Authorise, Dropped, Effect
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
-from clarion.sockets.protocol import Close, CloseCode
+from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from clarion.sockets.tasks import BackgroundTasks
-from tests.factories import NOW, FixedClock, make_device, make_message
+from tests.factories import DAY, NOW, FixedClock, make_device, make_message
 
 WINDOW_S = 30
 DEVICE = make_device()
@@ -56,12 +56,12 @@ def connections() -> Connections:
 
 
 @pytest.fixture
-def endpoint(gateway: Any, connections: Connections) -> DeviceEndpoint:
+def endpoint(gateway: Any, connections: Connections, clock: FixedClock) -> DeviceEndpoint:
     return DeviceEndpoint(
         registry=gateway,
         dispatch=gateway,
         connections=connections,
-        clock=FixedClock(),
+        clock=clock,
         window_s=WINDOW_S,
     )
 
@@ -113,6 +113,24 @@ async def test_a_device_that_has_left_is_not_connected(
     socket.on_ws_disconnected(None)  # type: ignore[arg-type]
     await gateway.tasks.finish(5)
     assert gateway.connected == []
+
+
+@pytest.mark.parametrize("step", [-DAY, DAY])
+async def test_messages_expire_by_the_time_of_day_that_was_set(
+    endpoint: DeviceEndpoint, clock: FixedClock, step: int
+) -> None:
+    session = endpoint.accept().session
+    session.recognise(DEVICE)
+    session.welcome(0)
+    session.refill([], NOW, is_all=True)
+    clock.step(step)
+    message = make_message(expires_at=NOW + step + 5)
+    await endpoint.tick(clock.monotonic())
+    clock.advance(4)
+    assert isinstance(session.offer(message, clock.monotonic())[1][0], SendFrame)
+    clock.advance(1)
+    later = message._replace(id="later")
+    assert session.offer(later, clock.monotonic())[1] == [Dropped((later,))]
 
 
 async def test_a_window_opens_once_each_period(

@@ -67,6 +67,19 @@ async def test_a_tick_reaches_all_sockets_and_endpoints(server: Server) -> None:
     assert f"tick {server.two.clock.now()}" in server.two.calls
 
 
+@pytest.mark.parametrize("step_s", [61, -3_600])
+async def test_a_clock_that_is_set_neither_ends_a_connection_nor_delays_its_heart_beat(
+    server: Server, step_s: int
+) -> None:
+    async with server.connected("/one") as connection:
+        server.one.time.step(step_s * 1000)
+        await server.listener.tick()
+        server.one.time.advance(HEARTBEAT_S * 1000)
+        await server.listener.tick()
+        assert await asyncio.wait_for(connection.recv(), LIMIT_S) == PING.decode()
+        assert not server.one.calls.count("disconnected")
+
+
 async def test_a_stop_closes_with_1012_and_finishes_the_endpoints(server: Server) -> None:
     async with server.connected("/one") as connection:
         await server.listener.stop(0.5)
