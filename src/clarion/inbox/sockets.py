@@ -20,10 +20,6 @@ from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
 
-# So many connections may be open that have not authenticated yet.
-UNAUTHENTICATED_LIMIT = 1_000
-
-
 _CLOSES = {
     EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
     EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
@@ -61,7 +57,7 @@ class UserEndpoint:
     live: LiveClients
     identify: Callable[[str], Awaitable[Caller]]
     clock: Clock
-    sockets: OpenSockets = field(default_factory=lambda: OpenSockets(UNAUTHENTICATED_LIMIT))
+    sockets: OpenSockets = field(default_factory=OpenSockets)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def accept(self) -> UserSocket:

@@ -137,7 +137,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def _take(self, frame: Frame, now: int) -> list[Effect]:
         if isinstance(frame, Hello):
             return self._take_hello(frame)
-        if self.device is None:
+        may_wait = self._has_hello and isinstance(frame, Ping | Pong)
+        if self.device is None and not may_wait:
             return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
             case Ack():

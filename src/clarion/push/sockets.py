@@ -9,6 +9,7 @@ from clarion.errors import ServiceError
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
 from clarion.push.frames import Hello
+from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.push.session import (
     Acknowledged,
@@ -51,6 +52,7 @@ class DeviceEndpoint:
         connections: Connections,
         clock: Clock,
         window_s: int,
+        app_limit: int = 100_000,
     ) -> None:
         self.clock = clock
         self.time_of_day = TimeOfDay()
@@ -59,6 +61,7 @@ class DeviceEndpoint:
         self._registry = registry
         self._dispatch = dispatch
         self._connections = connections
+        self._app_limit = app_limit
         self._window_ms = window_s * 1000
         self._window = clock.monotonic() // self._window_ms
 
@@ -101,8 +104,15 @@ class DeviceEndpoint:
             device = await self._registry.authorise(hello.token, hello.secret)
             if device is None:
                 socket.carry_out(socket.session.refuse())
+            elif self._is_full(device):
+                socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
             elif not socket.session.is_closed:
                 socket.mark_authenticated()
                 await self._dispatch.connect(socket, device, hello.cursor)
         except ServiceError:
             socket.end(CloseCode.RESTARTING, "the database does not answer")
+
+    def _is_full(self, device: Device) -> bool:
+        """Whether the app may have no more connections; one that is replaced does not count."""
+        is_new = self._connections.get(device.id) is None
+        return is_new and self._connections.count(device.app_id) >= self._app_limit

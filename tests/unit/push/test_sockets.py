@@ -96,6 +96,23 @@ async def test_an_unknown_device_is_refused(endpoint: DeviceEndpoint, gateway: A
     assert gateway.connected == []
 
 
+async def test_an_app_has_a_limit_and_a_device_that_comes_again_is_not_one_more(
+    endpoint: DeviceEndpoint, gateway: Any, connections: Connections
+) -> None:
+    for device in (make_device(), make_device("other")):
+        connected = endpoint.accept()
+        connected.session.recognise(device)
+        connections.add(device.id, connected)
+    endpoint._app_limit = 1
+    (close,) = await authorise(endpoint, gateway, HELLO)
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.TOO_SLOW_OR_FAST
+    again = endpoint.accept()
+    again.session.recognise(DEVICE)
+    connections.add(DEVICE.id, again)
+    assert await authorise(endpoint, gateway, HELLO) == []
+
+
 async def test_without_the_store_the_device_comes_back(
     endpoint: DeviceEndpoint, gateway: Any
 ) -> None:
