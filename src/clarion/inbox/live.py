@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -13,6 +13,7 @@ from itertools import islice
 from clarion.errors import Overloaded, ServiceError, TooManyRequests
 from clarion.inbox.model import InboxState
 from clarion.inbox.port import Inboxes
+from clarion.pacing import Pace
 from clarion.telemetry.logs import get_logger
 
 # How often changes that other nodes made are looked for.
@@ -54,6 +55,7 @@ class LiveClients:
         self._per_user = per_user
         self._total = total
         self._poll_s = poll_s
+        self._pace = Pace()
         # The last tenth is kept for apps that have fewer than a tenth: no app takes everything.
         self._reserve = total // 10
         self._users: dict[tuple[str, str], _User] = {}
@@ -144,17 +146,17 @@ class LiveClients:
 
     async def poll(self) -> None:
         """Wake the clients whose inbox has changed since the last poll."""
-        for app_id, user_ids in list(self._chunks()):
+        for app_id, user_ids in [chunk async for chunk in self._chunks()]:
             states = await self._inboxes.states(app_id, user_ids)
-            for user_id, state in states.items():
+            async for user_id, state in self._pace.over(states.items()):
                 user = self._users.get((app_id, user_id))
                 if user is not None and user.seen != state:
                     user.seen = state
                     self.notify(app_id, user_id)
 
-    def _chunks(self) -> Iterator[tuple[str, list[str]]]:
+    async def _chunks(self) -> AsyncIterator[tuple[str, list[str]]]:
         by_app: dict[str, list[str]] = {}
-        for app_id, user_id in self._users:
+        async for app_id, user_id in self._pace.over(list(self._users)):
             by_app.setdefault(app_id, []).append(user_id)
         for app_id, user_ids in by_app.items():
             waiting = iter(user_ids)

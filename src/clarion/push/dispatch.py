@@ -34,8 +34,8 @@ class Dispatch:
         metrics: GatewayMetrics,
         stored_limit: int,
     ) -> None:
-        self.topics = TopicDispatch(broadcasts, connections, clock)
         self.tasks = BackgroundTasks()
+        self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks)
         self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()

@@ -64,6 +64,8 @@ class Refill:
     least: PushPriority
 
 
+# Shared by all sessions, which get the same message one after the other.
+_encoder = frames.MessageEncoder()
 # What tells messages apart. A message to a topic may have the id of one to another topic, or to the
 # device itself.
 MessageKey = tuple[str | None, str]
@@ -356,7 +358,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
                 waiting.append(message)
             else:
                 self._in_flight[message.id] = (message, now)
-                effects.append(SendFrame(frames.encode_message(message)))
+                effects.append(SendFrame(_encoder.encode(message)))
         for message in waiting:
             self._put(message)
         return effects

@@ -6,6 +6,7 @@ from picows import WSUpgradeRequest
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.pacing import Pace
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
 from clarion.push.frames import Hello
@@ -20,7 +21,6 @@ from clarion.push.session import (
     Refill,
     TimeOfDay,
 )
-from clarion.sockets.listener import paced
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 
@@ -62,6 +62,7 @@ class DeviceEndpoint:
         self._dispatch = dispatch
         self._connections = connections
         self._app_limit = app_limit
+        self._pace = Pace()
         self._window_ms = window_s * 1000
         self._window = clock.monotonic() // self._window_ms
 
@@ -92,7 +93,7 @@ class DeviceEndpoint:
         if window == self._window:
             return
         self._window = window
-        async for connection in paced(self._connections):
+        async for connection in self._pace.over(self._connections):
             if connection.session.is_ready:
                 connection.carry_out(connection.session.open_window())
 

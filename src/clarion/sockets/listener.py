@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from picows import WSListener, WSUpgradeRequest
 
+from clarion.pacing import Pace
 from clarion.setting_types import Address
 from clarion.sockets.acceptor import Acceptor
 from clarion.sockets.limited_protocol import Listening, PicowsLog
@@ -16,11 +16,9 @@ from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers
 from clarion.sockets.shell import Endpoint, Socket
 from clarion.telemetry.limited_log import LimitedLog
 
-T = TypeVar("T")
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
 UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
-_PACE = 1000
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
 
@@ -41,6 +39,7 @@ class SocketListener:
             self._route, self.newcomers, log, PicowsLog(log), upgrade_limit_s
         )
         self._acceptors: list[Acceptor] = []
+        self._pace = Pace()
 
     async def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on an address."""
@@ -58,7 +57,7 @@ class SocketListener:
         """Send the heart-beats that are due, and close connections that are past their limits."""
         for endpoint in self._endpoints.values():
             now = endpoint.clock.monotonic()
-            async for socket in paced(endpoint.sockets):
+            async for socket in self._pace.over(endpoint.sockets):
                 socket.tick(now)
             await endpoint.tick(now)
 
@@ -80,11 +79,3 @@ class SocketListener:
     def _route(self, request: WSUpgradeRequest) -> WSListener | None:
         endpoint = self._endpoints.get(request.path.partition(b"?")[0])
         return endpoint.accept() if endpoint else None
-
-
-async def paced(items: Iterable[T]) -> AsyncIterator[T]:
-    """Iterate over many items, letting other work run after every thousand."""
-    for count, item in enumerate(items, 1):
-        yield item
-        if count % _PACE == 0:
-            await asyncio.sleep(0)
