@@ -38,9 +38,13 @@ _numbers = count(1)
 
 @dataclass
 class FixedClock:
-    """The `Clock` port: stands still until it is moved."""
+    """The `Clock` port: stands still until it is moved.
+
+    Both readings are the same until the clock is set, so that most tests need to know only one.
+    """
 
     milliseconds: int = NOW
+    stepped: int = 0
     _ids: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
 
     def now(self) -> int:
@@ -49,8 +53,16 @@ class FixedClock:
     def new_id(self) -> str:
         return f"0190f000-0000-7000-8000-{next(self._ids):012x}"
 
+    def monotonic(self) -> int:
+        return self.milliseconds - self.stepped
+
     def advance(self, milliseconds: int) -> None:
         self.milliseconds += milliseconds
+
+    def step(self, milliseconds: int) -> None:
+        """Set the clock, as an operator or NTP does: no time passes."""
+        self.milliseconds += milliseconds
+        self.stepped += milliseconds
 
 
 def new_app_id() -> str:

@@ -139,6 +139,7 @@ class Services:
             connections=self.connections,
             clock=stores.clock,
             window_s=settings.low_priority_window_s,
+            app_limit=settings.app_devices_connected,
         )
         users = UserEndpoint(
             inboxes=stores.inboxes,
@@ -150,7 +151,7 @@ class Services:
         self.metrics.watch_gateway(
             sockets=devices.sockets, connections=self.connections, registry=self.registry
         )
-        return SocketListener(devices, users)
+        return SocketListener(devices, users, per_address=settings.address_sockets)
 
 
 def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClients) -> Pipeline:

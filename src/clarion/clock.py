@@ -17,7 +17,10 @@ class Clock(Protocol):
     """The one source of time and of ids."""
 
     def now(self) -> int:
-        """Return the milliseconds since 1970, UTC."""
+        """Return the milliseconds since 1970, UTC: for what is stored or shown."""
+
+    def monotonic(self) -> int:
+        """Return the milliseconds of a clock that nobody sets: for how long something takes."""
 
     def new_id(self) -> str:
         """Return a new UUIDv7; ids made later sort later."""
@@ -27,8 +30,16 @@ class SystemClock:
     def now(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
     def new_id(self) -> str:
         return str(uuid_utils.uuid7())
+
+
+def to_monotonic(clock: Clock, moment: int | None) -> int | None:
+    """Return a time of day as a reading of the monotonic clock, as far away from now."""
+    return None if moment is None else clock.monotonic() + moment - clock.now()
 
 
 def to_rfc3339(milliseconds: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from clarion.errors import ClarionError
@@ -107,13 +108,14 @@ def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], 
 
 
 async def _record_seen(dispatch: Dispatch, devices: Devices, now: int) -> int:
-    seen, dispatch.seen = dispatch.seen, set()
+    seen = list(islice(dispatch.seen, CHUNK))
+    dispatch.seen.difference_update(seen)
     try:
-        await devices.touch(list(seen), now)
+        await devices.touch(seen, now)
     except ClarionError:
-        dispatch.seen |= seen
+        dispatch.seen.update(seen)
         raise
-    return 0
+    return len(seen)
 
 
 async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:

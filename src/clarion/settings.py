@@ -135,6 +135,19 @@ class Settings:
     node_streams: int = _number(
         10_000, 1, 1_000_000, "Live streams and sockets open on one node; more are answered 503."
     )
+    address_sockets: int = _number(
+        500,
+        1,
+        2000,
+        "WebSocket connections of one address that have not authenticated; one more closes the "
+        "oldest. Behind a reverse proxy, which is one address: 2000.",
+    )
+    app_devices_connected: int = _number(
+        100_000,
+        1,
+        10_000_000,
+        "Devices of one app connected to one node; more are closed with 4429.",
+    )
     category_per_hour: int = _number(
         0, 0, 1_000_000, "Notifications per user, category and hour; more are held. 0: no limit."
     )

@@ -110,7 +110,7 @@ class World:
     def __init__(self, runner: asyncio.Runner, engine: Engine, users: list[ModelUser]) -> None:
         self.app_id = new_app_id()
         # All worlds share a store, so they share the numbers of their ids.
-        self.clock = FixedClock(START, _ids)
+        self.clock = FixedClock(START, _ids=_ids)
         self.provider = Recorder(self.clock, users)
         self.store = PipelineStore(engine, self.app_id)
         self._runner = runner

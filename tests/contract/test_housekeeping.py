@@ -136,6 +136,14 @@ async def test_devices_that_were_seen_are_recorded(
     assert dispatch.seen == set()
 
 
+async def test_devices_that_were_seen_are_recorded_in_parts(
+    tasks: dict[str, Task], dispatch: Dispatch
+) -> None:
+    dispatch.seen.update(f"device-{number}" for number in range(CHUNK + 1))
+    step = tasks["record_seen_devices"].step
+    assert [await step(NOW) for _ in range(3)] == [CHUNK, 1, 0]
+
+
 async def test_invalid_devices_their_feedback_and_deleted_topics_are_pruned(
     store: PipelineStore, stores: Stores, tasks: dict[str, Task]
 ) -> None:

@@ -41,6 +41,10 @@ class Sizes:
     chaos_rate: float
     chaos_disconnects_per_second: float
 
+    # T28: strangers at the gateway.
+    strangers: int
+    unfinished_frames: int
+
     # T30: the pipeline and its model.
     pipeline_sequences: int
     pipeline_steps: int
@@ -73,6 +77,8 @@ TABLE = {
         chaos_kills=4,
         chaos_rate=500,
         chaos_disconnects_per_second=10,
+        strangers=2_500,
+        unfinished_frames=100,
         pipeline_sequences=30,
         pipeline_steps=20,
         pipeline_walks=30,
@@ -98,6 +104,8 @@ TABLE = {
         chaos_kills=10,
         chaos_rate=800,
         chaos_disconnects_per_second=50,
+        strangers=10_000,
+        unfinished_frames=1_000,
         pipeline_sequences=2_000,
         pipeline_steps=50,
         pipeline_walks=1_000,

@@ -1,6 +1,7 @@
 """The clock: now, ids that sort, and times as the API writes them."""
 
 import datetime as dt
+import time
 import uuid
 
 import pytest
@@ -14,6 +15,12 @@ from tests.factories import NOW
 def test_now_is_now_in_milliseconds() -> None:
     before = dt.datetime.now(dt.UTC).timestamp() * 1000
     assert before - 1 <= SystemClock().now() <= dt.datetime.now(dt.UTC).timestamp() * 1000 + 1
+
+
+def test_the_monotonic_clock_counts_milliseconds_and_never_goes_back() -> None:
+    readings = [SystemClock().monotonic() for _ in range(1_000)]
+    assert readings == sorted(readings)
+    assert abs(readings[-1] - time.monotonic() * 1000) < 60_000
 
 
 def test_ids_are_uuid_7_and_later_ones_sort_later() -> None:

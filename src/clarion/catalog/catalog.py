@@ -59,7 +59,7 @@ class CachedCatalog:
         return build_entry(definition, await self._templates.list(app_id, type_name))
 
     async def _load(self, key: tuple[str, str]) -> Entry | None:
-        now, changes = self._clock.now(), self._changes
+        now, changes = self._clock.monotonic(), self._changes
         entry = await self.read(*key)
         # A change made during the read may be missing in its result, which is then not cached.
         if changes == self._changes:
@@ -69,7 +69,7 @@ class CachedCatalog:
     def _look_up(self, key: tuple[str, str]) -> tuple[Entry | None] | None:
         """Return the cached entry in a tuple: that there is no such type is cached, too."""
         cached_at, entry = self._cache.get(key, (-CACHED_MS, None))
-        return (entry,) if 0 <= self._clock.now() - cached_at < CACHED_MS else None
+        return (entry,) if self._clock.monotonic() - cached_at < CACHED_MS else None
 
     def _store(self, key: tuple[str, str], now: int, entry: Entry | None) -> None:
         if len(self._cache) >= _CACHE_LIMIT:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 
 from clarion.errors import Overloaded, ServiceError, TooManyRequests
 from clarion.inbox.model import InboxState
 from clarion.inbox.port import Inboxes
+from clarion.pacing import Pace
 from clarion.telemetry.logs import get_logger
 
 # How often changes that other nodes made are looked for.
 POLL_S = 3.0
 _POLL_CHUNK = 500
 _RETRY_S = 30
+
+
+class EndReason(StrEnum):
+    """Why the server ends a stream or socket."""
+
+    RESTARTING = "restarting"
+    USER_INACTIVE = "user_inactive"
 
 
 @dataclass(eq=False, slots=True)
@@ -26,7 +36,7 @@ class LiveClient:
     app_id: str
     user_id: str
     wake: Callable[[], None]
-    end: Callable[[], None]
+    end: Callable[[EndReason], None]
 
 
 @dataclass(slots=True)
@@ -45,8 +55,12 @@ class LiveClients:
         self._per_user = per_user
         self._total = total
         self._poll_s = poll_s
+        self._pace = Pace()
+        # The last tenth is kept for apps that have fewer than a tenth: no app takes everything.
+        self._reserve = total // 10
         self._users: dict[tuple[str, str], _User] = {}
         self._count = 0
+        self._counts: Counter[str] = Counter()  # by app
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_stopped = False
@@ -56,10 +70,15 @@ class LiveClients:
         return self._count
 
     def open(
-        self, app_id: str, user_id: str, *, wake: Callable[[], None], end: Callable[[], None]
+        self,
+        app_id: str,
+        user_id: str,
+        *,
+        wake: Callable[[], None],
+        end: Callable[[EndReason], None],
     ) -> LiveClient:
         """Add a client; `TooManyRequests` or `Overloaded` if there are too many."""
-        if self._is_stopped or self._count >= self._total:
+        if self._is_stopped or self._is_full(app_id):
             msg = "This node is stopping, or has as many live streams open as it may have."
             raise Overloaded(msg)
         user = self._users.setdefault((app_id, user_id), _User())
@@ -69,8 +88,13 @@ class LiveClients:
         client = LiveClient(app_id, user_id, wake, end)
         user.clients.add(client)
         self._count += 1
+        self._counts[app_id] += 1
         self._is_empty.clear()
         return client
+
+    def _is_full(self, app_id: str) -> bool:
+        left = self._total - self._count
+        return left <= 0 or (left <= self._reserve <= self._counts[app_id])
 
     def close(self, client: LiveClient) -> None:
         """Remove a client, if it is there."""
@@ -79,6 +103,9 @@ class LiveClients:
             return
         user.clients.remove(client)
         self._count -= 1
+        self._counts[client.app_id] -= 1
+        if not self._counts[client.app_id]:
+            del self._counts[client.app_id]
         if not self._count:
             self._is_empty.set()
         if not user.clients:
@@ -91,12 +118,19 @@ class LiveClients:
             for client in tuple(user.clients):
                 client.wake()
 
+    def disconnect_user(self, app_id: str, user_id: str) -> None:
+        """End the streams and sockets of a user who may not have them any more."""
+        user = self._users.get((app_id, user_id))
+        if user is not None:
+            for client in tuple(user.clients):
+                client.end(EndReason.USER_INACTIVE)
+
     async def stop(self, limit_s: float) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up."""
         self._is_stopped = True
         for user in list(self._users.values()):
             for client in list(user.clients):
-                client.end()
+                client.end(EndReason.RESTARTING)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._is_empty.wait()
@@ -112,17 +146,17 @@ class LiveClients:
 
     async def poll(self) -> None:
         """Wake the clients whose inbox has changed since the last poll."""
-        for app_id, user_ids in list(self._chunks()):
+        for app_id, user_ids in [chunk async for chunk in self._chunks()]:
             states = await self._inboxes.states(app_id, user_ids)
-            for user_id, state in states.items():
+            async for user_id, state in self._pace.over(states.items()):
                 user = self._users.get((app_id, user_id))
                 if user is not None and user.seen != state:
                     user.seen = state
                     self.notify(app_id, user_id)
 
-    def _chunks(self) -> Iterator[tuple[str, list[str]]]:
+    async def _chunks(self) -> AsyncIterator[tuple[str, list[str]]]:
         by_app: dict[str, list[str]] = {}
-        for app_id, user_id in self._users:
+        async for app_id, user_id in self._pace.over(list(self._users)):
             by_app.setdefault(app_id, []).append(user_id)
         for app_id, user_ids in by_app.items():
             waiting = iter(user_ids)

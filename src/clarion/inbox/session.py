@@ -92,7 +92,7 @@ class UserSession(Session[Frame, UserRequest]):
     # From the endpoint.
 
     def welcome(self, first: Update, expires_at: int | None) -> list[Effect]:
-        """Begin to send updates, until the token expires."""
+        """Begin to send updates, until the token expires by the monotonic clock."""
         if self.is_closed:
             return []
         self.is_ready = True

@@ -9,19 +9,21 @@ from urllib.parse import parse_qs
 from picows import WSUpgradeRequest
 
 from clarion.access.model import Caller, UserCaller
-from clarion.clock import Clock
+from clarion.clock import Clock, to_monotonic
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.feed import Feed, read_sequence
-from clarion.inbox.live import LiveClient, LiveClients
+from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
-from clarion.sockets.protocol import CloseCode
+from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
 
-# So many connections may be open that have not authenticated yet.
-UNAUTHENTICATED_LIMIT = 1_000
+_CLOSES = {
+    EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
+    EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
+}
 
 
 class UserSocket(Socket[UserRequest]):
@@ -32,15 +34,15 @@ class UserSocket(Socket[UserRequest]):
     session: UserSession
 
     def __init__(self, endpoint: UserEndpoint) -> None:
-        super().__init__(endpoint, UserSession(endpoint.clock.now()))
+        super().__init__(endpoint, UserSession(endpoint.clock.monotonic()))
         self.client: LiveClient | None = None
         self.feed: Feed | None = None
 
     def wake(self) -> None:
         self.carry_out(self.session.wake())
 
-    def stop(self) -> None:
-        self.end(CloseCode.RESTARTING, "the server restarts")
+    def stop(self, reason: EndReason) -> None:
+        self.end(*_CLOSES[reason])
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,7 +57,7 @@ class UserEndpoint:
     live: LiveClients
     identify: Callable[[str], Awaitable[Caller]]
     clock: Clock
-    sockets: OpenSockets = field(default_factory=lambda: OpenSockets(UNAUTHENTICATED_LIMIT))
+    sockets: OpenSockets = field(default_factory=OpenSockets)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def accept(self) -> UserSocket:
@@ -117,7 +119,8 @@ class UserEndpoint:
         feed = Feed(self.inboxes, caller.app_id, caller.user_id)
         first = await feed.begin(after)
         socket.feed = feed
-        socket.carry_out(socket.session.welcome(first, caller.expires_at))
+        expires_at = to_monotonic(self.clock, caller.expires_at)
+        socket.carry_out(socket.session.welcome(first, expires_at))
 
     async def _pull(self, socket: UserSocket) -> None:
         if socket.feed is None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from clarion.access.model import require_user
-from clarion.clock import Clock
+from clarion.clock import Clock, to_monotonic
 from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Streamed, header
 from clarion.inbox.feed import Feed, Update, encode, read_sequence
-from clarion.inbox.live import LiveClients
+from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.port import Inboxes
 
 PATH = "/v1/me/stream"
@@ -70,7 +70,8 @@ class Streams:
         except BaseException:
             self.live.close(client)
             raise
-        parts = self._parts(feed, first, signal, caller.expires_at)
+        expires_at = to_monotonic(self.clock, caller.expires_at)
+        parts = self._parts(feed, first, signal, expires_at)
         return Streamed(parts, lambda: self.live.close(client), HEADERS)
 
     async def _parts(
@@ -93,17 +94,20 @@ class Streams:
                 return
             if is_all and not await signal.wait(min(self.heartbeat_s, left_s)):
                 yield HEARTBEAT
-        yield encode_end("restarting")
+        yield encode_end(signal.reason)
 
     def _left_s(self, expires_at: int | None) -> float:
-        return self.heartbeat_s if expires_at is None else (expires_at - self.clock.now()) / 1000
+        if expires_at is None:
+            return self.heartbeat_s
+        return (expires_at - self.clock.monotonic()) / 1000
 
 
 @dataclass(slots=True, eq=False)
 class _StreamSignal:
-    """Wakes a stream when the inbox has changed, and when the server stops."""
+    """Wakes a stream when the inbox has changed, and when the server ends it."""
 
     stall_limit_s: float
+    reason: EndReason = EndReason.RESTARTING
     is_ended: bool = False
     task: asyncio.Task[object] | None = None
     event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,8 +119,9 @@ class _StreamSignal:
         if not self.is_ended:
             self.event.clear()
 
-    def end(self) -> None:
+    def end(self, reason: EndReason) -> None:
         """End the stream; if its client reads nothing, without the last event."""
+        self.reason = reason
         self.is_ended = True
         self.event.set()
         if self.task is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
@@ -15,6 +17,10 @@ from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics
 
 RETRY_S = 1.0
+# Rows in one unit. To settle as many takes a few milliseconds.
+ROWS_LIMIT = 500
+T = TypeVar("T")
+_Acknowledged = tuple[Connection, Message]
 
 
 @dataclass(slots=True)
@@ -26,7 +32,7 @@ class Acknowledgements:
     clock: Clock
     metrics: GatewayMetrics
     tasks: BackgroundTasks
-    _acknowledged: list[tuple[Connection, Message]] = field(default_factory=list)
+    _acknowledged: list[_Acknowledged] = field(default_factory=list)
     # By device and topic: the cursors that have moved since they were last stored.
     _moved: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -53,18 +59,39 @@ class Acknowledgements:
     async def _record(self) -> None:
         batch, self._acknowledged = self._acknowledged, []
         moved, self._moved = self._moved, {}
+        for cursors in _cut(list(moved.items())):
+            await _repeat(self._advance, cursors)
+        for part in _cut(batch):
+            await _repeat(self._acknowledge, part)
+            self._settle(part)
+
+    async def _advance(self, cursors: Sequence[tuple[tuple[str, str], int]]) -> None:
+        # Started together, so that they are written in the same commits.
+        await asyncio.gather(*(self.broadcasts.advance(*key, to) for key, to in cursors))
+
+    async def _acknowledge(self, part: Sequence[_Acknowledged]) -> None:
+        direct = [(message.device_id, message.id) for _, message in part if message.topic is None]
+        await self.messages.acknowledge(direct, self.clock.now())
+
+    def _settle(self, part: Sequence[_Acknowledged]) -> None:
         now = self.clock.now()
-        direct = [(m.device_id, m.id) for _, m in batch if m.topic is None]
-        while True:
-            try:
-                await self.messages.acknowledge(direct, now)
-                # Started together, so that they are written in the same commits.
-                await asyncio.gather(*(self.broadcasts.advance(*key, moved[key]) for key in moved))
-                break
-            except ServiceError as error:
-                # Devices do not repeat acknowledgements, so the write is repeated.
-                get_logger().warning("acknowledgements_wait", code=error.code, count=len(batch))
-                await asyncio.sleep(RETRY_S)
-        for connection, message in batch:
-            self.metrics.observe_delivery(message.priority, (now - message.created_at) / 1000)
-            connection.carry_out(connection.session.settle((message.id,)))
+        for connection, message in part:
+            # Not negative: the clock may have been set since.
+            seconds = max(0, now - message.created_at) / 1000
+            self.metrics.observe_delivery(message.priority, seconds)
+            connection.carry_out(connection.session.settle((message,)))
+
+
+async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:
+    """Write until it is written: devices do not repeat acknowledgements."""
+    while True:
+        try:
+            return await write(part)
+        except ServiceError as error:
+            get_logger().warning("acknowledgements_wait", code=error.code, count=len(part))
+            await asyncio.sleep(RETRY_S)
+
+
+def _cut(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut rows into parts that are written and settled without delaying others."""
+    return (rows[start : start + ROWS_LIMIT] for start in range(0, len(rows), ROWS_LIMIT))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import DeviceSession, Effect
-from clarion.sockets.protocol import CloseCode
+from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
 
 
 @dataclass(slots=True)
@@ -82,6 +82,9 @@ class Connections:
     def __init__(self) -> None:
         self._by_device: dict[str, Connection] = {}
         self._by_topic: dict[tuple[str, str], set[Connection]] = {}
+        # By app and user: those of the user's devices, a few at most.
+        self._by_user: dict[tuple[str, str], tuple[Connection, ...]] = {}
+        self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Return the number of connected devices."""
@@ -91,6 +94,10 @@ class Connections:
         """Iterate over a copy, so that connections may be added and removed meanwhile."""
         return iter(list(self._by_device.values()))
 
+    def count(self, app_id: str) -> int:
+        """Return the number of connected devices of an app."""
+        return self._counts.get(app_id, 0)
+
     def get(self, device_id: str) -> Connection | None:
         """Return the device's connection, or None."""
         return self._by_device.get(device_id)
@@ -99,18 +106,27 @@ class Connections:
         """Add a connection; an older one of the same device is closed."""
         older = self._by_device.get(device_id)
         self._by_device[device_id] = connection
-        if older is not None and older is not connection:
-            self._unsubscribe_all(older)
+        if older is connection:
+            return
+        self._note(connection)
+        if older is not None:
+            self._forget(older)
             older.carry_out(older.session.end(CloseCode.REPLACED, "a newer connection took over"))
 
     def remove(self, connection: Connection) -> bool:
         """Remove a connection; False if it was replaced by a newer one, which stays."""
         device = connection.session.device
-        self._unsubscribe_all(connection)
         if device is None or self._by_device.get(device.id) is not connection:
+            self._unsubscribe_all(connection)
             return False
         del self._by_device[device.id]
+        self._forget(connection)
         return True
+
+    def disconnect_user(self, app_id: str, user_id: str) -> None:
+        """Close the connections of the devices that were the user's when they connected."""
+        for connection in self._by_user.get((app_id, user_id), ()):
+            connection.carry_out(connection.session.end(CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE))
 
     def subscribe(
         self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor
@@ -134,6 +150,30 @@ class Connections:
     def subscribers(self, app_id: str, topic: str) -> list[Connection]:
         """Return the connections that are subscribed to a topic."""
         return list(self._by_topic.get((app_id, topic), ()))
+
+    def _note(self, connection: Connection) -> None:
+        device = connection.session.device
+        if device is None:
+            return
+        self._counts[device.app_id] = self._counts.get(device.app_id, 0) + 1
+        if device.details.user_id is not None:
+            owner = (device.app_id, device.details.user_id)
+            self._by_user[owner] = (*self._by_user.get(owner, ()), connection)
+
+    def _forget(self, connection: Connection) -> None:
+        device = connection.session.device
+        self._unsubscribe_all(connection)
+        if device is None:
+            return
+        self._counts[device.app_id] -= 1
+        if not self._counts[device.app_id]:
+            del self._counts[device.app_id]
+        if device.details.user_id is not None:
+            owner = (device.app_id, device.details.user_id)
+            left = tuple(each for each in self._by_user[owner] if each is not connection)
+            self._by_user[owner] = left
+            if not left:
+                del self._by_user[owner]
 
     def _unsubscribe_all(self, connection: Connection) -> None:
         device = connection.session.device

@@ -34,8 +34,8 @@ class Dispatch:
         metrics: GatewayMetrics,
         stored_limit: int,
     ) -> None:
-        self.topics = TopicDispatch(broadcasts, connections, clock)
         self.tasks = BackgroundTasks()
+        self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks)
         self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
@@ -58,7 +58,7 @@ class Dispatch:
             return False
         self._metrics.count(message.priority, status)
         connection = self._connections.get(device.id)
-        is_taken = connection is not None and offer(connection, message, self._clock.now())
+        is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
         if message.is_stored and not is_taken:
             await self._stored.add_one(device.id)
         return True
@@ -125,12 +125,12 @@ class Dispatch:
         self.tasks.start(self._refill(connection, least))
 
     async def _refill(self, connection: Connection, least: PushPriority) -> None:
-        now = self._clock.now()
         try:
-            found, is_all = await self._read(connection, least, now)
+            found, is_all = await self._read(connection, least, self._clock.now())
         except ServiceError:
             await asyncio.sleep(RETRY_S)
             found, is_all = [], False
+        now = self._clock.monotonic()
         connection.carry_out(connection.session.refill(found, now, is_all=is_all))
 
     async def _read(

@@ -54,6 +54,25 @@ def encode_ready(device_id: str, heartbeat_s: int, pending: int) -> bytes:
     return _encode(_Ready(device_id, heartbeat_s, pending))
 
 
+class MessageEncoder:
+    """Encodes messages. One to a topic is encoded once for the subscribers it is offered to."""
+
+    __slots__ = ("_frame", "_message")
+
+    def __init__(self) -> None:
+        self._message: Message | None = None
+        self._frame = b""
+
+    def encode(self, message: Message) -> bytes:
+        """Return the frame of a message."""
+        if message is self._message:
+            return self._frame
+        frame = encode_message(message)
+        if message.topic is not None:
+            self._message, self._frame = message, frame
+        return frame
+
+
 def encode_message(message: Message) -> bytes:
     """Return the frame of a message; its payload goes out as the provider sent it."""
     parts = [

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from clarion.clock import Clock
 from clarion.push import frames
 from clarion.push.frames import Ack, Frame, Hello, State
 from clarion.push.model import Device, Message, PushPriority
@@ -63,8 +64,34 @@ class Refill:
     least: PushPriority
 
 
+# Shared by all sessions, which get the same message one after the other.
+_encoder = frames.MessageEncoder()
+# What tells messages apart. A message to a topic may have the id of one to another topic, or to the
+# device itself.
+MessageKey = tuple[str | None, str]
+
+
+def key_of(message: Message) -> MessageKey:
+    """Return the topic and the id of a message."""
+    return message.topic, message.id
+
+
 DeviceRequest = Authorise | Acknowledged | Dropped | Refill
 Effect = SendFrame | Close | DeviceRequest
+
+
+@dataclass(slots=True)
+class TimeOfDay:
+    """What a reading of the monotonic clock lacks of the time of day, at which messages expire.
+
+    All sessions share it, and it is read every few seconds: the clock may be set.
+    """
+
+    offset: int = 0
+
+    def set(self, clock: Clock) -> None:
+        """Read both clocks."""
+        self.offset = clock.now() - clock.monotonic()
 
 
 class DeviceSession(Session[Frame, DeviceRequest]):
@@ -79,6 +106,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_behind",
         "_is_refilling",
         "_mailbox",
+        "_time_of_day",
         "device",
         "is_enabled",
         "is_foreground",
@@ -86,8 +114,9 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     _decoder = frames.decoder
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, time_of_day: TimeOfDay | None = None) -> None:
         super().__init__(now)
+        self._time_of_day = time_of_day or TimeOfDay()
         self.device: Device | None = None
         # A device that never sends a state is taken to be awake.
         self.is_foreground = True
@@ -100,16 +129,18 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         # The lowest priority of the backlog that is being sent; None: what may be sent at once.
         self._backlog_least: PushPriority | None = None
         # Created when first needed: most connections are idle, and there are many of them.
-        self._mailbox: list[tuple[int, int, int, str, Message]] | None = None
+        self._mailbox: list[tuple[int, int, int, str, str, Message]] | None = None
+        # By id, as it is acknowledged: of two messages with one id, the second waits for the first.
         self._in_flight: dict[str, tuple[Message, int]] | None = None
-        self._acking: set[str] | None = None
+        self._acking: set[MessageKey] | None = None
 
     # From the device.
 
     def _take(self, frame: Frame, now: int) -> list[Effect]:
         if isinstance(frame, Hello):
             return self._take_hello(frame)
-        if self.device is None:
+        may_wait = self._has_hello and isinstance(frame, Ping | Pong)
+        if self.device is None and not may_wait:
             return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
             case Ack():
@@ -138,7 +169,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             return []
         if self._acking is None:
             self._acking = set()
-        self._acking.update(message.id for message in done)
+        self._acking.update(map(key_of, done))
         return [Acknowledged(tuple(done)), *self._pump(now), *self._ask_for_more()]
 
     def _take_state(self, state: State, now: int) -> list[Effect]:
@@ -175,7 +206,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         One that is not taken stays in the store and is read later; a message that is not stored
         at all is taken or lost.
         """
-        if self.is_closed or not self.is_ready or self._has(message.id):
+        if self.is_closed or not self.is_ready or self._has(message):
             return False, []
         dropped = self._collapse(message)
         taken, effects = self._take_offer(message, now)
@@ -220,16 +251,16 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             self._backlog_least = None
         dropped: list[Effect] = []
         for message in messages:
-            if not self._has(message.id):
+            if not self._has(message):
                 # It may replace what was read before it.
                 dropped += self._collapse(message)
                 self._put(message)
         return [*dropped, *self._pump(now), *self._ask_for_more()]
 
-    def settle(self, ids: Iterable[str]) -> list[Effect]:
+    def settle(self, messages: Iterable[Message]) -> list[Effect]:
         """Forget acknowledged messages: they are stored as delivered."""
         if self._acking is not None:
-            self._acking.difference_update(ids)
+            self._acking.difference_update(map(key_of, messages))
         return self._ask_for_more()
 
     def open_window(self) -> list[Effect]:
@@ -271,15 +302,21 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     @property
     def in_hand(self) -> AbstractSet[str]:
-        """The ids of messages that must not be read again: waiting, in flight, or acknowledged."""
-        waiting = {entry[3] for entry in self._mailbox or ()}
-        return waiting | (self._in_flight or {}).keys() | (self._acking or set())
+        """The ids of messages to the device that must not be read again.
 
-    def _has(self, message_id: str) -> bool:
-        return (
-            message_id in (self._in_flight or ())
-            or message_id in (self._acking or ())
-            or any(entry[3] == message_id for entry in self._mailbox or ())
+        They wait, are in flight, or acknowledged. Those to topics have cursors.
+        """
+        waiting = {entry[3] for entry in self._mailbox or () if entry[-1].topic is None}
+        sent = {key for key, (each, _) in (self._in_flight or {}).items() if each.topic is None}
+        return waiting | sent | {key for topic, key in self._acking or () if topic is None}
+
+    def _has(self, message: Message) -> bool:
+        sent = (self._in_flight or {}).get(message.id)
+        if sent is not None and sent[0].topic == message.topic:
+            return True
+        return key_of(message) in (self._acking or ()) or any(
+            entry[3] == message.id and entry[-1].topic == message.topic
+            for entry in self._mailbox or ()
         )
 
     def _put(self, message: Message) -> None:
@@ -287,7 +324,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             self._mailbox = []
         # The sequences of topics are their own, so time comes first.
         order = (-message.priority, message.created_at, message.sequence)
-        heapq.heappush(self._mailbox, (*order, message.id, message))
+        heapq.heappush(self._mailbox, (*order, message.id, message.topic or "", message))
 
     def _collapse(self, message: Message) -> list[Effect]:
         """Drop the messages in the mailbox that this one replaces."""
@@ -295,30 +332,35 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             return []
         place, order = (message.collapse_id, message.topic), (message.created_at, message.sequence)
         replaced = [
-            entry[4]
+            entry[-1]
             for entry in self._mailbox
-            if (entry[4].collapse_id, entry[4].topic) == place and entry[1:3] < order
+            if (entry[-1].collapse_id, entry[-1].topic) == place and entry[1:3] < order
         ]
         if not replaced:
             return []
-        self._mailbox = [entry for entry in self._mailbox if entry[4] not in replaced]
+        self._mailbox = [entry for entry in self._mailbox if entry[-1] not in replaced]
         heapq.heapify(self._mailbox)
         return [Dropped(tuple(replaced))]
 
     def _pump(self, now: int) -> list[Effect]:
         """Send from the mailbox until too many are in flight."""
         effects: list[Effect] = []
-        if self.is_closed or self.is_paused or not self.is_enabled:
+        if self.is_closed or self.is_paused or not self.is_enabled or not self._mailbox:
             return effects
-        while self._mailbox and len(self._in_flight or ()) < IN_FLIGHT_LIMIT:
-            message = heapq.heappop(self._mailbox)[4]
-            if message.expires_at <= now:
+        if self._in_flight is None:
+            self._in_flight = {}
+        waiting: list[Message] = []
+        while self._mailbox and len(self._in_flight) < IN_FLIGHT_LIMIT:
+            message = heapq.heappop(self._mailbox)[-1]
+            if message.expires_at <= now + self._time_of_day.offset:
                 effects.append(Dropped((message,)))
-                continue
-            if self._in_flight is None:
-                self._in_flight = {}
-            self._in_flight[message.id] = (message, now)
-            effects.append(SendFrame(frames.encode_message(message)))
+            elif message.id in self._in_flight:
+                waiting.append(message)
+            else:
+                self._in_flight[message.id] = (message, now)
+                effects.append(SendFrame(_encoder.encode(message)))
+        for message in waiting:
+            self._put(message)
         return effects
 
     def _ask_for_more(self) -> list[Effect]:

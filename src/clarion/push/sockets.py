@@ -6,9 +6,11 @@ from picows import WSUpgradeRequest
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.pacing import Pace
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
 from clarion.push.frames import Hello
+from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.push.session import (
     Acknowledged,
@@ -17,8 +19,8 @@ from clarion.push.session import (
     DeviceSession,
     Dropped,
     Refill,
+    TimeOfDay,
 )
-from clarion.sockets.listener import paced
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 
@@ -31,7 +33,8 @@ class DeviceSocket(Socket[DeviceRequest]):
     session: DeviceSession
 
     def __init__(self, endpoint: DeviceEndpoint) -> None:
-        super().__init__(endpoint, DeviceSession(endpoint.clock.now()))
+        now = endpoint.clock.monotonic()
+        super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
         self.topics: dict[str, TopicCursor] | None = None
 
 
@@ -49,14 +52,19 @@ class DeviceEndpoint:
         connections: Connections,
         clock: Clock,
         window_s: int,
+        app_limit: int = 100_000,
     ) -> None:
         self.clock = clock
+        self.time_of_day = TimeOfDay()
+        self.time_of_day.set(clock)
         self.sockets = OpenSockets()
         self._registry = registry
         self._dispatch = dispatch
         self._connections = connections
+        self._app_limit = app_limit
+        self._pace = Pace()
         self._window_ms = window_s * 1000
-        self._window = clock.now() // self._window_ms
+        self._window = clock.monotonic() // self._window_ms
 
     def accept(self) -> DeviceSocket:
         return DeviceSocket(self)
@@ -80,11 +88,12 @@ class DeviceEndpoint:
 
     async def tick(self, now: int) -> None:
         """Open the window for messages of low priority, once each period."""
+        self.time_of_day.set(self.clock)
         window = now // self._window_ms
         if window == self._window:
             return
         self._window = window
-        async for connection in paced(self._connections):
+        async for connection in self._pace.over(self._connections):
             if connection.session.is_ready:
                 connection.carry_out(connection.session.open_window())
 
@@ -96,8 +105,15 @@ class DeviceEndpoint:
             device = await self._registry.authorise(hello.token, hello.secret)
             if device is None:
                 socket.carry_out(socket.session.refuse())
+            elif self._is_full(device):
+                socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
             elif not socket.session.is_closed:
                 socket.mark_authenticated()
                 await self._dispatch.connect(socket, device, hello.cursor)
         except ServiceError:
             socket.end(CloseCode.RESTARTING, "the database does not answer")
+
+    def _is_full(self, device: Device) -> bool:
+        """Whether the app may have no more connections; one that is replaced does not count."""
+        is_new = self._connections.get(device.id) is None
+        return is_new and self._connections.count(device.app_id) >= self._app_limit

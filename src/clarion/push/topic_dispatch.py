@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import Pace
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy
 from clarion.push.port import Broadcasts
+from clarion.sockets.tasks import BackgroundTasks
 
 CHUNK = 64
+# Messages of one topic that are being offered on this node; one more waits with its response.
+OFFERING_LIMIT = 100
 # Messages of one topic deferred for a device that is not awake; beyond this they are sent.
 DEFERRED_LIMIT = 1_000
 
@@ -17,10 +24,17 @@ DEFERRED_LIMIT = 1_000
 class TopicDispatch:
     """Publishes to topics, and keeps the subscriptions of the connected devices."""
 
-    def __init__(self, broadcasts: Broadcasts, connections: Connections, clock: Clock) -> None:
+    def __init__(
+        self, broadcasts: Broadcasts, connections: Connections, clock: Clock, tasks: BackgroundTasks
+    ) -> None:
         self._broadcasts = broadcasts
         self._connections = connections
         self._clock = clock
+        self._tasks = tasks
+        self._pace = Pace()
+        # By app and topic: the messages that are being offered to the subscribers, in their order.
+        self._offering: dict[tuple[str, str], deque[Message]] = {}
+        self._has_room = asyncio.Event()
         # By connection that is reading its subscriptions: the topics unsubscribed from meanwhile,
         # which it may have read before.
         self._unsubscribed: dict[Connection, set[str]] = {}
@@ -28,7 +42,7 @@ class TopicDispatch:
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        """Store a message to a topic, then offer it to the subscribers connected to this node.
+        """Store a message to a topic, and start to offer it to the subscribers connected here.
 
         False if the topic was deleted, or had a message with the same id.
         """
@@ -37,21 +51,44 @@ class TopicDispatch:
             return sequence
         if sequence is None:
             return False
-        topic = message.topic or ""
-        numbered = message._replace(sequence=sequence)
-        for connection in self._connections.subscribers(message.app_id, topic):
-            self._offer(connection, numbered, topic)
+        await self._start_to_offer(message._replace(sequence=sequence))
         return True
+
+    async def _start_to_offer(self, message: Message) -> None:
+        """Offer a message after those before it; wait if they are too many."""
+        key = (message.app_id, message.topic or "")
+        waiting = self._offering.get(key)
+        if waiting is None:
+            waiting = self._offering[key] = deque()
+            self._tasks.start(self._offer_to_all(key, waiting))
+        waiting.append(message)
+        while len(waiting) > OFFERING_LIMIT:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    async def _offer_to_all(self, key: tuple[str, str], waiting: deque[Message]) -> None:
+        try:
+            while waiting:
+                async for connection in self._pace.over(self._connections.subscribers(*key)):
+                    self._offer(connection, waiting[0], key[1])
+                waiting.popleft()
+                self._has_room.set()
+        finally:
+            waiting.clear()
+            del self._offering[key]
+            self._has_room.set()
 
     def _offer(self, connection: Connection, message: Message, topic: str) -> None:
         cursor = (connection.topics or {}).get(topic)
         if cursor is None:
             return
         if not message.is_stored:
-            offer(connection, message, self._clock.now())
+            offer(connection, message, self._clock.monotonic())
+        elif message.sequence <= cursor.read:
+            return  # it has subscribed or read since the message was published
         elif cursor.is_behind or message.sequence != cursor.read + 1:
             _fall_behind(connection, cursor)
-        elif offer(connection, message, self._clock.now()):
+        elif offer(connection, message, self._clock.monotonic()):
             cursor.read = message.sequence
             cursor.outstanding.add(message.sequence)
         elif connection.session.puts_off(message) and len(cursor.deferred) < DEFERRED_LIMIT:

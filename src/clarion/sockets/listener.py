@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
-from picows import WSListener, WSUpgradeRequest, ws_create_server
+from picows import WSListener, WSUpgradeRequest
 
+from clarion.pacing import Pace
 from clarion.setting_types import Address
+from clarion.sockets.acceptor import Acceptor
+from clarion.sockets.limited_protocol import Listening, PicowsLog
+from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers
 from clarion.sockets.shell import Endpoint, Socket
+from clarion.telemetry.limited_log import LimitedLog
 
-T = TypeVar("T")
-# Frames beyond our own limit are still read, so that the close code can say why; beyond this one
-# the connection is cut.
-_READ_LIMIT_BYTES = 2 * 1024 * 1024
-_HANDSHAKE_TIMEOUT_S = 10
+# From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
+UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
-_PACE = 1000
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
 
@@ -26,25 +26,26 @@ _CLOSE_GRACE_S = 2.0
 class SocketListener:
     """Serves endpoints, each at its path, on any number of addresses."""
 
-    def __init__(self, *endpoints: Endpoint[Any, Any]) -> None:
+    def __init__(
+        self,
+        *endpoints: Endpoint[Any, Any],
+        per_address: int = UNAUTHENTICATED_LIMIT,
+        upgrade_limit_s: float = UPGRADE_LIMIT_S,
+    ) -> None:
         self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
-        self._servers: list[asyncio.Server] = []
+        self.newcomers = Newcomers(per_address)
+        log = LimitedLog(endpoints[0].clock)
+        self._listening = Listening(
+            self._route, self.newcomers, log, PicowsLog(log), upgrade_limit_s
+        )
+        self._acceptors: list[Acceptor] = []
+        self._pace = Pace()
 
     async def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on an address."""
-        server = await ws_create_server(
-            self._route,
-            address.host,
-            address.port,
-            ssl=tls,
-            read_buffer_init_size=1024,
-            max_frame_size=_READ_LIMIT_BYTES,
-            websocket_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
-            enable_auto_pong=False,  # a ping is a sign of life, which the session must know of
-            use_aiofastnet=False,
-            backlog=1024,
-        )
-        self._servers.append(server)
+        acceptor = Acceptor(self._listening, tls)
+        await acceptor.open(address)
+        self._acceptors.append(acceptor)
 
     async def run(self) -> None:
         """Tick every few seconds, until cancelled."""
@@ -55,20 +56,21 @@ class SocketListener:
     async def tick(self) -> None:
         """Send the heart-beats that are due, and close connections that are past their limits."""
         for endpoint in self._endpoints.values():
-            now = endpoint.clock.now()
-            async for socket in paced(endpoint.sockets):
+            now = endpoint.clock.monotonic()
+            async for socket in self._pace.over(endpoint.sockets):
                 socket.tick(now)
             await endpoint.tick(now)
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more connections, close the open ones with 1012, finish background work."""
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         endings = [asyncio.ensure_future(each.end_for_restart()) for each in self._open()]
         if endings:
             await asyncio.wait(endings, timeout=min(grace_s, _CLOSE_GRACE_S))
         for socket in self._open():
             socket.cut()
+        self.newcomers.drop_all()
         await asyncio.gather(*(each.finish(grace_s) for each in self._endpoints.values()))
 
     def _open(self) -> list[Socket[Any]]:
@@ -77,11 +79,3 @@ class SocketListener:
     def _route(self, request: WSUpgradeRequest) -> WSListener | None:
         endpoint = self._endpoints.get(request.path.partition(b"?")[0])
         return endpoint.accept() if endpoint else None
-
-
-async def paced(items: Iterable[T]) -> AsyncIterator[T]:
-    """Iterate over many items, letting other work run after every thousand."""
-    for count, item in enumerate(items, 1):
-        yield item
-        if count % _PACE == 0:
-            await asyncio.sleep(0)

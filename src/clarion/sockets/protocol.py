@@ -16,6 +16,9 @@ HELLO_TIMEOUT_S = 10
 HEARTBEAT_S = 30
 SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
 FRAME_LIMIT_BYTES = 65_536
+# Of clients that have not authenticated: a hello has a token, a secret, and perhaps cursors.
+HELLO_LIMIT_BYTES = 16_384
+USER_IS_INACTIVE = "the user is inactive or erased"
 PING = b'{"type":"ping"}'
 PONG = b'{"type":"pong"}'
 # A client may send a number of any size; the database takes no larger one.
@@ -70,6 +73,8 @@ class Session(ABC, Generic[F, E]):
 
     Frames of type `F` go in; what is to be done comes out as a list of effects. The shell carries
     out `SendFrame` and `Close` itself and hands those of type `E` to the endpoint.
+
+    `now` is always a reading of the monotonic clock.
     """
 
     __slots__ = ("_has_hello", "heard_at", "is_closed", "is_paused", "is_ready", "pinged_at")
@@ -88,8 +93,8 @@ class Session(ABC, Generic[F, E]):
     def receive(self, data: bytes, *, is_text: bool, now: int) -> Effects[E]:
         """Handle a frame of the client."""
         self.heard_at = now
-        if len(data) > FRAME_LIMIT_BYTES:
-            limit = f"a frame has at most {FRAME_LIMIT_BYTES} bytes"
+        if len(data) > HELLO_LIMIT_BYTES and len(data) > self.frame_limit:
+            limit = f"a frame has at most {self.frame_limit} bytes"
             return self.end(CloseCode.FRAME_TOO_LARGE, limit)
         if not is_text:
             return self.end(CloseCode.BAD_FRAME, "frames must be JSON text")
@@ -103,10 +108,17 @@ class Session(ABC, Generic[F, E]):
     def _take(self, frame: F, now: int) -> Effects[E]:
         """Handle a decoded frame."""
 
+    @property
+    def frame_limit(self) -> int:
+        """How many bytes a frame of the client may have."""
+        return FRAME_LIMIT_BYTES if self.is_ready else HELLO_LIMIT_BYTES
+
     def time_out_hello(self) -> Effects[E]:
-        """Close a connection that has not sent its hello."""
-        if self._has_hello:
+        """Close a connection that has not sent its hello, or could not be answered in time."""
+        if self.is_ready:
             return []
+        if self._has_hello:
+            return self.end(CloseCode.RESTARTING, "the database does not answer")
         return self.end(CloseCode.TIMED_OUT, f"no hello within {HELLO_TIMEOUT_S} s")
 
     def tick(self, now: int) -> Effects[E]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
@@ -19,7 +19,14 @@ E_contra = TypeVar("E_contra", contravariant=True)
 PAUSE_LIMIT_MS = 30_000
 # How long a client may take to answer a close frame; then the connection is cut.
 CLOSE_LIMIT_MS = 10_000
+# How long a frame may take from its first byte to its last, give or take a heart-beat.
+FRAME_LIMIT_S = 15
+# The longest header of a frame.
+_HEADER_LIMIT_BYTES = 14
 _NORMAL_CLOSURE = 1000
+_PROTOCOL_ERROR = 1002
+# RFC 6455, 7.4: which codes a client may send.
+_CLOSE_CODES = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
 _REASON_LIMIT_BYTES = 123
 
 
@@ -52,37 +59,26 @@ class Endpoint(Protocol[S_contra, E_contra]):
 
 
 class OpenSockets:
-    """The open sockets of an endpoint; those that have not authenticated yet may be limited."""
+    """The open sockets of an endpoint, authenticated or not."""
 
-    def __init__(self, unauthenticated_limit: int | None = None) -> None:
+    def __init__(self) -> None:
         self._open: set[Socket[Any]] = set()
-        self._unauthenticated: set[Socket[Any]] = set()
-        self._limit = unauthenticated_limit
 
     def __len__(self) -> int:
-        """How many are open, authenticated or not."""
+        """How many are open."""
         return len(self._open)
 
     def __iter__(self) -> Iterator[Socket[Any]]:
         """Iterate over a copy: sockets may open and close meanwhile."""
         return iter(list(self._open))
 
-    def add(self, socket: Socket[Any]) -> bool:
-        """Add an unauthenticated socket; False if there are too many of them."""
-        if self._limit is not None and len(self._unauthenticated) >= self._limit:
-            return False
+    def add(self, socket: Socket[Any]) -> None:
+        """Add a socket."""
         self._open.add(socket)
-        self._unauthenticated.add(socket)
-        return True
-
-    def mark_authenticated(self, socket: Socket[Any]) -> None:
-        """Count a socket against the limit no longer."""
-        self._unauthenticated.discard(socket)
 
     def discard(self, socket: Socket[Any]) -> None:
         """Remove a socket, if it is there."""
         self._open.discard(socket)
-        self._unauthenticated.discard(socket)
 
 
 class Socket(WSListener, Generic[E]):
@@ -95,7 +91,10 @@ class Socket(WSListener, Generic[E]):
         "_hello_timer",
         "_paused_at",
         "_transport",
+        "_unfinished_at",
+        "on_authenticated",
         "session",
+        "unread",
     )
 
     def __init__(self, endpoint: Endpoint[Any, E], session: Session[Any, E]) -> None:
@@ -106,35 +105,36 @@ class Socket(WSListener, Generic[E]):
         self._frames = 0
         self._paused_at: int | None = None
         self._closed_at: int | None = None
+        self._unfinished_at: int | None = None
+        # Bytes that have come of a frame that is not complete.
+        self.unread = 0
+        # Set by the connection until it is called, or the connection ends.
+        self.on_authenticated: Callable[[], None] | None = None
 
     # Called by picows.
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        if not self._endpoint.sockets.add(self):
-            transport.disconnect(graceful=False)
-            return
+        self._endpoint.sockets.add(self)
         loop = asyncio.get_running_loop()
         self._hello_timer = loop.call_later(HELLO_TIMEOUT_S, self._time_out_hello)
         self._endpoint.connected(self, transport.request)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         self._frames += 1
+        self.unread = frame.tail_size
         if self.session.is_closed:
             if frame.msg_type == WSMsgType.CLOSE:
                 transport.disconnect()
             return
-        now = self._endpoint.clock.now()
+        now = self._endpoint.clock.monotonic()
         match frame.msg_type:
             case WSMsgType.TEXT | WSMsgType.BINARY:
                 is_text = frame.msg_type == WSMsgType.TEXT and frame.fin
                 data = frame.get_payload_as_bytes()
                 self.carry_out(self.session.receive(data, is_text=is_text, now=now))
             case WSMsgType.CLOSE:
-                # A close without a code is answered with one: there is no zero on the wire.
-                given: Any = frame.get_close_code()
-                code: Any = given or _NORMAL_CLOSURE
-                transport.send_close(code)
+                transport.send_close(_answer_to_close(frame))
                 transport.disconnect()
                 self._closed_at = now
             case WSMsgType.PING:
@@ -147,16 +147,17 @@ class Socket(WSListener, Generic[E]):
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature
         self.session.is_closed = True
+        self.on_authenticated = None
         self._endpoint.sockets.discard(self)
         self._release()
 
     def pause_writing(self) -> None:
         self.session.is_paused = True
-        self._paused_at = self._endpoint.clock.now()
+        self._paused_at = self._endpoint.clock.monotonic()
 
     def resume_writing(self) -> None:
         self._paused_at = None
-        self.carry_out(self.session.resume(self._endpoint.clock.now()))
+        self.carry_out(self.session.resume(self._endpoint.clock.monotonic()))
 
     # Called by the endpoint and the listener.
 
@@ -174,18 +175,42 @@ class Socket(WSListener, Generic[E]):
     def mark_authenticated(self) -> None:
         """Stop waiting for a hello: it came, and it was valid."""
         self._cancel_hello_timer()
-        self._endpoint.sockets.mark_authenticated(self)
+        if self.on_authenticated is not None:
+            self.on_authenticated()
+            self.on_authenticated = None
+
+    @property
+    def read_limit(self) -> int:
+        """How many bytes an unfinished frame may have."""
+        return self.session.frame_limit + _HEADER_LIMIT_BYTES
 
     def tick(self, now: int) -> None:
         """Check the limits, and let the session check its own."""
-        if self._closed_at is not None and now - self._closed_at >= CLOSE_LIMIT_MS:
+        if self._is_closing(now):
             self.cut()
         if self._frames > self._endpoint.frames_limit:
             self.end(CloseCode.TOO_SLOW_OR_FAST, "too many frames")
+        if self._is_unfinished(now):
+            self.end(CloseCode.TIMED_OUT, f"a frame was not complete after {FRAME_LIMIT_S} s")
         self._frames = 0
         if self._paused_at is not None and now - self._paused_at > PAUSE_LIMIT_MS:
             self.end(CloseCode.TOO_SLOW_OR_FAST, "the client reads too slowly")
         self.carry_out(self.session.tick(now))
+
+    def _is_closing(self, now: int) -> bool:
+        """Whether the client has not answered a close frame in time, ours or that of picows."""
+        transport = self._transport
+        if self._closed_at is None and transport is not None and transport.is_close_frame_sent:
+            self._closed_at = now
+        return self._closed_at is not None and now - self._closed_at >= CLOSE_LIMIT_MS
+
+    def _is_unfinished(self, now: int) -> bool:
+        """Whether one frame has been coming for too long."""
+        if not self.unread or self._frames:
+            self._unfinished_at = None
+        elif self._unfinished_at is None:
+            self._unfinished_at = now
+        return self._unfinished_at is not None and now - self._unfinished_at >= FRAME_LIMIT_S * 1000
 
     def end(self, code: CloseCode, reason: str) -> None:
         """Close the connection, unless it is closed."""
@@ -211,7 +236,7 @@ class Socket(WSListener, Generic[E]):
         self._transport.send_close(code, _cut_short(close.reason))
         # To disconnect now could lose the code: what the client is just sending would be answered
         # with a reset. So the client disconnects, or `tick` cuts it off.
-        self._closed_at = self._endpoint.clock.now()
+        self._closed_at = self._endpoint.clock.monotonic()
 
     def _release(self) -> None:
         self._cancel_hello_timer()
@@ -224,6 +249,14 @@ class Socket(WSListener, Generic[E]):
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
+
+
+def _answer_to_close(frame: WSFrame) -> Any:
+    """Return the code that answers a close: its own, if a client may send that."""
+    if not frame.payload_size:
+        return _NORMAL_CLOSURE
+    code: Any = frame.get_close_code()
+    return code if code in _CLOSE_CODES else _PROTOCOL_ERROR
 
 
 def _cut_short(reason: str) -> bytes:

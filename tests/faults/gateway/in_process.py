@@ -34,6 +34,7 @@ class Gateway:
     port: int
     clock: FixedClock
     messages: SqlMessages
+    broadcasts: SqlBroadcasts
     connections: Connections
     dispatch: Dispatch
     device: Device
@@ -82,10 +83,11 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
     (device_id,) = await installation.add_devices(1)
     async with installation.opened() as engine:
         devices, messages = SqlDevices(engine), SqlMessages(engine)
+        broadcasts = SqlBroadcasts(engine)
         clock, connections = FixedClock(), Connections()
         dispatch = Dispatch(
             messages=messages,
-            broadcasts=SqlBroadcasts(engine),
+            broadcasts=broadcasts,
             connections=connections,
             clock=clock,
             metrics=GatewayMetrics(CollectorRegistry()),
@@ -109,6 +111,7 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
                 port=port,
                 clock=clock,
                 messages=messages,
+                broadcasts=broadcasts,
                 connections=connections,
                 dispatch=dispatch,
                 device=device,

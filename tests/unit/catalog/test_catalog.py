@@ -9,7 +9,7 @@ from clarion.catalog import built_in
 from clarion.catalog.catalog import CACHED_MS, CachedCatalog
 from clarion.catalog.model import Channel, NotificationType, Template
 from clarion.pages import Page
-from tests.factories import FixedClock, make_template, make_type
+from tests.factories import DAY, FixedClock, make_template, make_type
 
 
 class MemoryTypes:
@@ -122,11 +122,15 @@ async def test_an_entry_is_cached_for_a_while(
         assert types.reads == reads
 
 
-async def test_entries_are_not_reused_when_the_clock_was_set_back(
-    catalog: CachedCatalog, types: MemoryTypes, clock: FixedClock
+@pytest.mark.parametrize("step", [-DAY, DAY])
+async def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_cache(
+    catalog: CachedCatalog, types: MemoryTypes, clock: FixedClock, step: int
 ) -> None:
     await catalog.find("app", "POST_LIKE")
-    clock.advance(-1)
+    clock.step(step)
+    await catalog.find("app", "POST_LIKE")
+    assert types.reads == 1
+    clock.advance(CACHED_MS)
     await catalog.find("app", "POST_LIKE")
     assert types.reads == 2
 

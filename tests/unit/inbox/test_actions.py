@@ -14,7 +14,7 @@ async def test_an_action_wakes_the_clients(action: InboxAction) -> None:
     calls: list[str] = []
     inboxes = MemoryInboxes()
     live = LiveClients(inboxes, per_user=2, total=3)
-    live.open("app", "ana", wake=lambda: calls.append("wake"), end=lambda: calls.append("end"))
+    live.open("app", "ana", wake=lambda: calls.append("wake"), end=calls.append)
     made = inboxes.add()
     actions = InboxActions(inboxes, live, FixedClock())
     changed = await actions.apply(action, "app", "ana", made.id)

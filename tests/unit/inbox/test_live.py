@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
-from clarion.inbox.live import LiveClient, LiveClients
+from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from tests.unit.inbox.memory import MemoryInboxes
 
 
@@ -18,7 +18,10 @@ class Client:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self, live: LiveClients, user_id: str = "ana") -> LiveClient:
-        return live.open("app", user_id, wake=self.wake, end=lambda: self.calls.append("end"))
+        return live.open("app", user_id, wake=self.wake, end=self.end)
+
+    def end(self, reason: EndReason) -> None:
+        self.calls.append(reason)
 
     def wake(self) -> None:
         self.calls.append("wake")
@@ -72,12 +75,38 @@ async def test_a_user_has_a_limit_and_so_has_the_node(live: LiveClients) -> None
     assert client.open(live) is not None
 
 
+async def test_no_app_takes_the_last_tenth_from_the_others(inboxes: MemoryInboxes) -> None:
+    live, client = LiveClients(inboxes, per_user=100, total=20), Client()
+    for _ in range(18):
+        client.open(live)
+    with pytest.raises(Overloaded):
+        client.open(live)
+    others = [live.open("other", "bo", wake=client.wake, end=client.end) for _ in range(2)]
+    with pytest.raises(Overloaded):
+        live.open("third", "cy", wake=client.wake, end=client.end)
+    live.close(others[0])
+    with pytest.raises(Overloaded):
+        client.open(live)
+    assert live.open("third", "cy", wake=client.wake, end=client.end) is not None
+
+
+async def test_all_clients_of_a_user_are_ended_and_no_others(live: LiveClients) -> None:
+    here, there, bo = Client(), Client(), Client()
+    for client in (here, there):
+        client.open(live)
+    bo.open(live, "bo")
+    live.disconnect_user("app", "ana")
+    live.disconnect_user("other", "bo")
+    live.disconnect_user("app", "nobody")
+    assert (here.calls, there.calls, bo.calls) == (["user_inactive"], ["user_inactive"], [])
+
+
 async def test_a_stop_ends_all_and_waits_for_them(live: LiveClients) -> None:
     client = Client()
     opened = [client.open(live), client.open(live, "bo")]
     stopping = asyncio.ensure_future(live.stop(10))
     await asyncio.sleep(0)
-    assert client.calls == ["end", "end"]
+    assert client.calls == ["restarting", "restarting"]
     assert not stopping.done()
     for each in opened:
         live.close(each)

@@ -149,6 +149,13 @@ async def test_a_stop_of_the_live_clients_closes_with_1012(server: Server) -> No
     assert len(server.live) == 0
 
 
+async def test_the_socket_of_a_user_who_is_inactive_is_4401(server: Server) -> None:
+    socket = await server.connect()
+    server.live.disconnect_user("app", "ana")
+    assert socket.closed == [CloseCode.NOT_AUTHORISED]
+    assert len(server.live) == 0
+
+
 async def test_an_action_is_sent_back_as_an_update(server: Server) -> None:
     made = server.inboxes.add()
     socket = await server.connect()

@@ -106,11 +106,29 @@ async def test_a_stream_ends_with_its_token(server: Server) -> None:
     assert [part async for part in opened.parts] == [encode_end("token_expired")]
 
 
+@pytest.mark.parametrize("step", [-3_600_000, 601_000])
+async def test_a_clock_that_is_set_does_not_end_a_stream(server: Server, step: int) -> None:
+    opened = await server.open()
+    await anext(opened.parts)
+    server.clock.step(step)
+    server.inboxes.add()
+    assert (await anext(opened.parts)).startswith(b"id: 1\nevent: notification\n")
+    server.clock.advance(600_000)
+    assert [part async for part in opened.parts] == [encode_end("token_expired")]
+
+
 async def test_a_stream_ends_with_the_server(server: Server) -> None:
     opened = await server.open()
     await anext(opened.parts)
     await server.live.stop(0)
     assert [part async for part in opened.parts] == [encode_end("restarting")]
+
+
+async def test_a_stream_ends_with_its_user(server: Server) -> None:
+    opened = await server.open()
+    await anext(opened.parts)
+    server.live.disconnect_user("app", "ana")
+    assert [part async for part in opened.parts] == [encode_end("user_inactive")]
 
 
 async def test_a_stream_ends_when_the_store_does_not_answer(server: Server) -> None:

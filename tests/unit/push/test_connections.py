@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.push.connections import Connections, TopicCursor
-from clarion.push.model import Device, Message, PushPriority
+from clarion.push.model import Device, DeviceDetails, Message, PushPriority
 from clarion.push.session import DeviceSession, Effect
 from clarion.sockets.protocol import Close, CloseCode
 from tests.factories import NOW, make_broadcast, make_device
@@ -59,6 +59,37 @@ def test_the_late_close_of_the_older_does_not_remove_the_newer() -> None:
     assert connections.remove(older) is False
     assert connections.get(device.id) is newer
     assert connections.subscribers("app", "news") == [newer]
+
+
+def test_devices_are_counted_by_app() -> None:
+    connections = Connections()
+    device = make_device()
+    wires = [connected(connections, each) for each in (device, make_device(), make_device("b"))]
+    newer = connected(connections, device)
+    assert connections.remove(wires[0]) is False
+    assert [connections.count(app_id) for app_id in ("app", "b", "c")] == [2, 1, 0]
+    for wire in (newer, *wires[1:]):
+        assert connections.remove(wire) is True
+    assert [connections.count(app_id) for app_id in ("app", "b", "c")] == [0, 0, 0]
+
+
+def test_the_devices_of_a_user_are_disconnected_and_no_others() -> None:
+    connections, ana, bo = Connections(), DeviceDetails(user_id="ana"), DeviceDetails(user_id="bo")
+    first, second = (connected(connections, make_device(details=ana)) for _ in range(2))
+    others = [
+        connected(connections, each)
+        for each in (make_device(details=bo), make_device("b", details=ana), make_device())
+    ]
+    left = connected(connections, make_device(details=ana))
+    connections.remove(left)
+    connections.disconnect_user("app", "ana")
+    connections.disconnect_user("app", "nobody")
+    for wire in (first, second):
+        assert wire.effects == [Close(CloseCode.NOT_AUTHORISED, "the user is inactive or erased")]
+        connections.remove(wire)
+    assert [wire.effects for wire in (*others, left)] == [[], [], [], []]
+    connections.disconnect_user("app", "ana")
+    assert len(connections) == 3
 
 
 def test_a_connection_without_a_hello_can_be_removed() -> None:

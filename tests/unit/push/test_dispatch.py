@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from clarion.push.acknowledgements import ROWS_LIMIT
 from clarion.push.model import MessageReason, MessageStatus, PushPriority
 from clarion.push.topic_dispatch import CHUNK
 from clarion.sockets.protocol import CloseCode
-from tests.factories import MINUTE
+from tests.factories import MINUTE, make_message
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
 
@@ -305,3 +306,12 @@ def test_work_that_does_not_end_is_cancelled_after_the_grace() -> None:
         assert not gateway.dispatch.topics._unsubscribed
 
     run_in_no_time(work)
+
+
+async def test_many_acknowledgements_of_one_moment_are_recorded_in_parts(gateway: Gateway) -> None:
+    phone = await gateway.connect()
+    messages = tuple(make_message(gateway.device.id) for _ in range(2 * ROWS_LIMIT + 1))
+    before = gateway.store.writes
+    gateway.dispatch.acknowledgements.add(phone, messages)
+    await settle()
+    assert gateway.store.writes - before == 3

@@ -18,7 +18,14 @@ from clarion.push.session import (
     Effect,
     Refill,
 )
-from clarion.sockets.protocol import HEARTBEAT_S, SILENCE_LIMIT_MS, Close, CloseCode, SendFrame
+from clarion.sockets.protocol import (
+    HEARTBEAT_S,
+    PONG,
+    SILENCE_LIMIT_MS,
+    Close,
+    CloseCode,
+    SendFrame,
+)
 from tests.factories import NOW, make_broadcast, make_device, make_message
 
 DEVICE = make_device()
@@ -122,11 +129,19 @@ def test_a_device_without_a_hello_is_timed_out(new: DeviceSession) -> None:
     assert code_of(new.time_out_hello()) is CloseCode.TIMED_OUT
 
 
-def test_a_device_that_sent_its_hello_is_not_timed_out(new: DeviceSession) -> None:
+def test_a_device_that_is_ready_is_not_timed_out(new: DeviceSession) -> None:
     receive(new, **HELLO)
-    assert new.time_out_hello() == []
     new.recognise(DEVICE)
+    new.welcome(0)
     assert new.time_out_hello() == []
+
+
+def test_a_device_that_is_not_answered_in_time_comes_back(new: DeviceSession) -> None:
+    receive(new, **HELLO)
+    new.recognise(DEVICE)
+    (close,) = new.time_out_hello()
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.RESTARTING
 
 
 def test_before_it_is_ready_a_device_gets_nothing(new: DeviceSession) -> None:
@@ -157,6 +172,30 @@ def test_a_message_in_hand_is_not_taken_again(session: DeviceSession) -> None:
     assert refill(session, message) == []
 
 
+def test_a_device_may_answer_a_ping_before_it_is_welcome() -> None:
+    session = DeviceSession(NOW)
+    receive(session, type="hello", token="t", secret="s")
+    assert receive(session, type="pong") == []
+    assert receive(session, type="ping") == [SendFrame(PONG)]
+    (close,) = receive(session, type="state", foreground=False)
+    assert isinstance(close, Close)
+
+
+def test_of_two_messages_with_one_id_the_second_waits_for_the_first(
+    session: DeviceSession,
+) -> None:
+    direct = make_message(id="one", created_at=NOW)
+    others = [make_broadcast(topic, id="one", sequence=7) for topic in ("harbour", "news")]
+    assert [session.offer(message, NOW)[0] for message in (direct, *others)] == [True] * 3
+    assert session.in_hand == {"one"}
+    for message, after in zip((direct, *others), (*others, None), strict=True):
+        acknowledged, *effects = acknowledge(session, message)
+        assert acknowledged == Acknowledged((message,))
+        assert sent(effects) == ([after.id] if after else [])
+        session.settle([message])
+    assert session.in_hand == set()
+
+
 def test_an_acknowledgement_is_passed_on_once(session: DeviceSession) -> None:
     message = make_message()
     session.offer(message, NOW)
@@ -175,7 +214,7 @@ def test_what_is_acknowledged_stays_in_hand_until_the_store_knows(session: Devic
     session.offer(message, NOW)
     acknowledge(session, message)
     assert session.in_hand == {message.id}
-    session.settle([message.id])
+    session.settle([message])
     assert session.in_hand == set()
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clarion.push.session import Authorise, DeviceSession
-from clarion.sockets.protocol import FRAME_LIMIT_BYTES, Close, CloseCode
+from clarion.sockets.protocol import HELLO_LIMIT_BYTES, Close, CloseCode
 from tests.factories import NOW
 
 HELLO: dict[str, Any] = {"type": "hello", "token": "t", "secret": "s"}
@@ -59,8 +59,8 @@ def code_of(data: bytes, *, is_text: bool = True) -> CloseCode:
 
 
 def test_a_frame_beyond_the_limit_is_too_large() -> None:
-    assert code_of(b" " * (FRAME_LIMIT_BYTES + 1)) is CloseCode.FRAME_TOO_LARGE
-    assert code_of(b" " * FRAME_LIMIT_BYTES) is CloseCode.BAD_FRAME
+    assert code_of(b" " * (HELLO_LIMIT_BYTES + 1)) is CloseCode.FRAME_TOO_LARGE
+    assert code_of(b" " * HELLO_LIMIT_BYTES) is CloseCode.BAD_FRAME
 
 
 def test_a_frame_of_bytes_is_a_bad_frame() -> None:

@@ -122,7 +122,7 @@ class Gateway(RuleBasedStateMachine):
 
     @property
     def mailbox(self) -> list[Message]:
-        return [entry[4] for entry in self.session._mailbox or ()]
+        return [entry[-1] for entry in self.session._mailbox or ()]
 
     def receive(self, **frame: object) -> None:
         data = json.dumps(frame).encode()
@@ -256,7 +256,7 @@ class Gateway(RuleBasedStateMachine):
         recorded, self.to_record = self.to_record, []
         for message in recorded:
             self.stored.pop(message.id, None)
-        self.carry_out(self.session.settle([message.id for message in recorded]))
+        self.carry_out(self.session.settle(recorded))
 
     # The device does something.
 

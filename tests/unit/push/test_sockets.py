@@ -8,11 +8,11 @@ from clarion.errors import StoreUnavailable
 from clarion.push.connections import Connections
 from clarion.push.frames import Hello
 from clarion.push.model import Device, PushPriority
-from clarion.push.session import Authorise, Effect
+from clarion.push.session import Authorise, Dropped, Effect
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
-from clarion.sockets.protocol import Close, CloseCode
+from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from clarion.sockets.tasks import BackgroundTasks
-from tests.factories import NOW, FixedClock, make_device, make_message
+from tests.factories import DAY, NOW, FixedClock, make_device, make_message
 
 WINDOW_S = 30
 DEVICE = make_device()
@@ -56,12 +56,12 @@ def connections() -> Connections:
 
 
 @pytest.fixture
-def endpoint(gateway: Any, connections: Connections) -> DeviceEndpoint:
+def endpoint(gateway: Any, connections: Connections, clock: FixedClock) -> DeviceEndpoint:
     return DeviceEndpoint(
         registry=gateway,
         dispatch=gateway,
         connections=connections,
-        clock=FixedClock(),
+        clock=clock,
         window_s=WINDOW_S,
     )
 
@@ -96,6 +96,23 @@ async def test_an_unknown_device_is_refused(endpoint: DeviceEndpoint, gateway: A
     assert gateway.connected == []
 
 
+async def test_an_app_has_a_limit_and_a_device_that_comes_again_is_not_one_more(
+    endpoint: DeviceEndpoint, gateway: Any, connections: Connections
+) -> None:
+    for device in (make_device(), make_device("other")):
+        connected = endpoint.accept()
+        connected.session.recognise(device)
+        connections.add(device.id, connected)
+    endpoint._app_limit = 1
+    (close,) = await authorise(endpoint, gateway, HELLO)
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.TOO_SLOW_OR_FAST
+    again = endpoint.accept()
+    again.session.recognise(DEVICE)
+    connections.add(DEVICE.id, again)
+    assert await authorise(endpoint, gateway, HELLO) == []
+
+
 async def test_without_the_store_the_device_comes_back(
     endpoint: DeviceEndpoint, gateway: Any
 ) -> None:
@@ -113,6 +130,24 @@ async def test_a_device_that_has_left_is_not_connected(
     socket.on_ws_disconnected(None)  # type: ignore[arg-type]
     await gateway.tasks.finish(5)
     assert gateway.connected == []
+
+
+@pytest.mark.parametrize("step", [-DAY, DAY])
+async def test_messages_expire_by_the_time_of_day_that_was_set(
+    endpoint: DeviceEndpoint, clock: FixedClock, step: int
+) -> None:
+    session = endpoint.accept().session
+    session.recognise(DEVICE)
+    session.welcome(0)
+    session.refill([], NOW, is_all=True)
+    clock.step(step)
+    message = make_message(expires_at=NOW + step + 5)
+    await endpoint.tick(clock.monotonic())
+    clock.advance(4)
+    assert isinstance(session.offer(message, clock.monotonic())[1][0], SendFrame)
+    clock.advance(1)
+    later = message._replace(id="later")
+    assert session.offer(later, clock.monotonic())[1] == [Dropped((later,))]
 
 
 async def test_a_window_opens_once_each_period(

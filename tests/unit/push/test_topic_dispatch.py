@@ -1,13 +1,17 @@
 """Messages to topics: sent at once to connected subscribers, later to others, to none twice."""
 
 import asyncio
+import json
+import time
 
 import pytest
 
+from clarion.push.connections import TopicCursor
 from clarion.push.model import PushPriority, StoragePolicy
-from clarion.push.session import MAILBOX_LIMIT
+from clarion.push.session import MAILBOX_LIMIT, DeviceSession, Effect
 from clarion.push.sql.topics import SqlDeviceTopics
-from clarion.push.topic_dispatch import CHUNK, DEFERRED_LIMIT
+from clarion.push.topic_dispatch import CHUNK, DEFERRED_LIMIT, OFFERING_LIMIT
+from clarion.sockets.protocol import SendFrame
 from tests.factories import make_broadcast, make_device
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway
@@ -362,3 +366,63 @@ async def test_a_topic_unsubscribed_while_connecting_can_be_subscribed_again(
     again = await gateway.connect()
     message = await gateway.publish()
     assert again.ids == [message.id]
+
+
+class Screen:
+    """A `Connection` that keeps the bytes it is to send."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.session = DeviceSession(gateway.clock.now())
+        self.topics: dict[str, TopicCursor] | None = None
+        self.sent: list[bytes] = []
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        self.sent += [effect.data for effect in effects if isinstance(effect, SendFrame)]
+
+
+def connect_many(gateway: Gateway, count: int) -> list[Screen]:
+    screens = [Screen(gateway) for _ in range(count)]
+    for screen in screens:
+        device = make_device()
+        screen.session.recognise(device)
+        screen.session.welcome(0)
+        screen.session.refill([], gateway.clock.now(), is_all=True)
+        screen.sent.clear()
+        gateway.connections.add(device.id, screen)
+        gateway.connections.subscribe("app", "news", screen, TopicCursor(0, 0, is_behind=False))
+    return screens
+
+
+async def test_a_broadcast_to_many_lets_other_work_run(gateway: Gateway) -> None:
+    screens = connect_many(gateway, 5_000)
+    publishing = asyncio.ensure_future(gateway.publish())
+    began = last = time.perf_counter()
+    longest_s = 0.0
+    while not all(screen.sent for screen in screens):
+        await asyncio.sleep(0)
+        longest_s = max(longest_s, time.perf_counter() - last)
+        last = time.perf_counter()
+    await publishing
+    assert longest_s < (last - began) / 2
+
+
+async def test_subscribers_are_sent_the_same_bytes_in_the_order_of_the_messages(
+    gateway: Gateway,
+) -> None:
+    first, *others = connect_many(gateway, 100)
+    messages = await asyncio.gather(*(gateway.publish() for _ in range(3)))
+    await settle()
+    assert [json.loads(data)["id"] for data in first.sent] == [each.id for each in messages]
+    for other in others:
+        assert all(one is same for one, same in zip(first.sent, other.sent, strict=True))
+
+
+async def test_beyond_a_limit_of_messages_in_hand_the_next_one_waits(gateway: Gateway) -> None:
+    connect_many(gateway, 1)
+    waiting = [
+        asyncio.ensure_future(gateway.dispatch.topics.publish(make_broadcast(), StoragePolicy.ALL))
+        for _ in range(OFFERING_LIMIT + 5)
+    ]
+    assert await asyncio.gather(*waiting) == [True] * len(waiting)
+    await settle()
+    assert not gateway.dispatch.topics._offering

@@ -64,12 +64,11 @@ class EchoEndpoint:
     def __init__(
         self,
         path: bytes = b"/echo",
-        unauthenticated_limit: int | None = None,
     ) -> None:
         self.path = path
         self.time = FixedClock()
         self.clock: Clock = self.time
-        self.sockets = OpenSockets(unauthenticated_limit)
+        self.sockets = OpenSockets()
         self.calls: list[str] = []
 
     def accept(self) -> EchoSocket:

@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clarion.setting_types import Address
-from clarion.sockets.listener import SocketListener, paced
+from clarion.sockets.listener import SocketListener
 from clarion.sockets.protocol import HEARTBEAT_S, PING, SILENCE_LIMIT_MS
 from tests.processes import free_port
 from tests.unit.sockets.echo import EchoEndpoint
@@ -67,6 +67,19 @@ async def test_a_tick_reaches_all_sockets_and_endpoints(server: Server) -> None:
     assert f"tick {server.two.clock.now()}" in server.two.calls
 
 
+@pytest.mark.parametrize("step_s", [61, -3_600])
+async def test_a_clock_that_is_set_neither_ends_a_connection_nor_delays_its_heart_beat(
+    server: Server, step_s: int
+) -> None:
+    async with server.connected("/one") as connection:
+        server.one.time.step(step_s * 1000)
+        await server.listener.tick()
+        server.one.time.advance(HEARTBEAT_S * 1000)
+        await server.listener.tick()
+        assert await asyncio.wait_for(connection.recv(), LIMIT_S) == PING.decode()
+        assert not server.one.calls.count("disconnected")
+
+
 async def test_a_stop_closes_with_1012_and_finishes_the_endpoints(server: Server) -> None:
     async with server.connected("/one") as connection:
         await server.listener.stop(0.5)
@@ -91,19 +104,3 @@ async def test_a_stop_cuts_a_client_that_does_not_answer(server: Server) -> None
     await asyncio.wait_for(reader.read(), LIMIT_S)
     assert len(server.one.sockets) == 0
     writer.close()
-
-
-async def test_other_work_runs_after_every_thousand_items() -> None:
-    turns = 0
-
-    async def work() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    working = asyncio.ensure_future(work())
-    seen = [item async for item in paced(range(2_500))]
-    working.cancel()
-    assert seen == list(range(2_500))
-    assert turns >= 2

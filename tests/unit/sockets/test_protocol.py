@@ -5,6 +5,7 @@ import pytest
 from clarion.sockets.protocol import (
     FRAME_LIMIT_BYTES,
     HEARTBEAT_S,
+    HELLO_LIMIT_BYTES,
     PING,
     PONG,
     SILENCE_LIMIT_MS,
@@ -39,12 +40,12 @@ def test_a_frame_is_decoded_and_handled(session: EchoSession) -> None:
 @pytest.mark.parametrize(
     ("data", "is_text", "code"),
     [
-        (b" " * (FRAME_LIMIT_BYTES + 1), True, CloseCode.FRAME_TOO_LARGE),
-        (b" " * FRAME_LIMIT_BYTES, True, CloseCode.BAD_FRAME),
+        (b" " * (HELLO_LIMIT_BYTES + 1), True, CloseCode.FRAME_TOO_LARGE),
+        (b" " * HELLO_LIMIT_BYTES, True, CloseCode.BAD_FRAME),
         (PING, False, CloseCode.BAD_FRAME),
         (b'{"type":"say","text":"\xff"}', True, CloseCode.BAD_FRAME),
         (b'{"type":"say","text":"x","more":1}', True, CloseCode.BAD_FRAME),
-        (b"[" * 60_000, True, CloseCode.BAD_FRAME),
+        (b"[" * 16_000, True, CloseCode.BAD_FRAME),
     ],
 )
 def test_a_bad_frame_has_its_code(
@@ -54,13 +55,24 @@ def test_a_bad_frame_has_its_code(
     assert session.is_closed
 
 
+@pytest.mark.parametrize(
+    ("size", "code"),
+    [(FRAME_LIMIT_BYTES, CloseCode.BAD_FRAME), (FRAME_LIMIT_BYTES + 1, CloseCode.FRAME_TOO_LARGE)],
+)
+def test_a_client_that_has_authenticated_may_send_larger_frames(
+    session: EchoSession, size: int, code: CloseCode
+) -> None:
+    session.is_ready = True
+    assert code_of(session.receive(b"[" * size, is_text=True, now=NOW)) is code
+
+
 def test_a_connection_without_a_hello_is_timed_out(session: EchoSession) -> None:
     assert code_of(session.time_out_hello()) is CloseCode.TIMED_OUT
 
 
-def test_a_connection_with_a_hello_is_not(session: EchoSession) -> None:
+def test_a_client_whose_hello_could_not_be_answered_comes_back(session: EchoSession) -> None:
     session.receive(PING, is_text=True, now=NOW)
-    assert session.time_out_hello() == []
+    assert code_of(session.time_out_hello()) is CloseCode.RESTARTING
 
 
 def test_a_quiet_client_is_pinged_once_each_heart_beat(session: EchoSession) -> None:

@@ -10,7 +10,7 @@ import pytest
 from picows import WSMsgType
 
 from clarion.sockets.protocol import PING, PONG, CloseCode
-from clarion.sockets.shell import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
+from clarion.sockets.shell import CLOSE_LIMIT_MS, FRAME_LIMIT_S, PAUSE_LIMIT_MS
 from tests.factories import NOW
 from tests.unit.sockets.echo import EchoEndpoint, EchoSocket
 
@@ -23,6 +23,7 @@ class Transport:
     sent: list[bytes] = field(default_factory=list)
     closed: list[tuple[int, bytes]] = field(default_factory=list)
     is_disconnected: bool | None = None
+    is_close_frame_sent: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, msg_type: WSMsgType, data: bytes) -> None:
@@ -49,6 +50,8 @@ def make_frame(
     return SimpleNamespace(
         msg_type=msg_type,
         fin=fin,
+        tail_size=0,
+        payload_size=len(data) if code is None else 2,
         get_payload_as_bytes=lambda: data,
         get_close_code=lambda: code,
     )
@@ -126,7 +129,26 @@ def test_pings_and_pongs_of_websocket_are_signs_of_life(wire: Wire, msg_type: WS
     assert wire.transport.sent == ([b"pong x"] if msg_type == WSMsgType.PING else [])
 
 
-@pytest.mark.parametrize(("given", "answered"), [(None, 1000), (1001, 1001)])
+@pytest.mark.parametrize(
+    ("given", "answered"),
+    [
+        (None, 1000),
+        (1000, 1000),
+        (1001, 1001),
+        (1014, 1014),
+        (3000, 3000),
+        (4999, 4999),
+        (0, 1002),
+        (999, 1002),
+        (1004, 1002),
+        (1005, 1002),
+        (1006, 1002),
+        (1015, 1002),
+        (2999, 1002),
+        (5000, 1002),
+        (65535, 1002),
+    ],
+)
 def test_a_close_is_answered(wire: Wire, given: int | None, answered: int) -> None:
     wire.receive(WSMsgType.CLOSE, code=given)
     assert wire.transport.closed == [(answered, b"")]
@@ -185,6 +207,28 @@ def test_a_client_that_reads_nothing_for_too_long_is_4429(wire: Wire) -> None:
     assert wire.code == CloseCode.TOO_SLOW_OR_FAST
 
 
+def test_a_frame_that_does_not_end_is_4408(wire: Wire) -> None:
+    wire.socket.unread = 1
+    wire.tick()
+    wire.receive(WSMsgType.PONG)  # it has ended, and another has begun
+    wire.socket.unread = 1
+    wire.tick(FRAME_LIMIT_S * 1000)
+    wire.tick(1)
+    wire.tick(FRAME_LIMIT_S * 1000 - 1)
+    assert wire.transport.closed == []
+    wire.tick(1)
+    assert wire.code == CloseCode.TIMED_OUT
+
+
+def test_a_connection_that_picows_closed_is_cut(wire: Wire) -> None:
+    wire.transport.is_close_frame_sent = True
+    wire.tick()
+    wire.tick(CLOSE_LIMIT_MS - 1)
+    assert wire.transport.is_disconnected is None
+    wire.tick(1)
+    assert wire.transport.is_disconnected is False
+
+
 def test_a_client_that_reads_again_goes_on(wire: Wire) -> None:
     wire.socket.pause_writing()
     wire.tick(PAUSE_LIMIT_MS)
@@ -202,18 +246,11 @@ async def test_a_restart_waits_until_the_client_has_disconnected(wire: Wire) -> 
     await ending
 
 
-async def test_beyond_the_limit_of_unauthenticated_sockets_one_is_cut() -> None:
-    endpoint = EchoEndpoint(unauthenticated_limit=1)
-    first, second = connect(endpoint), connect(endpoint)
-    assert first.transport.is_disconnected is None
-    assert second.transport.is_disconnected is False
-    assert (len(endpoint.sockets), endpoint.calls) == (1, ["connected /echo?x=1"])
-    first.socket.mark_authenticated()
-    third = connect(endpoint)
-    assert third.transport.is_disconnected is None
-    for wire in (first, third):
-        wire.socket.on_ws_disconnected(wire.transport)
-    assert len(endpoint.sockets) == 0
+def test_the_connection_learns_once_that_the_client_has_authenticated(wire: Wire) -> None:
+    wire.socket.on_authenticated = lambda: wire.endpoint.calls.append("authenticated")
+    for _ in range(2):
+        wire.socket.mark_authenticated()
+    assert wire.endpoint.calls[1:] == ["authenticated"]
 
 
 def test_before_the_handshake_there_is_nothing_to_close() -> None:

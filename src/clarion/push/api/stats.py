@@ -20,7 +20,7 @@ TOPICS = 50
 
 
 class DeviceCounts(msgspec.Struct):
-    """The number of devices. `online` counts the connections to this node, of all apps."""
+    """The number of devices. `online` counts those that are connected to this node."""
 
     total: int
     valid: int
@@ -62,7 +62,7 @@ async def get_stats(
     topics = await statistics.count_subscribers(caller.app_id, TOPICS)
     return Stats(
         since=to_rfc3339(start),
-        devices=DeviceCounts(valid + invalid, valid, invalid, len(connections)),
+        devices=DeviceCounts(valid + invalid, valid, invalid, connections.count(caller.app_id)),
         messages={status.value: counted.get(status, 0) for status in MessageStatus},
         delivery_rate=_rate(counted),
         topics=[TopicCount(topic, count) for topic, count in topics],

@@ -20,7 +20,7 @@ from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlDeviceTopics
-from tests.factories import NOW
+from tests.factories import NOW, make_device
 from tests.unit.push.phone import Gateway
 
 MODULES = (devices, history, topics, feedback, stats)
@@ -227,6 +227,15 @@ async def test_a_subscribed_device_gets_what_is_published(api: Api) -> None:
     assert counted["topics"] == [{"topic": "team:42", "subscribers": 1}]
     assert counted["devices"] == {"total": 1, "valid": 1, "invalid": 0, "online": 0}
     assert await api.ask("DELETE", path) == (204, None)
+
+
+async def test_the_statistics_count_the_devices_of_the_callers_app_alone(api: Api) -> None:
+    await api.gateway.connect()
+    for _ in range(2):
+        await api.gateway.connect(make_device("other"))
+    assert (await api.ask("GET", "/v1/stats"))[1]["devices"]["online"] == 1
+    api.caller = AppCaller(app_id="third", key_id="key", scopes=frozenset(Scope))
+    assert (await api.ask("GET", "/v1/stats"))[1]["devices"]["online"] == 0
 
 
 @pytest.mark.parametrize(

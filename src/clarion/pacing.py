@@ -1,0 +1,47 @@
+"""Long work on the event loop, done in turns so that nothing else waits for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# How long one turn may take. A request that arrives meanwhile waits as long.
+TURN_S = 0.005
+
+
+class Pace:
+    """Iterates in turns: when one has taken its time, everything else runs before the next.
+
+    All iterations with one pace share its turns, of which there is one each time the loop comes
+    round: many at once stall it no longer than one does.
+    """
+
+    def __init__(self, turn_s: float = TURN_S) -> None:
+        self._turn_s = turn_s
+        self._ends_at: float | None = None
+        self._queue = asyncio.Lock()
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Yield the items; what is done with each must be short."""
+        for item in items:
+            if self._is_over():
+                async with self._queue:
+                    while self._is_over():  # noqa: ASYNC110 - the loop itself is waited for
+                        await asyncio.sleep(0)
+            yield item
+
+    def _is_over(self) -> bool:
+        """Whether the turn has taken its time; begins one if there is none."""
+        now = time.perf_counter()
+        if self._ends_at is not None:
+            return now >= self._ends_at
+        self._ends_at = now + self._turn_s
+        asyncio.get_running_loop().call_soon(self._end)
+        return False
+
+    def _end(self) -> None:
+        self._ends_at = None
