@@ -91,6 +91,13 @@ class LiveClients:
             for client in tuple(user.clients):
                 client.wake()
 
+    def disconnect_user(self, app_id: str, user_id: str) -> None:
+        """End the clients of a user."""
+        user = self._users.get((app_id, user_id))
+        if user is not None:
+            for client in tuple(user.clients):
+                client.end()
+
     async def stop(self, limit_s: float) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up."""
         self._is_stopped = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -9,10 +10,20 @@ from redis.exceptions import RedisError
 
 from clarion.errors import ServiceError, StartError
 from clarion.nodes.memory import allowance
-from clarion.nodes.port import Allowance, Limits
+from clarion.nodes.port import Allowance, Limits, Quota
 from clarion.telemetry.logs import get_logger
 
 TIMEOUT_S = 0.5
+# Counts each key in turn, up to the first that is beyond its limit: one call for all of them.
+_TAKE_ALL = """
+local counts = {}
+for i, key in ipairs(KEYS) do
+  counts[i] = redis.call('INCR', key)
+  if counts[i] == 1 then redis.call('EXPIRE', key, ARGV[1]) end
+  if counts[i] > tonumber(ARGV[i + 1]) then break end
+end
+return counts
+"""
 
 
 class RedisUnavailable(ServiceError):
@@ -42,16 +53,24 @@ class RedisLimits:
     fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        name = f"clarion:limit:{key}:{window_s}:{now // (window_s * 1000)}"
+        (taken,) = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
+        return taken
+
+    async def take_all(
+        self, quotas: Sequence[Quota], *, window_s: int, now: int
+    ) -> tuple[Allowance, ...]:
+        window = f"{window_s}:{now // (window_s * 1000)}"
+        names = [f"clarion:limit:{each.key}:{window}" for each in quotas]
+        limits = [each.limit for each in quotas]
         try:
-            async with self.redis.pipeline(transaction=False) as pipeline:
-                pipeline.incr(name)
-                pipeline.expire(name, window_s)
-                count, _ = await pipeline.execute()
+            counts = await self.redis.eval(_TAKE_ALL, len(names), *names, window_s, *limits)
         except (RedisError, OSError, TimeoutError) as error:
             get_logger().warning("limits_fell_back_to_memory", error=type(error).__name__)
-            return await self.fallback.take(key, limit=limit, window_s=window_s, now=now)
-        return allowance(count, limit=limit, window_s=window_s, now=now)
+            return await self.fallback.take_all(quotas, window_s=window_s, now=now)
+        return tuple(
+            allowance(count, limit=limit, window_s=window_s, now=now)
+            for count, limit in zip(counts, limits, strict=False)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,14 @@ class Connections:
         del self._by_device[device.id]
         return True
 
+    def disconnect_user(self, app_id: str, user_id: str) -> None:
+        """Close the connections of a user's devices."""
+        for connection in self:
+            device = connection.session.device
+            if device and (device.app_id, device.details.user_id) == (app_id, user_id):
+                reason = "the user of the device is inactive"
+                connection.carry_out(connection.session.end(CloseCode.REVOKED, reason))
+
     def subscribe(
         self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor
     ) -> None:

@@ -18,7 +18,10 @@ from tests.unit.conftest import MemoryEngine
 
 @pytest.fixture
 def callers(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Callers:
-    return Callers(keys, UserTokens(apps, vault), clock)
+    async def is_active(_app_id: str, user_id: str) -> bool:
+        return user_id != "bo"
+
+    return Callers(keys, UserTokens(apps, vault), clock, is_active=is_active)
 
 
 @pytest.fixture
