@@ -19,6 +19,7 @@ from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.live_clients import InboxUser
+from tests.e2e.provider import push
 from tests.e2e.sending import make_type, make_user
 
 # What the issue promises for tokens and connections, and something for a busy machine.
@@ -418,12 +419,7 @@ def test_a_signed_user_token_nested_without_end_is_refused(server: Server, ana: 
 
 
 def push_status(server: Server, device_token: str) -> tuple[int, bytes]:
-    app = server.first["app"]
-    key = Path(app["provider_key_path"]).read_bytes()
-    claims = {"iss": app["team_id"], "iat": int(time.time())}
-    token = jwt.encode(claims, key, "ES256", {"kid": app["key_id"]})
-    headers = {"authorization": f"bearer {token}", "apns-topic": app["bundle_id"]}
-    answer = server.anyone.post(f"/3/device/{device_token}", {"aps": {}}, headers=headers)
+    answer = push(server, device_token)
     return answer.status, answer.body
 
 

@@ -33,10 +33,18 @@ class ActiveUsers:
     connection.
     """
 
-    def __init__(self, users: Users, clock: Clock, disconnects: Sequence[Disconnect]) -> None:
+    def __init__(
+        self,
+        users: Users,
+        clock: Clock,
+        disconnects: Sequence[Disconnect],
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
         self._users = users
         self._clock = clock
         self._disconnects = disconnects
+        self._poll_s = poll_s
         # By app and user: when it was read, and whether the user was active.
         self._known: dict[tuple[str, str], tuple[int, bool]] = {}
 
@@ -62,7 +70,7 @@ class ActiveUsers:
     async def run(self) -> None:
         """Look for users who became inactive on any node, until cancelled."""
         while True:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self._poll_s)
             try:
                 await self.poll()
             except ServiceError as error:

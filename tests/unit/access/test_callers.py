@@ -62,6 +62,15 @@ async def test_the_scheme_is_read_in_any_case(
     assert caller.app_id == "app-1"
 
 
+async def test_the_token_of_an_inactive_user_is_refused(
+    callers: Callers, new_app: NewApp, clock: FixedClock
+) -> None:
+    claims = {"sub": "bo", "aud": new_app.app.id, "exp": clock.now() // 1000 + 60}
+    token = jwt.encode(claims, new_app.user_secret, "HS256")
+    with pytest.raises(Unauthenticated, match="inactive"):
+        await callers.identify(f"Bearer {token}")
+
+
 async def test_a_user_token_identifies_its_user(
     callers: Callers, new_app: NewApp, clock: FixedClock
 ) -> None:

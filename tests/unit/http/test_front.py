@@ -285,6 +285,14 @@ async def test_beyond_the_limit_requests_are_refused_until_the_reset(
     assert (await client.ask_as_app("/v1/keys")).status == 200
 
 
+async def test_the_limit_of_the_app_holds_for_its_key_too(make: Make) -> None:
+    client = make(requests_per_minute=3, app_requests_per_minute=2)
+    answers = [await client.ask_as_app("/v1/keys") for _ in range(3)]
+    assert [each.status for each in answers] == [200, 200, 429]
+    assert [each.headers[b"ratelimit-limit"] for each in answers] == [b"2", b"2", b"2"]
+    assert "app" in answers[-1].problem["detail"]
+
+
 @pytest.mark.parametrize("path", ["/plain", "/elsewhere"])
 async def test_a_body_of_the_largest_size_is_taken(client: Client, path: str) -> None:
     answer = await client.ask(path, method="POST", body=[b"x" * (LIMIT - 1), b"x"])

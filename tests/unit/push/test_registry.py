@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
+    CHANGED_LIMIT,
     ENTRIES_LIMIT,
+    INVALID_KEPT,
     KNOWN_MS,
     UNKNOWN_MS,
     Registry,
@@ -296,3 +298,47 @@ async def test_devices_without_a_user_are_not_limited(
 async def reasons_of(devices: SqlDevices, made: list[Device]) -> list[InvalidationReason | None]:
     found = [await devices.find(device.app_id, device.token_hash) for device in made]
     return [device.invalidation_reason for device in found if device]
+
+
+async def test_registering_and_dropping_devices_leaves_a_bounded_number_of_rows(
+    devices: SqlDevices, clock: FixedClock
+) -> None:
+    registry = Registry(devices, Connections(), clock, per_user=2)
+    of_ana = DeviceDetails(user_id="ana")
+    for _ in range(50):
+        clock.advance(1)
+        await registry.add(make_device(details=of_ana, last_seen_at=clock.now()))
+    kept = (await devices.list("app", "ana", after=None, limit=100)).items
+    assert (len(kept), sum(each.is_valid for each in kept)) == (2 + INVALID_KEPT, 2)
+    for _ in range(30):
+        clock.advance(1)
+        device = make_device(details=of_ana, last_seen_at=clock.now())
+        await registry.add(device)
+        await registry.invalidate("app", device.id, InvalidationReason.USER_OPT_OUT)
+    kept = (await devices.list("app", "ana", after=None, limit=100)).items
+    assert len(kept) <= 2 + INVALID_KEPT + 1
+
+
+async def test_a_secret_that_is_renewed_during_a_hello_lets_nobody_in(
+    registry: Registry, store: GatedStore
+) -> None:
+    device, old = registry.propose(
+        app_id="app", token="token", platform=Platform.CLARION, details=DETAILS
+    )
+    await registry.add(device)
+    store.gates.are_open = False
+    saying_hello = asyncio.ensure_future(registry.authorise("token", old))
+    await store.gates.let_pass()  # it has read the device, and has not returned it yet
+    renewing = asyncio.ensure_future(registry.renew_secret(device))
+    for _ in range(2):
+        await store.gates.let_pass(1)
+    assert renewing.done()
+    await store.gates.let_all_pass()
+    assert await saying_hello is None
+
+
+async def test_the_devices_changed_lately_are_bounded(registry: Registry) -> None:
+    for number in range(CHANGED_LIMIT + 10):
+        registry._note_change(str(number))
+    assert len(registry._changed) == CHANGED_LIMIT
+    assert "9" not in registry._changed
