@@ -207,7 +207,14 @@ async def test_a_user_refreshes_the_device_of_another_with_its_secret_alone(
     assert await devices.get("app", device.id) == device
     taken = await devices.refresh(theirs, is_by_app=False, proof=b"proof")
     assert taken is not None
-    assert (taken.id, taken.details.user_id, taken.secret_hash) == (device.id, "bo", b"proof")
+    assert (taken.id, taken.details.user_id) == (device.id, "bo")
+    assert taken.secret_hash == theirs.secret_hash
+    again = replace(theirs, secret_hash=b"not taken")
+    assert await devices.refresh(again, is_by_app=False) == taken
+    by_app = replace(again, details=DeviceDetails(user_id="ana"))
+    moved = await devices.refresh(by_app, is_by_app=True)
+    assert moved is not None
+    assert moved.secret_hash == theirs.secret_hash
 
 
 async def with_queue(

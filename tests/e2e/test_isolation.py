@@ -89,6 +89,9 @@ def test_a_device_changes_its_user_with_its_secret_or_by_the_app(
     again = {"platform": "clarion", "token": device["token"]}
     answer = bo.me.post("/v1/devices", again | {"secret": device["secret"]})
     assert (answer.status, answer.json["device_id"]) == (200, device["device_id"])
+    # The user before knows the old secret, and must not connect as this device any more.
+    assert answer.json["secret"] != device["secret"]
+    assert "secret" not in bo.me.post("/v1/devices", again).json
     assert bo.me.get(f"/v1/devices/{device['device_id']}").json["user_id"] == bo.id
     assert server.app.post("/v1/devices", again | {"user_id": ana.id}).status == 200
     assert ana.me.get(f"/v1/devices/{device['device_id']}").json["user_id"] == ana.id
@@ -112,6 +115,21 @@ async def test_a_device_that_changes_its_user_has_to_reconnect(
         assert (await asyncio.to_thread(server.app.ask, "PATCH", path, body)).status == 200
         assert await close_code(socket) == 1012
     async with listening(server.installation.gateway_port, device):
+        pass
+
+
+async def test_a_device_that_a_user_took_over_has_a_new_secret(
+    server: Server, ana: InboxUser, bo: InboxUser
+) -> None:
+    device, port = register(ana.me), server.installation.gateway_port
+    body = {"platform": "clarion", "token": device["token"], "secret": device["secret"]}
+    async with listening(port, device) as socket:
+        taken = await asyncio.to_thread(bo.me.post, "/v1/devices", body)
+        assert await close_code(socket) == 4410
+    with pytest.raises(ConnectionClosed):
+        async with listening(port, device):
+            pass
+    async with listening(port, device | taken.json):
         pass
 
 

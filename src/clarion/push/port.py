@@ -43,7 +43,7 @@ class Devices(Protocol):
         stays as it was), and is valid again. None, with nothing changed, if there is none; or if
         it is not of the same user, the app itself does not ask for it, and `proof` is not the hash
         of its secret. If its user changes, its waiting messages fail and its subscriptions are
-        deleted.
+        deleted; if a user took it, it takes the new secret too.
         """
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:

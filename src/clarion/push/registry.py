@@ -170,7 +170,9 @@ class Registry:
         self._forget(device)
         connection = self.connections.get(device.id)
         known = connection.session.device if connection else None
-        if known is not None and known.details.user_id != device.details.user_id:
+        if known is not None and known.secret_hash != device.secret_hash:
+            self._disconnect(device.id, CloseCode.REVOKED, "the device has a new secret")
+        elif known is not None and known.details.user_id != device.details.user_id:
             reason = "the device has another user now: reconnect"
             self._disconnect(device.id, CloseCode.RESTARTING, reason)
         await self._revoke_excess(device)

@@ -75,7 +75,7 @@ class NewDevice(Details, kw_only=True):
 
 
 class RegisteredDevice(msgspec.Struct, omit_defaults=True):
-    """A registered device. The secret is returned once, for a new device."""
+    """A registered device. The secret is returned once: for a new device, or a new user."""
 
     device_id: str
     token: str
@@ -140,7 +140,8 @@ class DevicesController(Controller):
 
         If the user then has more devices than allowed, the least recently seen one is revoked. A
         device of another user is refused (409) unless its secret is given or the app itself calls;
-        then its stored messages and subscriptions are deleted, and it has to reconnect.
+        then its stored messages and subscriptions are deleted, and it has to reconnect. A user who
+        gives the secret gets a new one.
         """
         caller = _caller(request, Scope.DEVICES_WRITE)
         details = _details_of(caller, data)
@@ -166,7 +167,10 @@ class DevicesController(Controller):
                 return Response(new, status_code=201)
             refreshed = await registry.refresh(device, is_by_app=is_by_app, secret=data.secret)
             if refreshed is not None:
-                old = RegisteredDevice(refreshed.id, token, is_new=False)
+                is_renewed = refreshed.secret_hash == device.secret_hash
+                old = RegisteredDevice(
+                    refreshed.id, token, is_new=False, secret=secret if is_renewed else None
+                )
                 return Response(old, status_code=200)
         raise DeviceOfAnotherUser
 

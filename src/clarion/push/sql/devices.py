@@ -50,10 +50,13 @@ UNSUBSCRIBE_LEFT = statement(
     f"""DELETE FROM subscriptions WHERE device_id = (SELECT id FROM devices
     WHERE {_OF_TOKEN} AND {_CHANGES_USER})""",
 )
+# A user who takes a device over gets a new secret: the user before knows the old one.
 REFRESH = statement(
     "refresh_device",
     f"""UPDATE devices SET {_update_details(":{0}")}, platform = :platform,
-    invalidated_at = NULL, invalidation_reason = NULL
+    invalidated_at = NULL, invalidation_reason = NULL,
+    secret_hash = CASE WHEN CAST(:is_by_app AS INTEGER) = 1 OR user_id = :user_id
+    THEN secret_hash ELSE :secret_hash END
     WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
 )
 FAIL_OF_FORMER_USER = statement(
@@ -149,14 +152,19 @@ class SqlDevices:
         details, now = device.details, device.last_seen_at
         of_token: dict[str, Value] = {"token_hash": device.token_hash, "app_id": device.app_id}
         of_user = {**of_token, "user_id": details.user_id}
+        by_whom = {"is_by_app": int(is_by_app)}
         return await self._write(
             device.id,
-            LOCK_IF_ALLOWED.guard(
-                **of_user, is_by_app=int(is_by_app), proof=proof, last_seen_at=now
-            ),
+            LOCK_IF_ALLOWED.guard(**of_user, **by_whom, proof=proof, last_seen_at=now),
             FAIL_LEFT.step(**of_user, now=now),
             UNSUBSCRIBE_LEFT.step(**of_user),
-            REFRESH.step(**of_token, **_DETAILS.values(details), platform=device.platform.value),
+            REFRESH.step(
+                **of_token,
+                **by_whom,
+                **_DETAILS.values(details),
+                platform=device.platform.value,
+                secret_hash=device.secret_hash,
+            ),
         )
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
