@@ -20,6 +20,7 @@ from clarion.http.asgi import FastRoute, Request, Response
 from clarion.http.front import Front
 from clarion.http.listeners import HttpListener
 from clarion.nodes.memory import MemoryLimits
+from clarion.people.active_users import ActiveUsers
 from clarion.settings import Settings, load
 from clarion.store.statement import Unit, statement
 from clarion.stores import Stores, open_stores
@@ -88,7 +89,12 @@ def build_front(settings: Settings, stores: Stores) -> Front:
         routes=routes(stores),
         prefixes={},
         framework=NoFramework(),
-        authenticator=Callers(stores.keys, UserTokens(stores.apps, stores.vault), stores.clock),
+        authenticator=Callers(
+            stores.keys,
+            UserTokens(stores.apps, stores.vault),
+            stores.clock,
+            is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+        ),
         limits=MemoryLimits(),
         clock=stores.clock,
         metrics=Metrics(),

@@ -19,6 +19,8 @@ HOST = "127.0.0.1"
 # The bench asks what the server can do, not what its limits allow.
 NO_LIMITS = (
     "--requests-per-minute=100000000",
+    "--app-requests-per-minute=100000000",
+    "--user-requests-per-minute=100000000",
     "--device-messages-per-minute=100000000",
     "--app-messages-per-minute=1000000000",
 )

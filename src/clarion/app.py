@@ -42,6 +42,7 @@ from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
@@ -102,13 +103,23 @@ class Services:
     def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
         clock = stores.clock
         self.metrics = Metrics()
-        self.callers = Callers(stores.keys, UserTokens(stores.apps, stores.vault), clock)
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
             stores.inboxes, per_user=settings.user_streams, total=settings.node_streams
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
+        self.active_users = ActiveUsers(
+            stores.users,
+            clock,
+            (self.live_clients.disconnect_user, self.connections.disconnect_user),
+        )
+        self.callers = Callers(
+            stores.keys,
+            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
+            clock,
+            is_active=self.active_users.is_active,
+        )
         self.registry = Registry(
             stores.devices, self.connections, clock, per_user=settings.user_devices
         )
@@ -122,7 +133,6 @@ class Services:
         )
         self.pipeline = _build_pipeline(settings, stores, self.live_clients)
         self.explainer = self.pipeline.explainer
-        self.on_user_changed = self.pipeline.replan
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
         self.metrics.watch_writer(stores.engine.commit)
@@ -131,6 +141,11 @@ class Services:
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self.metrics.watch_stalls(lambda: self.loop_watch.stalls)
         self.metrics.registry.register(self.pipeline.metrics)
+
+    async def on_user_changed(self, app_id: str, user_id: str) -> None:
+        """Apply a change of a user to what waits for them, and to their connections."""
+        await self.active_users.check(app_id, user_id)
+        await self.pipeline.replan(app_id, user_id)
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
         devices = DeviceEndpoint(
@@ -172,6 +187,7 @@ def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClient
         queue_age_limit_s=settings.queue_age_limit_s,
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
+        refused_schemes=settings.refused_schemes,
     )
 
 
@@ -206,7 +222,8 @@ def _build_front(
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
     )
-    framework = build(ROUTES, {**vars(stores), **vars(services)})
+    more = {"limits": limits, "on_user_changed": services.on_user_changed}
+    framework = build(ROUTES, {**vars(stores), **vars(services), **more})
     apns = _build_apns(settings, stores, services, health)
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
@@ -322,6 +339,7 @@ def _start_loops(
     supervisor.start("loop_watch", services.loop_watch.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
+    supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("queue_age", services.pipeline.watch_queue_age)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)

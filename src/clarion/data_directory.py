@@ -6,41 +6,70 @@ import contextlib
 import fcntl
 import os
 import secrets
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from clarion.errors import StartError
+from clarion.telemetry.logs import get_logger
 
 _KEY_BYTES = 32
+# New files and directories are for this account alone.
+PRIVATE_UMASK = 0o077
+# The files beside a SQLite database have its permissions.
+_DATABASE_ENDS = ("", "-wal", "-shm", "-journal")
 
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, atomically."""
-    _write(path, content, 0o600)
-
-
-def write_public(path: Path, content: bytes) -> None:
-    """Write a file that everyone can read, atomically."""
-    _write(path, content, 0o644)
+    _write_beside(path, content).replace(path)
+    _sync(path.parent)
 
 
 def write_private_once(path: Path, content: bytes) -> None:
     """Write a private file unless it exists. Of several processes at once, one succeeds."""
-    temporary = _write_beside(path, content, 0o600)
+    temporary = _write_beside(path, content)
     with contextlib.suppress(FileExistsError):
         path.hardlink_to(temporary)
     temporary.unlink()
     _sync(path.parent)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
-    _write_beside(path, content, mode).replace(path)
-    _sync(path.parent)
+def make_private(paths: Iterable[Path]) -> None:
+    """Take the permissions of others from files and directories, and log which had some.
+
+    What belongs to another account is left as it is: a mounted volume often does.
+    """
+    tightened, left = [], []
+    for path in paths:
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & PRIVATE_UMASK:
+                continue
+            if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:  # for everybody, like /tmp
+                left.append(str(path))
+                continue
+            path.chmod(stat.S_IMODE(mode) & ~PRIVATE_UMASK)
+            tightened.append(str(path))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            left.append(str(path))
+    if tightened:
+        get_logger().warning("permissions_tightened", paths=tightened)
+    if left:
+        get_logger().warning("permissions_not_tightened", paths=left)
 
 
-def _write_beside(path: Path, content: bytes, mode: int) -> Path:
+def list_database_files(path: str) -> Iterator[Path]:
+    """Yield the files of a SQLite database, whether they exist or not."""
+    yield from (Path(path + end) for end in _DATABASE_ENDS)
+
+
+def _write_beside(path: Path, content: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
@@ -81,6 +110,17 @@ class DataDirectory:
                 f"Cannot read and write the data directory {self.path}. "
                 f"Choose another with --data, or change its owner: chown -R $(id -un) {self.path}"
             )
+        make_private(self._list_contents())
+
+    def _list_contents(self) -> Iterator[Path]:
+        """Yield what Clarion has here; there may be files of others in the directory."""
+        yield from (self.path, self.tls, self.provider_keys)
+        yield from (self._master_key, self.first_run, self._lock)
+        yield from list_database_files(str(self.path / "clarion.db"))
+        yield from self.path.glob("device-listen*.json")
+        for directory in (self.tls, self.provider_keys):
+            with contextlib.suppress(OSError):
+                yield from directory.iterdir()
 
     def master_key(self) -> bytes:
         """Return the key of the vault; it is created once."""

@@ -5,9 +5,11 @@ ClarionError
 │   ├── MalformedBody       400  malformed_body
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
+│   │   └── TopicNotOpen    403  topic_not_open
 │   ├── NotFound            404  not_found
 │   ├── MethodNotAllowed    405  method_not_allowed
 │   ├── Conflict            409  conflict
+│   │   └── DeviceOfAnotherUser 409 device_of_another_user
 │   ├── BodyTooLarge        413  body_too_large
 │   ├── InvalidFields       422  invalid_fields
 │   ├── IdempotencyKeyReused 422 idempotency_key_reused
@@ -75,6 +77,10 @@ class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
 
 
+class TopicNotOpen(Forbidden, code="topic_not_open"):
+    """Users may subscribe to open topics only; the app may subscribe them to any, or open it."""
+
+
 class NotFound(RequestError, code="not_found", status=404):
     """The path, or the object with this id, does not exist."""
 
@@ -85,6 +91,10 @@ class MethodNotAllowed(RequestError, code="method_not_allowed", status=405):
 
 class Conflict(RequestError, code="conflict", status=409):
     """The request conflicts with the current state."""
+
+
+class DeviceOfAnotherUser(Conflict, code="device_of_another_user"):
+    """Another user has the device with this token: send its `secret`, or use an API key."""
 
 
 class BodyTooLarge(RequestError, code="body_too_large", status=413):

@@ -1,4 +1,4 @@
-"""Rules for values that several slices take: user ids, topics, languages, time zones, plain text.
+"""Rules for values that several slices take: user ids, topics, languages, time zones, links, text.
 
 Each check returns the value as it is stored, or raises `ValueError` with the reason.
 """
@@ -8,7 +8,22 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
+from collections.abc import Collection
 
+# With these a link runs code in the page that shows it, or reads what is on the machine.
+REFUSED_SCHEMES = (
+    "javascript",
+    "data",
+    "vbscript",
+    "file",
+    "blob",
+    "filesystem",
+    "about",
+    "view-source",
+    "jar",
+)
+_IMAGE_SCHEMES = frozenset({"http", "https"})
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
 _LANGUAGE = re.compile(
@@ -55,6 +70,29 @@ def check_timezone(text: str) -> str:
     if text not in _TIMEZONES:
         raise ValueError("must be an IANA time zone name, like Europe/Berlin")
     return text
+
+
+def check_link(text: str, refused_schemes: Collection[str]) -> str:
+    """Return a link: a URL of any scheme but the refused ones, or a relative one."""
+    scheme = _read_scheme(text)
+    if scheme in refused_schemes:
+        raise ValueError(f"must not be a {scheme}: link")
+    return text
+
+
+def check_image_url(text: str) -> str:
+    """Return the URL of an image, which may be relative."""
+    if _read_scheme(text) not in (None, *_IMAGE_SCHEMES):
+        raise ValueError("must be an https: or http: URL")
+    return text
+
+
+def _read_scheme(text: str) -> str | None:
+    # Browsers remove control characters, and spaces at both ends, before they read the scheme.
+    if not is_plain(text) or text != text.strip():
+        raise ValueError("must not contain control characters, or begin or end with a space")
+    found = _SCHEME.match(text)
+    return found[1].lower() if found else None
 
 
 def is_plain(text: str) -> bool:

@@ -67,6 +67,13 @@ def roles(text: str) -> frozenset[str]:
     return roles
 
 
+def schemes(text: str) -> frozenset[str]:
+    found = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    if not all(re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) for scheme in found):
+        raise Unsuitable("URL schemes separated by commas, like javascript,data")
+    return found
+
+
 def number(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"\d{1,12}", text) or not low <= int(text) <= high:

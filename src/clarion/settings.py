@@ -18,6 +18,7 @@ from typing import Any
 
 from clarion import setting_types as parse
 from clarion.errors import SettingsError
+from clarion.fields import REFUSED_SCHEMES
 from clarion.setting_types import Address
 
 PREFIX = "CLARION_"
@@ -106,7 +107,22 @@ class Settings:
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
     requests_per_minute: int = _number(
-        60_000, 1, 100_000_000, "Requests per minute and API key or user; with Redis, on all nodes."
+        60_000, 1, 100_000_000, "Requests per minute and API key; with Redis, on all nodes."
+    )
+    app_requests_per_minute: int = _number(
+        120_000, 1, 100_000_000, "Requests per minute and app, of all its keys and users together."
+    )
+    user_requests_per_minute: int = _number(
+        600, 1, 100_000_000, "Requests per minute and user, by all user tokens of the user."
+    )
+    user_token_hours: int = _number(
+        24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
+    )
+    refused_schemes: frozenset[str] = _setting(
+        ",".join(REFUSED_SCHEMES),
+        parse.schemes,
+        "LIST",
+        "URL schemes that a `deeplink` must not have, separated by commas.",
     )
     device_messages_per_minute: int = _number(
         100, 1, 100_000_000, "Pushes per minute and device; more are answered TooManyRequests."

@@ -10,7 +10,7 @@ from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.clock import Clock, SystemClock
-from clarion.data_directory import DataDirectory
+from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
@@ -27,7 +27,7 @@ from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.settings import Settings
 from clarion.store.engine import Engine
-from clarion.store.opening import migrate, open_engine
+from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.telemetry.logs import get_logger
 
 
@@ -73,6 +73,8 @@ async def open_stores(
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    if path := sqlite_path(settings.database_url):
+        make_private(list_database_files(path))
     directory.master_key()  # fails here rather than after the database was touched
     if applied := await migrate(settings.database_url):
         get_logger().info("migrated", migrations=applied)

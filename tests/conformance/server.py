@@ -22,6 +22,7 @@ from tests.processes import (
 # Tests push by thousands; those that are about a limit set it themselves.
 GENEROUS = {
     "requests-per-minute": "100000000",
+    "app-requests-per-minute": "100000000",
     "device-messages-per-minute": "1000000",
     "log-level": "warning",
 }

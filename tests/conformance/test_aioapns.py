@@ -107,7 +107,7 @@ async def test_a_refusal_names_its_reason(
 
 async def test_the_token_of_another_app_is_refused(other_api: Api, client: Client) -> None:
     theirs = await other_api.register()
-    assert await client.refusal(theirs.token) == ("400", "DeviceTokenNotForTopic")
+    assert await client.refusal(theirs.token) == ("400", "BadDeviceToken")
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,11 @@ async def test_a_refusal_names_its_reason(
     at = partial(_at, good)
     faults = {
         (400, "BadCollapseId"): good.but("apns-collapse-id", "x" * 65),
-        (400, "BadDeviceToken"): at("0" * 64),
+        (400, "BadDeviceToken"): at(theirs),
         (400, "BadExpirationDate"): good.but("apns-expiration", "tomorrow"),
         (400, "BadMessageId"): good.but("apns-id", "1"),
         (400, "BadPriority"): good.but("apns-priority", "high"),
         (400, "BadTopic"): good.but("apns-topic", "demo"),
-        (400, "DeviceTokenNotForTopic"): at(theirs),
         (400, "DuplicateHeaders"): good.also("apns-topic", provider.bundle_id),
         (400, "InvalidPushType"): good.but("apns-push-type", "push"),
         (400, "MissingDeviceToken"): at(""),

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -16,7 +16,7 @@ from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.port import Allowance, Dependency, Limits
+from clarion.nodes.port import Allowance, Dependency, Limits, Quota
 from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers
@@ -219,6 +219,11 @@ async def limits(hot_url: str) -> AsyncIterator[Limits]:
 class NoLimits:
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         pytest.fail(f"Redis did not count {key}, {limit}, {window_s}, {now}")
+
+    async def take_all(
+        self, quotas: Sequence[Quota], *, window_s: int, now: int
+    ) -> tuple[Allowance, ...]:
+        pytest.fail(f"Redis did not count {quotas}, {window_s}, {now}")
 
 
 @pytest.fixture(params=DEPENDENCIES)

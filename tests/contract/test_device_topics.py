@@ -1,6 +1,7 @@
 """The `DeviceTopics` port."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -173,3 +174,37 @@ async def test_a_topic_with_the_name_of_a_pruned_one_starts_anew(
     assert await broadcasts.publish(message, StoragePolicy.ALL) == 1
     (missed,) = await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9)
     assert missed.id == message.id
+
+
+async def test_a_topic_is_put_opened_and_closed(topics: DeviceTopics) -> None:
+    topic = make_topic("news")
+    assert await topics.put(topic) == (topic, True)
+    for is_open in (True, False):
+        changed = replace(topic, is_open=is_open)
+        assert await topics.put(replace(changed, created_at=NOW + 1)) == (changed, False)
+        assert await topics.get("app", "news") == changed
+
+
+async def test_opening_a_topic_leaves_its_subscriptions_and_its_numbers(
+    topics: DeviceTopics, broadcasts: Broadcasts
+) -> None:
+    await broadcasts.subscribe("app", "device", "news", NOW)
+    await broadcasts.publish(make_broadcast("news"), StoragePolicy.ALL)
+    put = await topics.put(make_topic("news", is_open=True, created_at=NOW + 1))
+    assert put is not None
+    assert (put[0].is_open, put[1]) == (True, False)
+    assert [each.topic for each in await broadcasts.subscriptions("device")] == ["news"]
+    assert await broadcasts.publish(make_broadcast("news"), StoragePolicy.ALL) == 2
+
+
+async def test_neither_a_deleted_topic_nor_a_broadcast_channel_is_put(
+    topics: DeviceTopics,
+) -> None:
+    channel = make_topic("channel", is_broadcast_channel=True, is_open=True)
+    await topics.create(channel)
+    assert await topics.put(make_topic("channel")) is None
+    assert await topics.get("app", "channel") == channel
+    await topics.create(make_topic("news"))
+    await topics.delete("app", "news", NOW)
+    assert await topics.put(make_topic("news")) is None
+    assert await topics.put(make_topic("news", app_id="other")) is not None

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.errors import Conflict, IdempotencyKeyReused
+from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
+from clarion.people.model import UserStatus
+from clarion.people.port import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -22,7 +24,7 @@ from clarion.push.sql.devices import DEVICES, TOUCH_LIMIT, SqlDevices
 from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
-from tests.factories import DAY, NOW, make_device, make_message, make_once, new_app_id
+from tests.factories import DAY, NOW, make_device, make_message, make_once, make_user, new_app_id
 
 DETAILS = DeviceDetails(
     user_id="änna",
@@ -45,6 +47,11 @@ async def added(devices: Devices, device: Device) -> Device:
     return device
 
 
+async def refresh(devices: Devices, device: Device) -> Device | None:
+    """Refresh a device as the app may."""
+    return await devices.refresh(device, is_by_app=True)
+
+
 async def all_devices(devices: Devices, app_id: str) -> list[Device]:
     """Return the devices of an app, whoever's they are."""
     assert isinstance(devices, SqlDevices)
@@ -61,7 +68,7 @@ async def devices_of(devices: Devices, app_id: str, user_id: str) -> list[Device
 async def test_a_device_comes_back_as_made(devices: Devices, platform: Platform) -> None:
     device = await added(devices, make_device(platform=platform, details=DETAILS))
     assert await devices.get("app", device.id) == device
-    assert await devices.find(device.token_hash) == device
+    assert await devices.find(device.app_id, device.token_hash) == device
 
 
 async def test_details_that_are_unknown_come_back_unknown(devices: Devices) -> None:
@@ -71,19 +78,13 @@ async def test_details_that_are_unknown_come_back_unknown(devices: Devices) -> N
 
 async def test_an_unknown_device_is_none(devices: Devices) -> None:
     assert await devices.get("app", "nobody") is None
-    assert await devices.find(b"nothing") is None
+    assert await devices.find("app", b"nothing") is None
 
 
 async def test_a_taken_token_is_not_added_again(devices: Devices) -> None:
     first = await added(devices, make_device())
     assert await devices.add(make_device(token_hash=first.token_hash, details=DETAILS)) is False
     assert await all_devices(devices, "app") == [first]
-
-
-async def test_a_token_of_another_app_is_taken_too(devices: Devices) -> None:
-    first = await added(devices, make_device())
-    assert await devices.add(make_device("other", token_hash=first.token_hash)) is False
-    assert await all_devices(devices, "other") == []
 
 
 async def test_of_many_with_one_token_at_once_one_is_added(devices: Devices) -> None:
@@ -111,9 +112,10 @@ async def test_two_nodes_that_race_to_refresh_a_token_agree_on_one_device(
 ) -> None:
     made = [make_device(token_hash=b"same") for _ in range(20)]
     nodes = (devices, SqlDevices(other_node))
-    outcomes = await asyncio.gather(*(nodes[i % 2].refresh(d) for i, d in enumerate(made)))
-    (left,) = await all_devices(devices, "app")
-    assert {each.id for each in outcomes} == {left.id}
+    first = await added(devices, made[0])
+    outcomes = await asyncio.gather(*(refresh(nodes[i % 2], d) for i, d in enumerate(made)))
+    assert {each.id for each in outcomes if each} == {first.id}
+    assert [each.id for each in await all_devices(devices, "app")] == [first.id]
 
 
 async def test_a_repeat_gets_the_first_answer_and_adds_nothing(devices: Devices) -> None:
@@ -164,34 +166,143 @@ async def test_refreshing_keeps_what_the_device_is_and_takes_what_it_says(
         details=replace(DETAILS, model="Pixel 10", label="Neu"),
         last_seen_at=NOW + 5,
     )
-    assert await devices.refresh(again) == expected
+    assert await refresh(devices, again) == expected
     assert await devices.get("app", old.id) == expected
 
 
 async def test_refreshing_makes_a_device_valid_again(devices: Devices) -> None:
     device = await added(devices, make_device())
     await devices.invalidate("app", device.id, InvalidationReason.UNINSTALLED, NOW)
-    assert await devices.refresh(make_device(token_hash=device.token_hash)) == device
+    assert await refresh(devices, make_device(token_hash=device.token_hash)) == device
 
 
-async def test_refreshing_a_token_that_nobody_has_adds_the_device(devices: Devices) -> None:
-    device = make_device()
-    assert await devices.refresh(device) == device
-    assert await all_devices(devices, "app") == [device]
+async def test_refreshing_a_token_that_nobody_has_does_nothing(devices: Devices) -> None:
+    assert await refresh(devices, make_device()) is None
+    assert await all_devices(devices, "app") == []
 
 
-async def test_refreshing_a_token_of_another_app_is_a_conflict(devices: Devices) -> None:
-    device = await added(devices, make_device(details=DETAILS))
-    theirs = make_device("other", token_hash=device.token_hash)
-    with pytest.raises(Conflict):
-        await devices.refresh(theirs)
-    assert await devices.find(device.token_hash) == device
+async def test_apps_have_the_same_token_without_knowing(devices: Devices) -> None:
+    device = await added(devices, make_device(details=DETAILS, secret_hash=b"ours"))
+    theirs = make_device("other", token_hash=device.token_hash, secret_hash=b"theirs")
+    assert await refresh(devices, theirs) is None
+    await added(devices, theirs)
+    assert await devices.find("app", device.token_hash) == device
+    assert await devices.find("other", device.token_hash) == theirs
+    assert await devices.authenticate(device.token_hash, b"ours") == device
+    assert await devices.authenticate(device.token_hash, b"theirs") == theirs
+    assert await devices.delete("other", theirs.id, NOW) is not None
+    assert await devices.find("app", device.token_hash) == device
+
+
+@pytest.mark.parametrize("owner", ["ana", None])
+async def test_a_user_refreshes_the_device_of_another_with_its_secret_alone(
+    devices: Devices, owner: str | None
+) -> None:
+    device = await added(
+        devices, make_device(details=DeviceDetails(user_id=owner), secret_hash=b"proof")
+    )
+    theirs = make_device(token_hash=device.token_hash, details=DeviceDetails(user_id="bo"))
+    for proof in (b"", b"guess", device.token_hash, theirs.secret_hash):
+        assert await devices.refresh(theirs, is_by_app=False, proof=proof) is None
+    assert await devices.get("app", device.id) == device
+    taken = await devices.refresh(theirs, is_by_app=False, proof=b"proof")
+    assert taken is not None
+    assert (taken.id, taken.details.user_id) == (device.id, "bo")
+    assert taken.secret_hash == theirs.secret_hash
+    again = replace(theirs, secret_hash=b"not taken")
+    assert await devices.refresh(again, is_by_app=False) == taken
+    by_app = replace(again, details=DeviceDetails(user_id="ana"))
+    moved = await devices.refresh(by_app, is_by_app=True)
+    assert moved is not None
+    assert moved.secret_hash == theirs.secret_hash
+
+
+async def with_queue(
+    devices: Devices, messages: Messages, broadcasts: Broadcasts, user_id: str | None
+) -> Device:
+    device = await added(devices, make_device(details=DeviceDetails(user_id=user_id)))
+    await messages.add(make_message(device.id), *QUEUED)
+    await broadcasts.subscribe("app", device.id, "news", NOW)
+    return device
+
+
+async def count_queue(device: Device, messages: Messages, broadcasts: Broadcasts) -> list[int]:
+    waiting = await messages.waiting(device.id, now=NOW, limit=9)
+    return [len(waiting), len(await broadcasts.subscriptions(device.id))]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [("ana", "bo", [0, 0]), ("ana", "ana", [1, 1]), ("ana", None, [1, 1]), (None, "bo", [1, 1])],
+)
+@pytest.mark.parametrize("way", ["refresh", "update"])
+async def test_the_queue_of_the_former_user_is_dropped(
+    devices: Devices,
+    messages: Messages,
+    broadcasts: Broadcasts,
+    before: str | None,
+    after: str | None,
+    left: list[int],
+    way: str,
+) -> None:
+    device = await with_queue(devices, messages, broadcasts, before)
+    others = await with_queue(devices, messages, broadcasts, "ana")
+    details = DeviceDetails(user_id=after)
+    if way == "refresh":
+        await refresh(devices, make_device(token_hash=device.token_hash, details=details))
+    else:
+        await devices.update("app", device.id, details, NOW)
+    assert await count_queue(device, messages, broadcasts) == left
+    assert await count_queue(others, messages, broadcasts) == [1, 1]
+
+
+async def test_a_refused_refresh_leaves_the_queue(
+    devices: Devices, messages: Messages, broadcasts: Broadcasts
+) -> None:
+    device = await with_queue(devices, messages, broadcasts, "ana")
+    theirs = make_device(token_hash=device.token_hash, details=DeviceDetails(user_id="bo"))
+    assert await devices.refresh(theirs, is_by_app=False) is None
+    assert await count_queue(device, messages, broadcasts) == [1, 1]
+
+
+async def test_a_device_authenticates_while_it_is_valid_and_its_user_active(
+    devices: Devices, users: Users
+) -> None:
+    of_ana = DeviceDetails(user_id="ana")
+    device = await added(devices, make_device(secret_hash=b"secret", details=of_ana))
+    known = (device.token_hash, b"secret")
+    assert await devices.authenticate(*known) == device
+    assert await devices.authenticate(device.token_hash, b"another") is None
+    for status, expected in ((UserStatus.INACTIVE, None), (UserStatus.ACTIVE, device)):
+        await users.put(make_user(app_id="app", id="ana", status=status))
+        assert await devices.authenticate(*known) == expected
+    await users.put(make_user(app_id="other", id="ana", status=UserStatus.INACTIVE))
+    assert await devices.authenticate(*known) == device
+    await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
+    assert await devices.authenticate(*known) is None
+
+
+async def test_the_invalid_devices_of_a_user_but_the_last_ones(devices: Devices) -> None:
+    app_id, of_ana = new_app_id(), DeviceDetails(user_id="ana")
+    made = [
+        await added(devices, make_device(app_id=app_id, details=details))
+        for details in (of_ana, of_ana, of_ana, of_ana, DeviceDetails(user_id="bo"))
+    ]
+    for moment, index in enumerate((1, 3, 0, 4)):
+        reason = InvalidationReason.REVOKED
+        await devices.invalidate(app_id, made[index].id, reason, NOW + moment)
+    found = await devices.invalid_of_user(app_id, "ana", keep=1, limit=9)
+    assert found == (made[3].id, made[1].id)
+    assert await devices.invalid_of_user(app_id, "ana", keep=1, limit=1) == (made[3].id,)
+    assert await devices.invalid_of_user(app_id, "ana", keep=3, limit=9) == ()
 
 
 async def test_a_device_can_get_another_secret(devices: Devices) -> None:
     device = await added(devices, make_device())
     assert await devices.set_secret("app", device.id, b"new") is True
-    assert await devices.find(device.token_hash) == replace(device, secret_hash=b"new")
+    assert await devices.find(device.app_id, device.token_hash) == replace(
+        device, secret_hash=b"new"
+    )
 
 
 async def test_only_the_app_s_own_devices_get_another_secret(devices: Devices) -> None:
@@ -205,33 +316,33 @@ async def test_only_the_app_s_own_devices_get_another_secret(devices: Devices) -
 async def test_an_update_takes_over_what_is_given_alone(devices: Devices, field: str) -> None:
     device = await added(devices, make_device(details=DETAILS))
     expected = replace(device, details=replace(DETAILS, **{field: "new"}))
-    assert await devices.update("app", device.id, DeviceDetails(**{field: "new"})) == expected
+    assert await devices.update("app", device.id, DeviceDetails(**{field: "new"}), NOW) == expected
     assert await devices.get("app", device.id) == expected
 
 
 async def test_an_update_of_nothing_changes_nothing(devices: Devices) -> None:
     device = await added(devices, make_device(details=DETAILS))
-    assert await devices.update("app", device.id, DeviceDetails()) == device
+    assert await devices.update("app", device.id, DeviceDetails(), NOW) == device
 
 
 async def test_only_the_app_s_own_devices_are_updated(devices: Devices) -> None:
     device = await added(devices, make_device())
-    assert await devices.update("other", device.id, DETAILS) is None
-    assert await devices.update("app", "nobody", DETAILS) is None
+    assert await devices.update("other", device.id, DETAILS, NOW) is None
+    assert await devices.update("app", "nobody", DETAILS, NOW) is None
     assert await devices.get("app", device.id) == device
 
 
 async def test_a_device_is_got_by_its_own_app_and_found_by_its_token(devices: Devices) -> None:
     device = await added(devices, make_device())
     assert await devices.get("other", device.id) is None
-    assert await devices.find(device.token_hash) == device
+    assert await devices.find(device.app_id, device.token_hash) == device
 
 
 async def test_a_device_is_got_and_found_whatever_its_state(devices: Devices) -> None:
     device = await added(devices, make_device())
     invalidated = await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW + 1)
     assert await devices.get("app", device.id) == invalidated
-    assert await devices.find(device.token_hash) == invalidated
+    assert await devices.find(device.app_id, device.token_hash) == invalidated
 
 
 async def test_the_list_holds_the_devices_of_one_app_whatever_their_state(
@@ -391,7 +502,7 @@ async def test_a_message_another_node_adds_after_invalidation_is_never_delivered
         adding = [elsewhere.add(make_message(device.id), *QUEUED) for _ in range(6)]
         invalidating = devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
         await asyncio.gather(*adding, invalidating)
-        await devices.refresh(device)
+        await refresh(devices, device)
         assert await messages.waiting(device.id, now=NOW, limit=9) == ()
 
 
@@ -400,16 +511,16 @@ async def test_deleting_returns_the_device_and_leaves_nothing_of_it(devices: Dev
     removed = await devices.delete("app", device.id, NOW)
     assert removed is not None
     assert (removed.id, removed.details) == (device.id, DETAILS)
-    assert await devices.find(device.token_hash) is None
+    assert await devices.find(device.app_id, device.token_hash) is None
     assert await all_devices(devices, "app") == []
     assert await devices.delete("app", device.id, NOW) is None
 
 
-async def test_a_deleted_token_can_be_registered_anew_by_any_app(devices: Devices) -> None:
+async def test_a_deleted_token_can_be_registered_anew(devices: Devices) -> None:
     device = await added(devices, make_device())
     await devices.delete("app", device.id, NOW)
-    anew = await added(devices, make_device("other", token_hash=device.token_hash))
-    assert await devices.find(device.token_hash) == anew
+    anew = await added(devices, make_device(token_hash=device.token_hash))
+    assert await devices.find(device.app_id, device.token_hash) == anew
 
 
 async def test_only_the_app_s_own_devices_are_deleted(devices: Devices) -> None:
@@ -455,10 +566,10 @@ async def test_refreshing_and_invalidating_at_once_leave_the_device_in_one_of_bo
     device = await added(devices, make_device())
     for moment in range(NOW, NOW + 10):
         invalidating = devices.invalidate("app", device.id, InvalidationReason.REVOKED, moment)
-        refreshed, invalidated = await asyncio.gather(elsewhere.refresh(device), invalidating)
+        refreshed, invalidated = await asyncio.gather(refresh(elsewhere, device), invalidating)
         assert refreshed == device
         assert await devices.get("app", device.id) in (device, invalidated)
-        await devices.refresh(device)
+        await refresh(devices, device)
 
 
 async def test_the_valid_devices_of_a_user_come_as_they_were_seen(devices: Devices) -> None:

@@ -13,7 +13,7 @@ from tests.factories import NOW, make_device, new_app_id
 
 
 async def invalidate(devices: Devices, device: Device, now: int) -> Feedback:
-    await devices.refresh(device)
+    await devices.add(device) or await devices.refresh(device, is_by_app=True)
     invalidated = await devices.invalidate(
         device.app_id, device.id, InvalidationReason.UNINSTALLED, now
     )
@@ -87,7 +87,7 @@ async def test_entries_survive_refreshing_and_deleting(
 ) -> None:
     refreshed, deleted = make_device(), make_device()
     both = [await invalidate(devices, refreshed, NOW), await invalidate(devices, deleted, NOW + 1)]
-    await devices.refresh(refreshed)
+    await devices.refresh(refreshed, is_by_app=True)
     await devices.delete("app", deleted.id, NOW + 2)
     assert await all_feedback(feedback, "app") == both
 

@@ -69,6 +69,8 @@ VALUES: dict[str, Value] = {
     "fingerprint": b"fingerprint",
     "id": "device-7",
     "is_broadcast_channel": 0,
+    "is_by_app": 0,
+    "is_open": 0,
     "is_stored": 1,
     "keep": 5,
     "storage_policy": -1,
@@ -82,6 +84,7 @@ VALUES: dict[str, Value] = {
     "payload": b"{}",
     "platform": "ios",
     "priority": 10,
+    "proof": b"secret",
     "public_key": "key",
     "reason": "reason",
     "revoked_at": None,
@@ -175,7 +178,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
         "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
         "device_topics": [
-            (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n)
+            (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
         ],
         "topic_messages": [

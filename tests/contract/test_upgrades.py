@@ -1,11 +1,15 @@
 """A database of an earlier version is brought up to date with the rows that are in it."""
 
+from dataclasses import replace
+
 import asyncpg
 import pytest
 
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.sqlite.runner import open_connection
@@ -55,3 +59,36 @@ async def test_reasons_and_past_decisions_take_their_new_names(empty_url: str) -
     assert delivery.past_decisions == (
         PastDecision(1, DeliveryStatus.HELD, ReasonCode.MANDATORY, "user"),
     )
+
+
+BEFORE_OWNERS = next(each.version for each in load("sqlite") if each.name == "owners") - 1
+OLD_DEVICES = """INSERT INTO devices (id, app_id, token_hash, secret_hash, platform, user_id, label,
+created_at, last_seen_at, invalidated_at, invalidation_reason) VALUES
+('d1', 'app', {token}, {secret}, 'ios', 'ana', 'Telefon', 1, 2, NULL, NULL),
+('d2', 'app', {other}, {secret}, 'web', NULL, NULL, 3, 4, 5, 'revoked')"""
+OLD_TOPICS = """INSERT INTO device_topics (app_id, topic, is_broadcast_channel, storage_policy,
+last_sequence, created_at) VALUES ('app', 'news', 0, -1, 7, 1), ('app', 'channel', 1, 1, 7, 1)"""
+OLD_SUBSCRIPTION = """INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
+VALUES ('d1', 'news', 'app', 5, 1)"""
+
+
+async def test_devices_subscriptions_and_topics_stay_and_topics_are_closed(empty_url: str) -> None:
+    start = "X'" if sqlite_path(empty_url) else r"'\x"
+    words = {word: f"{start}{word.encode().hex()}'" for word in ("token", "other", "secret")}
+    old_devices = OLD_DEVICES.format(**words)
+    await migrate_to(BEFORE_OWNERS, empty_url, old_devices, OLD_TOPICS, OLD_SUBSCRIPTION)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        devices, topics = SqlDevices(engine), SqlDeviceTopics(engine)
+        first = await devices.find("app", b"token")
+        assert first is not None
+        assert (first.id, first.details.user_id, first.details.label) == ("d1", "ana", "Telefon")
+        assert await devices.authenticate(b"token", b"secret") == first
+        second = await devices.find("app", b"other")
+        assert second is not None
+        assert (second.invalidated_at, second.is_valid) == (5, False)
+        assert await devices.add(replace(first, id="d3")) is False
+        assert await devices.add(replace(first, id="d3", app_id="another")) is True
+        found = [await topics.get("app", name) for name in ("news", "channel")]
+        assert [each and each.is_open for each in found] == [False, True]
+        assert len(await SqlBroadcasts(engine).subscriptions("d1")) == 1

@@ -195,3 +195,37 @@ async def test_an_edit_cannot_change_who_the_user_is(users: Users) -> None:
     )
     assert changed == replace(FULL, name="Bo")
     assert await users.get("app", "ana") == changed
+
+
+async def test_inactive_users_of_all_apps_are_listed_by_their_last_change(users: Users) -> None:
+    for app_id, user_id, moment in (
+        ("b", "ana", 3),
+        ("a", "bo", 2),
+        ("a", "ana", 2),
+        ("a", "cy", 1),
+        ("a", "long ago", 0),
+    ):
+        inactive = make_user(
+            user_id, app_id=app_id, status=UserStatus.INACTIVE, updated_at=NOW + moment
+        )
+        await users.put(inactive)
+    await users.put(make_user("dan", app_id="a", updated_at=NOW + 2))
+    expected = [
+        (NOW + 1, "a", "cy"),
+        (NOW + 2, "a", "ana"),
+        (NOW + 2, "a", "bo"),
+        (NOW + 3, "b", "ana"),
+    ]
+    after = (NOW + 1, "", "")
+    found: list[tuple[int, str, str]] = []
+    while page := await users.list_inactive(after, 2):
+        assert len(page) <= 2
+        found += page
+        after = page[-1]
+    assert found == expected
+
+
+async def test_a_user_who_is_active_again_is_not_listed(users: Users) -> None:
+    for status in (UserStatus.INACTIVE, UserStatus.ACTIVE):
+        await users.put(make_user("ana", status=status))
+    assert await users.list_inactive((0, "", ""), 9) == ()

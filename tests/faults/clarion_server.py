@@ -139,6 +139,7 @@ class ClarionServer:
             f"--gateway-listen=127.0.0.1:{self.gateway_port}",
             "--tls-listen=off",
             "--requests-per-minute=100000000",
+            "--app-requests-per-minute=100000000",
         ]
 
     def _spawn(self, command: str, *flags: str, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from structlog.testing import capture_logs
 
-from clarion.data_directory import DataDirectory, write_private, write_public
+from clarion.data_directory import DataDirectory, write_private
 from clarion.errors import StartError
 
 
@@ -52,9 +53,35 @@ def test_a_private_file_that_others_could_read_is_closed_again(tmp_path: Path) -
     assert (mode(path), path.read_bytes()) == (0o600, b"new")
 
 
-def test_a_public_file_is_for_all_to_read(tmp_path: Path) -> None:
-    write_public(tmp_path / "ca.pem", b"x")
-    assert mode(tmp_path / "ca.pem") & 0o444
+def test_what_others_can_read_is_closed_to_them(tmp_path: Path) -> None:
+    folder = DataDirectory(tmp_path / "data")
+    folder.ensure()
+    for name in ("master.key", "clarion.db", "clarion.db-wal", "tls/server.key", "notes.txt"):
+        (folder.path / name).write_bytes(b"x")
+        (folder.path / name).chmod(0o664)
+    (folder.tls / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(b"x")
+    (tmp_path / "elsewhere").chmod(0o644)
+    folder.path.chmod(0o755)
+    with capture_logs() as logs:
+        folder.ensure()
+        folder.ensure()
+    ours = ("", "master.key", "clarion.db", "clarion.db-wal", "tls/server.key")
+    assert [mode(folder.path / name) & 0o077 for name in ours] == [0] * 5
+    assert mode(folder.path / "notes.txt") == 0o664
+    assert mode(tmp_path / "elsewhere") == 0o644
+    assert [log["event"] for log in logs] == ["permissions_tightened"]
+    assert len(logs[0]["paths"]) == 5
+
+
+def test_a_directory_for_everybody_stays_that(tmp_path: Path) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with capture_logs() as logs:
+        DataDirectory(shared).ensure()
+    assert mode(shared) == 0o1777
+    assert [log["event"] for log in logs] == ["permissions_not_tightened"]
 
 
 def test_no_half_file_is_left(tmp_path: Path) -> None:

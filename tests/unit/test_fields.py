@@ -71,3 +71,38 @@ def test_what_people_write_is_plain(text: str) -> None:
 @pytest.mark.parametrize("text", ["\0", "a\nb", "a\tb", "\x1b[31m", "\x7f", "\x85", "\ud800"])
 def test_control_characters_and_lone_surrogates_are_not_plain(text: str) -> None:
     assert not fields.is_plain(text)
+
+
+REFUSED = ("javascript", "data")
+
+
+@given(
+    before=st.text("\t\n\r\x00 \x0b\x1f", max_size=3),
+    word=st.sampled_from(["javascript", "JaVaScRiPt", "DATA"]),
+    place=st.integers(0, 9),
+    within=st.text("\t\n\r\x00", max_size=2),
+)
+def test_a_refused_scheme_is_found_however_it_is_written(
+    before: str, word: str, place: int, within: str
+) -> None:
+    link = f"{before}{word[:place]}{within}{word[place:]}:alert(1)"
+    with pytest.raises(ValueError, match="must not"):
+        fields.check_link(link, REFUSED)
+
+
+@pytest.mark.parametrize(
+    "link", ["", "/a", "a:b", "myapp://x", "HTTPS://example.com", "x/javascript:1", "#a", "?a=b c"]
+)
+def test_other_links_are_kept_as_they_are(link: str) -> None:
+    assert fields.check_link(link, REFUSED) == link
+
+
+@pytest.mark.parametrize("url", ["https://a/b.png", "HTTP://a/b.png", "//a/b.png", "b.png", ""])
+def test_an_image_has_a_url_of_the_web(url: str) -> None:
+    assert fields.check_image_url(url) == url
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "data:image/png,x", "myapp://a", " https://a"])
+def test_an_image_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="must"):
+        fields.check_image_url(url)

@@ -10,8 +10,8 @@ from clarion.access.callers import Callers
 from clarion.access.keys import issue_key
 from clarion.access.model import ApiKey, AppCaller, Scope
 from clarion.access.port import Keys
-from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.clock import Clock, to_rfc3339
+from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -94,7 +94,7 @@ class KeysController(Controller):
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
-        """Create a key with no more scopes than the calling key has."""
+        """Create a key with no more scopes than the calling key has, that does not outlive it."""
         caller = app_of(request, Scope.KEYS_WRITE)
         issued = issue_key(
             app_id=caller.app_id,
@@ -103,7 +103,7 @@ class KeysController(Controller):
             now=clock.now(),
             expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
-        _check_scopes(caller, issued.key)
+        _check_rights(caller, issued.key)
         answer = CreatedKey.of(
             issued.key, scopes=sorted(issued.key.scopes), api_key=issued.secret.text
         )
@@ -122,8 +122,14 @@ class KeysController(Controller):
         clock: Injected[Clock],
         callers: Injected[Callers],
     ) -> KeyView:
-        """Revoke a key at once; it stays in the list. Idempotent."""
+        """Revoke a key at once; it stays in the list. Idempotent.
+
+        The calling key must have all scopes of the key.
+        """
         caller = app_of(request, Scope.KEYS_WRITE)
+        known = await keys.find(key_id)
+        if known is not None and known.app_id == caller.app_id:
+            _check_not_above(caller, known)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
             raise NotFound("This app has no API key with this id.")
@@ -144,11 +150,25 @@ def _view(key: ApiKey) -> KeyView:
     return KeyView.of(key, scopes=sorted(key.scopes))
 
 
-def _check_scopes(caller: AppCaller, key: ApiKey) -> None:
+def _check_rights(caller: AppCaller, key: ApiKey) -> None:
+    """Raise `InvalidFields` if a new key may do more than the calling one, or for longer."""
     missing = sorted(key.scopes - caller.scopes)
     if missing:
         reason = f"the calling API key does not have {', '.join(missing)} itself"
         raise InvalidFields(FieldFault("scopes", reason))
+    last = caller.expires_at
+    if last is not None and (key.expires_at is None or key.expires_at > last):
+        reason = f"must be at or before {to_rfc3339(last)}, when the calling API key expires"
+        raise InvalidFields(FieldFault("expires_at", reason))
+
+
+def _check_not_above(caller: AppCaller, key: ApiKey) -> None:
+    missing = sorted(key.scopes - caller.scopes)
+    if missing:
+        raise Forbidden(
+            f"The calling API key cannot revoke this key, which has more scopes: "
+            f"{', '.join(missing)}."
+        )
 
 
 ROUTES = (KeysController, get_caller)

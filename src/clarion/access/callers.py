@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
-from clarion.access.model import ApiKey, AppCaller, Caller
+from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
 from clarion.access.port import Keys
 from clarion.access.user_tokens import UserTokens
 from clarion.clock import Clock
@@ -13,15 +15,20 @@ from clarion.errors import Unauthenticated
 # once by the node that revoked it.
 CACHED_MS = 2_000
 CACHED_KEYS = 10_000
+# Returns whether a user, given as app and user id, may use a token.
+IsActive = Callable[[str, str], Awaitable[bool]]
 
 
 class Callers:
     """The `Authenticator` port: identifies callers by API key or user token."""
 
-    def __init__(self, keys: Keys, user_tokens: UserTokens, clock: Clock) -> None:
+    def __init__(
+        self, keys: Keys, user_tokens: UserTokens, clock: Clock, *, is_active: IsActive
+    ) -> None:
         self._keys = keys
         self._user_tokens = user_tokens
         self._clock = clock
+        self._is_active = is_active
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
 
     async def identify(self, authorization: str | None) -> Caller:
@@ -34,11 +41,17 @@ class Callers:
             )
         if credential.startswith(PREFIX):
             return await self._by_key(credential)
-        return await self._user_tokens.verify(credential, self._clock.now())
+        return await self._by_token(credential)
 
     def forget(self, key_id: str) -> None:
         """Remove a key from the cache."""
         self._cache.pop(key_id, None)
+
+    async def _by_token(self, credential: str) -> UserCaller:
+        caller = await self._user_tokens.verify(credential, self._clock.now())
+        if not await self._is_active(caller.app_id, caller.user_id):
+            raise Unauthenticated("The user of this token is inactive.")
+        return caller
 
     async def _by_key(self, credential: str) -> AppCaller:
         secret = parse_api_secret(credential)
@@ -48,7 +61,9 @@ class Callers:
             raise Unauthenticated("This API key is not valid.")
         if not key.is_live(now):
             raise Unauthenticated("This API key was revoked or has expired.")
-        return AppCaller(app_id=key.app_id, key_id=key.id, scopes=key.scopes)
+        return AppCaller(
+            app_id=key.app_id, key_id=key.id, scopes=key.scopes, expires_at=key.expires_at
+        )
 
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
         now = self._clock.now()

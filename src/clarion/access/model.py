@@ -108,6 +108,7 @@ class AppCaller:
     app_id: str
     key_id: str
     scopes: frozenset[Scope]
+    expires_at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

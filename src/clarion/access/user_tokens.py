@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import jwt
@@ -14,8 +14,10 @@ from clarion.errors import Unauthenticated
 from clarion.fields import check_user_id, is_plain
 
 LEEWAY_S = 30
-# The year 9999: a token may name a number that no clock reaches.
-_LAST_S = 253_402_300_799
+# How long an app is served from the cache, as long as an API key.
+APP_KNOWN_MS = 2_000
+_HOUR_S = 3600
+_NOT_A_TOKEN = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."  # noqa: S105 - a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +26,27 @@ class UserTokens:
 
     apps: Apps
     vault: Vault
+    max_hours: int = 24
+    # By id: when the app was read, and the app.
+    _known: dict[str, tuple[int, App]] = field(default_factory=dict, init=False, repr=False)
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
-        app = await self.apps.get(_claimed_app(token))
+        app = await self._find_app(_claimed_app(token), now)
+        claims = self._decode(token, app)
+        expires_at = _check_times(claims, now / 1000, self.max_hours)
+        return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
+
+    async def _find_app(self, app_id: str, now: int) -> App:
+        read_at, app = self._known.get(app_id, (0, None))
+        if app is not None and 0 <= now - read_at < APP_KNOWN_MS:
+            return app
+        app = await self.apps.get(app_id)
         if app is None:
             msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
-        claims = self._decode(token, app)
-        expires_at = _check_times(claims, now / 1000)
-        return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
+        self._known[app_id] = (now, app)  # not more than there are apps: others are not stored
+        return app
 
     def _decode(self, token: str, app: App) -> dict[str, object]:
         key = self.vault.open(app.user_token_key, user_key_context(app.id))
@@ -52,6 +65,8 @@ class UserTokens:
                     "verify_sub": False,
                 },
             )
+        except RecursionError as error:
+            raise Unauthenticated(_NOT_A_TOKEN) from error
         except jwt.InvalidTokenError as error:
             raise Unauthenticated(f"The user token is not valid: {_reason(error, app)}.") from error
         return claims
@@ -66,9 +81,9 @@ def _claimed_app(token: str) -> str:
     try:
         # Not verified yet: it only says with which key to verify.
         claims = jwt.decode(token, options={"verify_signature": False})
-    except jwt.InvalidTokenError as error:
-        msg = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."
-        raise Unauthenticated(msg) from error
+    # JSON that is nested too deeply is no error of the library's own.
+    except (jwt.InvalidTokenError, RecursionError) as error:
+        raise Unauthenticated(_NOT_A_TOKEN) from error
     audience = claims.get("aud")
     if not isinstance(audience, str) or not is_plain(audience):
         raise Unauthenticated("The `aud` of the user token must be one string: the id of the app.")
@@ -87,7 +102,7 @@ def _reason(error: jwt.InvalidTokenError, app: App) -> str:
             return "it cannot be read"
 
 
-def _check_times(claims: dict[str, object], now_s: float) -> int:
+def _check_times(claims: dict[str, object], now_s: float, max_hours: int) -> int:
     """Return when the token expires, in milliseconds."""
     expires, starts = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(starts):
@@ -96,7 +111,12 @@ def _check_times(claims: dict[str, object], now_s: float) -> int:
         raise Unauthenticated("The user token has expired.")
     if now_s < starts - LEEWAY_S:
         raise Unauthenticated("The user token is not valid yet.")
-    return int(min(expires, _LAST_S) + LEEWAY_S) * 1000
+    if expires > now_s + max_hours * _HOUR_S + LEEWAY_S:
+        raise Unauthenticated(
+            f"The `exp` of the user token must be at most {max_hours} hours ahead "
+            "(--user-token-hours). Sign tokens for a shorter time, and sign new ones as needed."
+        )
+    return int(expires + LEEWAY_S) * 1000
 
 
 def _is_time(value: object) -> TypeGuard[int | float]:

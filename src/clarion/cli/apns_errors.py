@@ -9,11 +9,10 @@ from clarion.push.apns.reasons import Reason
 
 _EXPLANATIONS: dict[str, str] = {
     Reason.BAD_COLLAPSE_ID: "--collapse-id must have 1 to 64 bytes.",
-    Reason.BAD_DEVICE_TOKEN: "No device has this token. "
+    Reason.BAD_DEVICE_TOKEN: "No device of this app has this token. "
     "`clarion device listen` shows the token of its device.",
     Reason.BAD_MESSAGE_ID: "--id must be a UUID, like 01890a5d-ac96-774b-bcce-b302099a8057.",
     Reason.BAD_PRIORITY: "--priority must be 10, 5 or 1.",
-    Reason.DEVICE_TOKEN_NOT_FOR_TOPIC: "The device with this token belongs to another app.",
     Reason.EXPIRED_PROVIDER_TOKEN: "The provider token has expired. "
     "Check the clock of this machine.",
     Reason.EXPIRED_TOKEN: "The device token has expired.",

@@ -6,12 +6,14 @@ web server.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
+from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError, CommandFailed
 
 EXIT_FAILED = 1
@@ -67,6 +69,7 @@ app.command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Errors are one line each, without a traceback."""
+    os.umask(PRIVATE_UMASK)
     try:
         result = app(
             sys.argv[1:] if arguments is None else arguments,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,7 +14,14 @@ from clarion.catalog.model import Channel, Priority
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
-from clarion.fields import check_topic, check_user_id, is_user_id
+from clarion.fields import (
+    REFUSED_SCHEMES,
+    check_image_url,
+    check_link,
+    check_topic,
+    check_user_id,
+    is_user_id,
+)
 from clarion.http.bodies import Body
 
 RECIPIENTS_LIMIT = 10_000
@@ -22,6 +30,9 @@ MAX_TTL_S = 30 * 24 * 3600
 MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 # A zero character in JSON; after another backslash it is the six characters themselves.
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+# A zero character in a link is refused with all other control characters.
+_LINKS = ("deeplink", "image_url")
 
 PriorityName = Literal["low", "medium", "high", "critical"]
 
@@ -54,9 +65,11 @@ class EventDraft(Body):
     image_url: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
 
 
-def find_faults(draft: EventDraft, now: int) -> Iterator[FieldFault]:
+def find_faults(
+    draft: EventDraft, now: int, refused_schemes: Collection[str] = REFUSED_SCHEMES
+) -> Iterator[FieldFault]:
     """Yield the faults of a draft that do not depend on its type or its recipients."""
-    yield from find_timeless_faults(draft)
+    yield from find_timeless_faults(draft, refused_schemes)
     for name, moment in _times(draft):
         if moment.tzinfo is None:
             continue
@@ -66,15 +79,18 @@ def find_faults(draft: EventDraft, now: int) -> Iterator[FieldFault]:
             yield FieldFault(name, "must be within a year")
 
 
-def find_timeless_faults(draft: EventDraft) -> Iterator[FieldFault]:
+def find_timeless_faults(
+    draft: EventDraft, refused_schemes: Collection[str] = REFUSED_SCHEMES
+) -> Iterator[FieldFault]:
     """Yield those of them that do not depend on the time either."""
     yield from _recipient_faults(draft.recipient)
     yield from _time_faults(draft)
+    yield from _link_faults(draft, refused_schemes)
     if draft.data and len(msgspec.json.encode(draft.data)) > DATA_LIMIT_BYTES:
         yield FieldFault("data", f"must have at most {DATA_LIMIT_BYTES:,} bytes as JSON")
     elif _has_zero(draft):
         for name in draft.__struct_fields__:
-            if _has_zero(getattr(draft, name)):
+            if name not in _LINKS and _has_zero(getattr(draft, name)):
                 yield FieldFault(name, "must not contain zero characters")
 
 
@@ -118,6 +134,14 @@ def _check(field: str, check: Callable[[str], str], value: str) -> Iterator[Fiel
         check(value)
     except ValueError as error:
         yield FieldFault(field, str(error))
+
+
+def _link_faults(draft: EventDraft, refused_schemes: Collection[str]) -> Iterator[FieldFault]:
+    if draft.deeplink is not None:
+        check = partial(check_link, refused_schemes=refused_schemes)
+        yield from _check("deeplink", check, draft.deeplink)
+    if draft.image_url is not None:
+        yield from _check("image_url", check_image_url, draft.image_url)
 
 
 def _times(draft: EventDraft) -> Iterator[tuple[str, datetime]]:

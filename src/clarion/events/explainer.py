@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from clarion.catalog.port import Catalog
@@ -12,6 +13,7 @@ from clarion.events.decide.verdicts import Decision
 from clarion.events.decider import make_request
 from clarion.events.drafts import EventDraft, find_timeless_faults, make_event
 from clarion.events.intake import find_entry
+from clarion.fields import REFUSED_SCHEMES
 
 RULES = (*(name for name, _ in ORDER), DEFAULT_RULE)
 
@@ -22,6 +24,7 @@ class Explainer:
 
     catalog: Catalog
     cases: CaseReader
+    refused_schemes: Collection[str] = REFUSED_SCHEMES
 
     async def explain(self, app_id: str, draft: EventDraft, at: int) -> tuple[Decision, ...]:
         """Return the decisions for an event with a single recipient."""
@@ -29,7 +32,8 @@ class Explainer:
         if user_id is None:
             reason = "is required: an explanation is for one user"
             raise InvalidFields(FieldFault("recipient.user_id", reason))
-        entry = await find_entry(self.catalog, app_id, draft, find_timeless_faults(draft))
+        faults = find_timeless_faults(draft, self.refused_schemes)
+        entry = await find_entry(self.catalog, app_id, draft, faults)
         event = make_event(draft, app_id, "", at, priority=entry.type.priority)
         (prepared,) = await self.cases.read([make_request(event, user_id, entry, at)])
         return decide(prepared.case)

@@ -13,6 +13,7 @@ from clarion.events.handover import FIRST_TOKEN, LEASE_MS, Handover
 from clarion.events.model import AudienceKind, Event, Job, JobKind
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
+from clarion.fields import REFUSED_SCHEMES
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
@@ -28,12 +29,14 @@ class Intake:
     handover: Handover | None
     on_accepted: Callable[[int], None]
     is_overloaded: Callable[[], bool]
+    refused_schemes: Collection[str] = REFUSED_SCHEMES
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     async def prepare(self, app_id: str, draft: EventDraft) -> Event:
         """Return the event of a draft; `InvalidFields` names every fault of the draft."""
         now = self.ports.clock.now()
-        entry = await find_entry(self.ports.catalog, app_id, draft, find_faults(draft, now))
+        faults = find_faults(draft, now, self.refused_schemes)
+        entry = await find_entry(self.ports.catalog, app_id, draft, faults)
         event_id = self.ports.clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
         check_context(entry, _template_channels(draft, entry), event.content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from clarion.events.backlog import Backlog
@@ -20,6 +20,7 @@ from clarion.events.port import PipelinePorts
 from clarion.events.releaser import Releaser
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import JobHandler, Worker
+from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
 
 # While one commits its batch, the other decides the next.
@@ -37,6 +38,7 @@ class Pipeline:
         queue_age_limit_s: int,
         has_workers: bool,
         caps: FrequencyCaps,
+        refused_schemes: Collection[str] = REFUSED_SCHEMES,
     ) -> None:
         self._queue, self._clock = ports.queue, ports.clock
         self.metrics = PipelineMetrics()
@@ -65,8 +67,9 @@ class Pipeline:
             handover if has_workers else None,
             on_accepted=self._note_accepted,
             is_overloaded=lambda: backlog.is_too_old,
+            refused_schemes=refused_schemes,
         )
-        self.explainer = Explainer(ports.catalog, cases)
+        self.explainer = Explainer(ports.catalog, cases, refused_schemes)
 
     def _note_accepted(self, count: int) -> None:
         self.metrics.accepted += count

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from clarion.data_directory import write_private, write_public
+from clarion.data_directory import write_private
 from clarion.errors import StartError
 
 _CA_DAYS = 3650
@@ -54,7 +54,7 @@ class DevelopmentTls:
             .sign(key, hashes.SHA256())
         )
         write_private(self.ca_key, _pem(key))
-        write_public(self.ca, certificate.public_bytes(serialization.Encoding.PEM))
+        write_private(self.ca, certificate.public_bytes(serialization.Encoding.PEM))
 
     def _make_certificate(self, now: dt.datetime) -> None:
         authority = x509.load_pem_x509_certificate(self.ca.read_bytes())
@@ -77,7 +77,7 @@ class DevelopmentTls:
         )
         encoding = serialization.Encoding.PEM
         write_private(self.key, _pem(key))
-        write_public(
+        write_private(
             self.certificate, certificate.public_bytes(encoding) + authority.public_bytes(encoding)
         )
 

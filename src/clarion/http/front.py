@@ -44,13 +44,15 @@ from clarion.http.asgi import (
     respond,
     stream,
 )
-from clarion.nodes.port import Limits
+from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
+# Users get no more than this part of their app's requests: the rest is left for its own servers.
+_USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
@@ -156,15 +158,12 @@ class Front:
     async def _admit(self, scope: Scope, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
         caller = await self._authenticator.identify(header(scope, b"authorization"))
-        who = (
-            caller.key_id if isinstance(caller, AppCaller) else f"{caller.app_id}:{caller.user_id}"
+        taken = await self._limits.take_all(
+            self._quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
-        allowance = await self._limits.take(
-            who,
-            limit=self._settings.requests_per_minute,
-            window_s=_WINDOW_S,
-            now=self._clock.now(),
-        )
+        # Only the last can be exceeded; if it is not, the client sees the one it will reach first.
+        last = taken[-1]
+        allowance = last if last.is_exceeded else min(taken, key=lambda each: each.remaining)
         extra += (
             (b"ratelimit-limit", b"%d" % allowance.limit),
             (b"ratelimit-remaining", b"%d" % allowance.remaining),
@@ -172,8 +171,18 @@ class Front:
             (b"cache-control", b"no-store"),
         )
         if allowance.is_exceeded:
-            raise TooManyRequests(allowance.reset_s)
+            raise TooManyRequests(allowance.reset_s, _explain_limit(caller, len(taken)))
         return caller
+
+    def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
+        """Return the caller's own quota, then the part of its app's that it may use up."""
+        settings = self._settings
+        per_app = settings.app_requests_per_minute
+        if isinstance(caller, AppCaller):
+            own = Quota(caller.key_id, settings.requests_per_minute)
+            return own, Quota(caller.app_id, per_app)
+        own = Quota(f"{caller.app_id}:{caller.user_id}", settings.user_requests_per_minute)
+        return own, Quota(caller.app_id, max(1, int(per_app * _USERS_PART)))
 
     async def _serve_framework(
         self,
@@ -220,6 +229,13 @@ class Front:
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )
+
+
+def _explain_limit(caller: Caller, quotas: int) -> str:
+    if quotas > 1:
+        return "This app has made all its requests of this minute; wait as `Retry-After` says."
+    who = "API key" if isinstance(caller, AppCaller) else "user"
+    return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 
 def _check_path(scope: Scope) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clarion.nodes.port import Allowance
+from collections.abc import Sequence
+
+from clarion.nodes.port import Allowance, Quota
 
 # With more keys in one window the counters start at zero again: memory is bounded, limits are not
 # exact.
@@ -19,6 +21,17 @@ class MemoryLimits:
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         count = self.count(key, window_s=window_s, now=now)
         return allowance(count, limit=limit, window_s=window_s, now=now)
+
+    async def take_all(
+        self, quotas: Sequence[Quota], *, window_s: int, now: int
+    ) -> tuple[Allowance, ...]:
+        taken: list[Allowance] = []
+        for key, limit in quotas:
+            count = self.count(key, window_s=window_s, now=now)
+            taken.append(allowance(count, limit=limit, window_s=window_s, now=now))
+            if count > limit:
+                break
+        return tuple(taken)
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use and return the count in the current window."""

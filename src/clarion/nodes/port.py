@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,13 @@ class Allowance:
     is_exceeded: bool
 
 
+class Quota(NamedTuple):
+    """What is counted, and how often it may be used in a window."""
+
+    key: str
+    limit: int
+
+
 class Limits(Protocol):
     """Rate limits. Counts may be lost; then they start at zero."""
 
@@ -25,6 +33,15 @@ class Limits(Protocol):
         Windows are aligned to multiples of `window_s`. The use number `limit + 1` of a window is
         the first beyond the limit. Uses beyond the limit are counted too; they do not extend the
         window.
+        """
+
+    async def take_all(
+        self, quotas: Sequence[Quota], *, window_s: int, now: int
+    ) -> tuple[Allowance, ...]:
+        """Count one use of each, in this order, up to the first that is exceeded.
+
+        Those after it are not counted and not returned: whoever is beyond a limit of their own
+        uses up nothing that they share. It takes no longer than a single one.
         """
 
 

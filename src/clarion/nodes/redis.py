@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -12,12 +12,22 @@ from redis.exceptions import MaxConnectionsError, RedisError
 
 from clarion.errors import ServiceError, StartError
 from clarion.nodes.memory import allowance
-from clarion.nodes.port import Allowance, Limits
+from clarion.nodes.port import Allowance, Limits, Quota
 from clarion.telemetry.logs import get_logger
 
 TIMEOUT_S = 0.5
 PROBE_EVERY_S = 1.0
 FAILURES = (RedisError, OSError, TimeoutError)
+# Counts each key in turn, up to the first that is beyond its limit: one call for all of them.
+_TAKE_ALL = """
+local counts = {}
+for i, key in ipairs(KEYS) do
+  counts[i] = redis.call('INCR', key)
+  if counts[i] == 1 then redis.call('EXPIRE', key, ARGV[1]) end
+  if counts[i] > tonumber(ARGV[i + 1]) then break end
+end
+return counts
+"""
 
 
 class RedisUnavailable(ServiceError):
@@ -102,20 +112,30 @@ class RedisLimits:
     fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
+        (taken,) = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
+        return taken
+
+    async def take_all(
+        self, quotas: Sequence[Quota], *, window_s: int, now: int
+    ) -> tuple[Allowance, ...]:
         if not self.breaker.is_open:
             try:
-                count = await self._count(key, window_s, now)
-                return allowance(count, limit=limit, window_s=window_s, now=now)
+                counts = await self._count(quotas, window_s, now)
+                return tuple(
+                    allowance(count, limit=quota.limit, window_s=window_s, now=now)
+                    for count, quota in zip(counts, quotas, strict=False)
+                )
             except MaxConnectionsError:
                 pass  # of this node, for this moment: Redis answers
             except FAILURES as error:
                 self.breaker.open(error)
-        return await self.fallback.take(key, limit=limit, window_s=window_s, now=now)
+        return await self.fallback.take_all(quotas, window_s=window_s, now=now)
 
-    async def _count(self, key: str, window_s: int, now: int) -> int:
-        name = f"clarion:limit:{key}:{window_s}:{now // (window_s * 1000)}"
-        async with self.breaker.redis.pipeline(transaction=False) as pipeline:
-            pipeline.incr(name)
-            pipeline.expire(name, window_s)
-            count, _ = await pipeline.execute()
-        return int(count)
+    async def _count(self, quotas: Sequence[Quota], window_s: int, now: int) -> list[int]:
+        window = f"{window_s}:{now // (window_s * 1000)}"
+        names = [f"clarion:limit:{each.key}:{window}" for each in quotas]
+        limits = [each.limit for each in quotas]
+        counts: list[int] = await self.breaker.redis.eval(
+            _TAKE_ALL, len(names), *names, window_s, *limits
+        )
+        return counts

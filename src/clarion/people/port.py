@@ -50,5 +50,13 @@ class Users(Protocol):
         A page may have fewer than `limit`, even none, and a cursor: the others are not active.
         """
 
+    async def list_inactive(
+        self, after: tuple[int, str, str], limit: int
+    ) -> tuple[tuple[int, str, str], ...]:
+        """Return inactive users of all apps by the time of their last change, oldest first.
+
+        Each as that time, app and user id; only those after `after`, which is given likewise.
+        """
+
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         """Return the ids of the active users of an app, sorted."""

@@ -44,6 +44,12 @@ LIST_IDS = statement(
     """SELECT id FROM users WHERE app_id = :app_id AND id > :after AND status = 'active'
     ORDER BY id LIMIT :limit""",
 )
+LIST_INACTIVE = statement(
+    "list_inactive_users",
+    """SELECT updated_at, app_id, id FROM users WHERE status = 'inactive'
+    AND updated_at >= :since AND (updated_at, app_id, id) > (:since, :app_id, :id)
+    ORDER BY updated_at, app_id, id LIMIT :limit""",
+)
 FOLLOW = statement(
     "follow_topic",
     """INSERT INTO follows (app_id, topic, user_id, created_at)
@@ -130,6 +136,15 @@ class SqlUsers:
         )
         items = tuple(user_id for user_id, status in rows[:limit] if status == "active")
         return Page(items, rows[limit - 1][0] if len(rows) > limit else None)
+
+    async def list_inactive(
+        self, after: tuple[int, str, str], limit: int
+    ) -> tuple[tuple[int, str, str], ...]:
+        since, app_id, user_id = after
+        rows = await self._engine.fetch(
+            LIST_INACTIVE, since=since, app_id=app_id, id=user_id, limit=limit
+        )
+        return tuple((time, app, user) for time, app, user in rows)
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         return await self._list(LIST_IDS, after, limit, app_id=app_id)

@@ -156,6 +156,7 @@ class DeviceTopic:
     topic: str
     is_broadcast_channel: bool
     storage_policy: StoragePolicy
+    is_open: bool = False  # users may subscribe their devices; else only the app may
     created_at: int
 
 

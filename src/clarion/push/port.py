@@ -24,28 +24,47 @@ from clarion.push.model import (
 
 
 class Devices(Protocol):
-    """The registry of devices. A token belongs to one app, and to one device of it."""
+    """The registry of devices. Within an app, a token belongs to one device.
+
+    Apps know nothing of each other: several may have a device with the same token.
+    """
 
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        """Add a device; False if its token is taken. `once` as in `Keys.create`."""
+        """Add a device; False if the app has one with its token. `once` as in `Keys.create`."""
 
-    async def refresh(self, device: Device) -> Device:
-        """Refresh the device that has this token, and return it as it is now; add it if none has.
+    async def refresh(
+        self, device: Device, *, is_by_app: bool, proof: bytes = b""
+    ) -> Device | None:
+        """Refresh the device of the app that has this token, and return it as it is now.
 
         It keeps its id, secret and time of creation, takes the new details (a value that is None
-        stays as it was), and is valid again. `Conflict` if the token belongs to another app.
+        stays as it was), and is valid again. None, with nothing changed, if there is none; or if
+        it is not of the same user, the app itself does not ask for it, and `proof` is not the hash
+        of its secret. If its user changes, its waiting messages fail and its subscriptions are
+        deleted; if a user took it, it takes the new secret too.
         """
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         """Replace the secret of a device; False if the app has no such device."""
 
-    async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
-        """Update the details that are not None; return None if the app has no such device."""
+    async def update(
+        self, app_id: str, device_id: str, details: DeviceDetails, now: int
+    ) -> Device | None:
+        """Update the details that are not None; return None if the app has no such device.
 
-    async def find(self, token_hash: bytes) -> Device | None:
-        """Return the device with this token, valid or not, or None. Not scoped by app."""
+        If its user changes, its waiting messages fail and its subscriptions are deleted.
+        """
+
+    async def find(self, app_id: str, token_hash: bytes) -> Device | None:
+        """Return the app's device with this token, valid or not, or None."""
+
+    async def authenticate(self, token_hash: bytes, secret_hash: bytes) -> Device | None:
+        """Return the valid device of any app with this token and secret, or None.
+
+        None also if its user is inactive.
+        """
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
         """Return the device, valid or not, or None."""
@@ -57,6 +76,11 @@ class Devices(Protocol):
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         """Return a user's valid devices, most recently seen first."""
+
+    async def invalid_of_user(
+        self, app_id: str, user_id: str, *, keep: int, limit: int
+    ) -> tuple[str, ...]:
+        """Return the ids of a user's invalid devices but the `keep` last ones, at most `limit`."""
 
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         """Set when the devices were last seen, 500 devices a commit."""
@@ -165,6 +189,12 @@ class DeviceTopics(Protocol):
 
     async def create(self, topic: DeviceTopic) -> bool:
         """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
+
+    async def put(self, topic: DeviceTopic) -> tuple[DeviceTopic, bool] | None:
+        """Create a topic, or open or close it; return it, and whether it is new.
+
+        Its subscriptions stay. None if it was deleted, or is a broadcast channel.
+        """
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
         """Return the topic, or None if it does not exist or was deleted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from hmac import compare_digest
 
 from clarion.clock import Clock
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -16,8 +15,12 @@ from clarion.sockets.protocol import CloseCode
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
 ENTRIES_LIMIT = 200_000
-# At most so many are revoked at a time; there are more only after the limit was lowered.
+# More devices are not changed while one is authenticated.
+CHANGED_LIMIT = 10_000
+# At most so many are revoked or deleted at a time; there are more only after a limit was lowered.
 EXCESS_LIMIT = 100
+# So many invalid devices of a user are kept, so that providers that push to them are told so.
+INVALID_KEPT = 10
 _SECRET_BYTES = 24
 
 
@@ -34,8 +37,8 @@ def hash_secret(secret: str) -> bytes:
 class Registry:
     """Registers devices and finds them by token.
 
-    A device that is revoked or deleted is disconnected. A user may have `per_user` valid devices:
-    one more revokes the least recently seen one.
+    A device that is revoked or deleted, or has a new secret or user, is disconnected. A user may
+    have `per_user` valid devices: one more revokes the least recently seen one.
     """
 
     def __init__(
@@ -45,45 +48,56 @@ class Registry:
         self.connections = connections
         self._per_user = per_user
         self._clock = clock
-        # By token hash: until when the entry holds, and the device. The oldest is evicted first.
-        self._entries: dict[bytes, tuple[int, Device | None]] = {}
+        # By app and token hash: until when the entry holds, and the device. The oldest is evicted
+        # first. Nothing is shared by apps: what one looks up must not make it faster for another.
+        self._entries: dict[tuple[str, bytes], tuple[int, Device | None]] = {}
+        # The number of changes so far, and for each device changed lately the number of its last.
+        self._changes = 0
+        self._changed: dict[str, int] = {}
         self.hits = 0
         self.misses = 0
 
-    def get_cached(self, token_hash: bytes, now: int) -> Device | None:
+    def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        entry = self._entries.get(token_hash)
+        entry = self._entries.get((app_id, token_hash))
         if entry is None or entry[1] is None or now >= entry[0]:
             return None
         self.hits += 1
         return entry[1]
 
-    async def find(self, token_hash: bytes) -> Device | None:
-        """Return the device with this token, valid or not, or None."""
+    async def find(self, app_id: str, token_hash: bytes) -> Device | None:
+        """Return the app's device with this token, valid or not, or None."""
+        key = (app_id, token_hash)
         while True:
             now = self._clock.now()
-            entry = self._entries.get(token_hash)
+            entry = self._entries.get(key)
             if entry is not None and now < entry[0]:
                 self.hits += 1
                 return entry[1]
             self.misses += 1
-            device = await self.devices.find(token_hash)
+            device = await self.devices.find(app_id, token_hash)
             # A change since the read began may not be in what was read: then read again.
-            if self._entries.get(token_hash) is entry:
-                self._cache(token_hash, device, now + (KNOWN_MS if device else UNKNOWN_MS))
+            if self._entries.get(key) is entry:
+                self._cache(key, device, now + (KNOWN_MS if device else UNKNOWN_MS))
                 return device
 
     def is_current(self, device: Device) -> bool:
         """Return whether no change is known since this device was found. Every push asks."""
-        entry = self._entries.get(device.token_hash)
+        entry = self._entries.get((device.app_id, device.token_hash))
         return entry is not None and entry[1] is device
 
     async def authorise(self, token: str, secret: str) -> Device | None:
-        """Return the device if it is valid and this is its secret."""
-        device = await self.find(hash_token(token))
-        if device is None or not device.is_valid:
-            return None
-        return device if compare_digest(device.secret_hash, hash_secret(secret)) else None
+        """Return the device if it is valid and this is its secret.
+
+        The store is asked each time: another node may have renewed the secret a moment ago.
+        """
+        hashes = hash_token(token), hash_secret(secret)
+        while True:
+            before = self._changes
+            device = await self.devices.authenticate(*hashes)
+            # A change since the read began may not be in what was read, and found no connection.
+            if device is None or self._changed.get(device.id, 0) <= before:
+                return device
 
     def propose(
         self, *, app_id: str, token: str, platform: Platform, details: DeviceDetails
@@ -106,33 +120,33 @@ class Registry:
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        """Add a device; False if its token is taken."""
+        """Add a device; False if the app has one with its token."""
         added = await self.devices.add(device, once)
         if added is True:
             self._forget(device)
             await self._revoke_excess(device)
         return added
 
-    async def refresh(self, device: Device) -> Device:
-        """Refresh the device that has this token."""
-        refreshed = await self.devices.refresh(device)
-        self._forget(refreshed)
-        await self._revoke_excess(refreshed)
-        return refreshed
+    async def refresh(
+        self, device: Device, *, is_by_app: bool, secret: str | None = None
+    ) -> Device | None:
+        """Refresh the device that has this token; None if the caller may not, as in `Devices`."""
+        proof = b"" if secret is None else hash_secret(secret)
+        refreshed = await self.devices.refresh(device, is_by_app=is_by_app, proof=proof)
+        return await self._take_change(refreshed)
 
     async def renew_secret(self, device: Device) -> str:
-        """Replace the secret of a device and return the new one."""
+        """Replace the secret of a device and return the new one; end its connection."""
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         await self.devices.set_secret(device.app_id, device.id, hash_secret(secret))
         self._forget(device)
+        self._disconnect(device.id, CloseCode.REVOKED, "the device has a new secret")
         return secret
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Update the details that are not None."""
-        device = self._forget(await self.devices.update(app_id, device_id, details))
-        if device is not None:
-            await self._revoke_excess(device)
-        return device
+        now = self._clock.now()
+        return await self._take_change(await self.devices.update(app_id, device_id, details, now))
 
     async def invalidate(
         self, app_id: str, device_id: str, reason: InvalidationReason
@@ -140,30 +154,51 @@ class Registry:
         """Invalidate a device; None if the app has no such valid device."""
         now = self._clock.now()
         device = self._forget(await self.devices.invalidate(app_id, device_id, reason, now))
-        self._disconnect(device_id)
+        self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
         """Delete a device; None if the app has no such device."""
         device = self._forget(await self.devices.delete(app_id, device_id, self._clock.now()))
-        self._disconnect(device_id)
+        self._disconnect(device_id, CloseCode.REVOKED, "the device was deleted")
+        return device
+
+    async def _take_change(self, device: Device | None) -> Device | None:
+        """Have a changed device read again; end its connection if its user is another now."""
+        if device is None:
+            return None
+        self._forget(device)
+        connection = self.connections.get(device.id)
+        known = connection.session.device if connection else None
+        if known is not None and known.secret_hash != device.secret_hash:
+            self._disconnect(device.id, CloseCode.REVOKED, "the device has a new secret")
+        elif known is not None and known.details.user_id != device.details.user_id:
+            reason = "the device has another user now: reconnect"
+            self._disconnect(device.id, CloseCode.RESTARTING, reason)
+        await self._revoke_excess(device)
         return device
 
     async def _revoke_excess(self, changed: Device) -> None:
-        """Revoke the devices of a user beyond the limit, least recently seen first."""
+        """Revoke the devices of a user beyond the limit, least recently seen first.
+
+        Of those that were revoked before, all but the last ones are deleted.
+        """
         app_id, user_id = changed.app_id, changed.details.user_id
         if user_id is None:
             return
         known = await self.devices.valid_of_user(app_id, user_id, self._per_user + EXCESS_LIMIT)
         for device in known[self._per_user :]:
             await self.invalidate(app_id, device.id, InvalidationReason.REVOKED)
+        dead = await self.devices.invalid_of_user(
+            app_id, user_id, keep=INVALID_KEPT, limit=EXCESS_LIMIT
+        )
+        for device_id in dead:
+            await self.delete(app_id, device_id)
 
-    def _disconnect(self, device_id: str) -> None:
+    def _disconnect(self, device_id: str, code: CloseCode, reason: str) -> None:
         connection = self.connections.get(device_id)
         if connection is not None:
-            connection.carry_out(
-                connection.session.end(CloseCode.REVOKED, "the device was revoked")
-            )
+            connection.carry_out(connection.session.end(code, reason))
 
     def _forget(self, device: Device | None) -> Device | None:
         """Have a changed device read again, and return it.
@@ -171,14 +206,22 @@ class Registry:
         It is not cached as it is: of several changes at once, this may not be the last.
         """
         if device is not None:
-            self._cache(device.token_hash, None, self._clock.now())
+            self._note_change(device.id)
+            self._cache((device.app_id, device.token_hash), None, self._clock.now())
         return device
 
-    def _cache(self, token_hash: bytes, device: Device | None, until: int) -> None:
-        self._entries.pop(token_hash, None)
+    def _note_change(self, device_id: str) -> None:
+        self._changes += 1
+        self._changed.pop(device_id, None)
+        if len(self._changed) >= CHANGED_LIMIT:
+            del self._changed[next(iter(self._changed))]
+        self._changed[device_id] = self._changes
+
+    def _cache(self, key: tuple[str, bytes], device: Device | None, until: int) -> None:
+        self._entries.pop(key, None)
         if len(self._entries) >= ENTRIES_LIMIT:
             del self._entries[next(iter(self._entries))]
-        self._entries[token_hash] = (until, device)
+        self._entries[key] = (until, device)
 
 
 def new_token() -> str:

@@ -115,7 +115,7 @@ DEVICE = [
     Fault(400, Reason.BAD_TOPIC, "no suffix", header("apns-push-type", "voip")),
     Fault(
         400,
-        Reason.DEVICE_TOKEN_NOT_FOR_TOPIC,
+        Reason.BAD_DEVICE_TOKEN,
         "of another app",
         lambda prepared, good: to(prepared.theirs)(prepared, good),
     ),

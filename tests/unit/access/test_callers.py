@@ -18,7 +18,10 @@ from tests.unit.conftest import MemoryEngine
 
 @pytest.fixture
 def callers(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Callers:
-    return Callers(keys, UserTokens(apps, vault), clock)
+    async def is_active(_app_id: str, user_id: str) -> bool:
+        return user_id != "bo"
+
+    return Callers(keys, UserTokens(apps, vault), clock, is_active=is_active)
 
 
 @pytest.fixture
@@ -57,6 +60,15 @@ async def test_the_scheme_is_read_in_any_case(
 ) -> None:
     caller = await callers.identify(f"{scheme} {issued.secret.text}")
     assert caller.app_id == "app-1"
+
+
+async def test_the_token_of_an_inactive_user_is_refused(
+    callers: Callers, new_app: NewApp, clock: FixedClock
+) -> None:
+    claims = {"sub": "bo", "aud": new_app.app.id, "exp": clock.now() // 1000 + 60}
+    token = jwt.encode(claims, new_app.user_secret, "HS256")
+    with pytest.raises(Unauthenticated, match="inactive"):
+        await callers.identify(f"Bearer {token}")
 
 
 async def test_a_user_token_identifies_its_user(

@@ -137,7 +137,7 @@ def test_what_only_looks_like_one_is_kept(text: str) -> None:
 
 def test_all_faults_are_found_at_once() -> None:
     found = faults(recipient={}, scheduled_at=MOMENT, data={"a": "\0"}, deeplink="\0")
-    assert found == ["recipient", "data", "deeplink", "scheduled_at"]
+    assert found == ["recipient", "deeplink", "data", "scheduled_at"]
 
 
 def test_an_event_is_what_the_draft_says() -> None:

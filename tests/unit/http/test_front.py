@@ -26,6 +26,10 @@ from tests.factories import FixedClock, issue
 LIMIT = 8192
 
 
+async def anyone(_app_id: str, _user_id: str) -> bool:
+    return True
+
+
 class Framework:
     """The ASGI application that the front calls: reads the body, then answers or fails."""
 
@@ -144,7 +148,7 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
             ],
             prefixes={},
             framework=framework,
-            authenticator=Callers(keys, UserTokens(apps, vault), clock),
+            authenticator=Callers(keys, UserTokens(apps, vault), clock, is_active=anyone),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
@@ -279,6 +283,14 @@ async def test_beyond_the_limit_requests_are_refused_until_the_reset(
     assert len(client.framework.seen) == 1
     clock.advance(50_000)
     assert (await client.ask_as_app("/v1/keys")).status == 200
+
+
+async def test_the_limit_of_the_app_holds_for_its_key_too(make: Make) -> None:
+    client = make(requests_per_minute=3, app_requests_per_minute=2)
+    answers = [await client.ask_as_app("/v1/keys") for _ in range(3)]
+    assert [each.status for each in answers] == [200, 200, 429]
+    assert [each.headers[b"ratelimit-limit"] for each in answers] == [b"2", b"2", b"2"]
+    assert "app" in answers[-1].problem["detail"]
 
 
 @pytest.mark.parametrize("path", ["/plain", "/elsewhere"])

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
+    CHANGED_LIMIT,
     ENTRIES_LIMIT,
+    INVALID_KEPT,
     KNOWN_MS,
     UNKNOWN_MS,
     Registry,
@@ -51,55 +53,55 @@ async def device(devices: SqlDevices) -> Device:
 async def test_a_known_token_is_looked_up_once_an_hour(
     registry: Registry, store: GatedStore, device: Device, clock: FixedClock
 ) -> None:
-    assert await registry.find(device.token_hash) == device
+    assert await registry.find(device.app_id, device.token_hash) == device
     clock.advance(KNOWN_MS - 1)
-    assert await registry.find(device.token_hash) == device
+    assert await registry.find(device.app_id, device.token_hash) == device
     assert store.reads == 1
     clock.advance(1)
-    await registry.find(device.token_hash)
+    await registry.find(device.app_id, device.token_hash)
     assert store.reads == 2
 
 
 async def test_an_unknown_token_is_looked_up_once_in_five_minutes(
     registry: Registry, store: GatedStore, clock: FixedClock
 ) -> None:
-    assert await registry.find(b"unknown") is None
+    assert await registry.find("app", b"unknown") is None
     clock.advance(UNKNOWN_MS - 1)
-    assert await registry.find(b"unknown") is None
+    assert await registry.find("app", b"unknown") is None
     assert store.reads == 1
     clock.advance(1)
-    await registry.find(b"unknown")
+    await registry.find("app", b"unknown")
     assert store.reads == 2
 
 
 async def test_hits_and_misses_are_counted(registry: Registry, device: Device) -> None:
     for _ in range(3):
-        await registry.find(device.token_hash)
+        await registry.find(device.app_id, device.token_hash)
     assert (registry.hits, registry.misses) == (2, 1)
 
 
 async def test_a_device_is_cached_for_an_hour(registry: Registry, device: Device) -> None:
-    assert registry.get_cached(device.token_hash, NOW) is None
-    found = await registry.find(device.token_hash)
+    assert registry.get_cached("app", device.token_hash, NOW) is None
+    found = await registry.find(device.app_id, device.token_hash)
     assert found == device
-    assert registry.get_cached(device.token_hash, NOW + KNOWN_MS - 1) is found
-    assert registry.get_cached(device.token_hash, NOW + KNOWN_MS) is None
+    assert registry.get_cached("app", device.token_hash, NOW + KNOWN_MS - 1) is found
+    assert registry.get_cached("app", device.token_hash, NOW + KNOWN_MS) is None
     assert (registry.hits, registry.misses) == (1, 1)
 
 
 async def test_an_unknown_token_is_not_a_cached_device(registry: Registry) -> None:
-    await registry.find(b"unknown")
-    assert registry.get_cached(b"unknown", NOW) is None
+    await registry.find("app", b"unknown")
+    assert registry.get_cached("app", b"unknown", NOW) is None
 
 
 async def test_a_device_that_changed_is_not_cached(registry: Registry, device: Device) -> None:
-    await registry.find(device.token_hash)
+    await registry.find(device.app_id, device.token_hash)
     await registry.renew_secret(device)
-    assert registry.get_cached(device.token_hash, NOW) is None
+    assert registry.get_cached("app", device.token_hash, NOW) is None
 
 
 CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
-    "refresh": lambda registry, device: registry.refresh(device),
+    "refresh": lambda registry, device: registry.refresh(device, is_by_app=True),
     "renew_secret": lambda registry, device: registry.renew_secret(device),
     "update": lambda registry, device: registry.update("app", device.id, DETAILS),
     "invalidate": lambda registry, device: registry.invalidate(
@@ -116,20 +118,22 @@ async def test_after_a_change_the_device_is_found_as_it_is(
     device: Device,
     change: Callable[[Registry, Device], Awaitable[object]],
 ) -> None:
-    await registry.find(device.token_hash)
+    await registry.find(device.app_id, device.token_hash)
     await change(registry, device)
-    assert await registry.find(device.token_hash) == await devices.get("app", device.id)
+    assert await registry.find(device.app_id, device.token_hash) == await devices.get(
+        "app", device.id
+    )
 
 
 async def test_a_new_device_is_found_though_it_was_unknown(
     registry: Registry, devices: SqlDevices
 ) -> None:
     device = make_device()
-    assert await registry.find(device.token_hash) is None
+    assert await registry.find(device.app_id, device.token_hash) is None
     assert await registry.add(device) is True
-    assert await registry.find(device.token_hash) == device
+    assert await registry.find(device.app_id, device.token_hash) == device
     assert await registry.add(make_device(token_hash=device.token_hash)) is False
-    assert await devices.find(device.token_hash) == device
+    assert await devices.find(device.app_id, device.token_hash) == device
 
 
 async def test_changing_what_is_not_there_changes_nothing(registry: Registry) -> None:
@@ -142,7 +146,7 @@ async def test_a_look_up_under_way_during_a_change_is_made_again(
     registry: Registry, store: GatedStore, devices: SqlDevices, device: Device
 ) -> None:
     store.gates.are_open = False
-    finding = asyncio.ensure_future(registry.find(device.token_hash))
+    finding = asyncio.ensure_future(registry.find(device.app_id, device.token_hash))
     await store.gates.let_pass()  # it has read the device, and has not returned it yet
     ending = asyncio.ensure_future(
         registry.invalidate("app", device.id, InvalidationReason.REVOKED)
@@ -156,7 +160,7 @@ async def test_a_look_up_under_way_during_a_change_is_made_again(
     assert not invalid.is_valid
     assert await finding == invalid
     store.gates.are_open = True
-    assert await registry.find(device.token_hash) == invalid
+    assert await registry.find(device.app_id, device.token_hash) == invalid
 
 
 async def test_changes_of_other_devices_do_not_disturb_a_look_up(
@@ -165,13 +169,13 @@ async def test_changes_of_other_devices_do_not_disturb_a_look_up(
     other = make_device()
     await devices.add(other)
     store.gates.are_open = False
-    finding = asyncio.ensure_future(registry.find(device.token_hash))
+    finding = asyncio.ensure_future(registry.find(device.app_id, device.token_hash))
     await store.gates.let_pass()
     changing = asyncio.ensure_future(registry.update("app", other.id, DETAILS))
     await store.gates.let_all_pass()
     assert await finding == device
     assert await changing
-    await registry.find(device.token_hash)
+    await registry.find(device.app_id, device.token_hash)
     assert store.reads == 1
 
 
@@ -193,14 +197,14 @@ async def test_in_any_interleaving_the_registry_ends_up_right(
     await store.gates.let_all_pass()
     await asyncio.gather(*tasks)
     store.gates.are_open = True
-    found = await registry.find(device.token_hash)
-    assert found == await devices.find(device.token_hash)
+    found = await registry.find(device.app_id, device.token_hash)
+    assert found == await devices.find(device.app_id, device.token_hash)
 
 
 async def act_on(registry: Registry, device: Device, act: str) -> None:
     match act:
         case "find":
-            await registry.find(device.token_hash)
+            await registry.find(device.app_id, device.token_hash)
         case "add":
             await registry.add(make_device(token_hash=device.token_hash))
         case _:
@@ -210,11 +214,11 @@ async def act_on(registry: Registry, device: Device, act: str) -> None:
 async def test_the_cache_has_a_limit_and_the_oldest_entry_is_evicted(
     registry: Registry, store: GatedStore
 ) -> None:
-    entries = {n.to_bytes(4, "big"): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
+    entries = {("app", n.to_bytes(4, "big")): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
     registry._entries = {**entries}
-    await registry.find(b"one more")
+    await registry.find("app", b"one more")
     assert len(registry._entries) == ENTRIES_LIMIT
-    assert (0).to_bytes(4, "big") not in registry._entries
+    assert ("app", (0).to_bytes(4, "big")) not in registry._entries
     assert store.reads == 1
 
 
@@ -255,7 +259,7 @@ async def test_a_proposed_device_is_not_stored_and_holds_no_secret(
     device, secret = registry.propose(
         app_id="app", token="token", platform=Platform.WEB, details=DETAILS
     )
-    assert await devices.find(device.token_hash) is None
+    assert await devices.find(device.app_id, device.token_hash) is None
     assert (device.created_at, device.last_seen_at, device.platform) == (NOW, NOW, Platform.WEB)
     assert secret.encode() not in device.secret_hash
     assert device.is_valid
@@ -277,7 +281,7 @@ async def test_one_device_too_many_revokes_the_least_recently_seen(
     for device in made:
         assert await registry.add(device) is True
     assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
-    await registry.refresh(made[-1])
+    await registry.refresh(made[-1], is_by_app=True)
     assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
 
 
@@ -292,5 +296,49 @@ async def test_devices_without_a_user_are_not_limited(
 
 
 async def reasons_of(devices: SqlDevices, made: list[Device]) -> list[InvalidationReason | None]:
-    found = [await devices.find(device.token_hash) for device in made]
+    found = [await devices.find(device.app_id, device.token_hash) for device in made]
     return [device.invalidation_reason for device in found if device]
+
+
+async def test_registering_and_dropping_devices_leaves_a_bounded_number_of_rows(
+    devices: SqlDevices, clock: FixedClock
+) -> None:
+    registry = Registry(devices, Connections(), clock, per_user=2)
+    of_ana = DeviceDetails(user_id="ana")
+    for _ in range(50):
+        clock.advance(1)
+        await registry.add(make_device(details=of_ana, last_seen_at=clock.now()))
+    kept = (await devices.list("app", "ana", after=None, limit=100)).items
+    assert (len(kept), sum(each.is_valid for each in kept)) == (2 + INVALID_KEPT, 2)
+    for _ in range(30):
+        clock.advance(1)
+        device = make_device(details=of_ana, last_seen_at=clock.now())
+        await registry.add(device)
+        await registry.invalidate("app", device.id, InvalidationReason.USER_OPT_OUT)
+    kept = (await devices.list("app", "ana", after=None, limit=100)).items
+    assert len(kept) <= 2 + INVALID_KEPT + 1
+
+
+async def test_a_secret_that_is_renewed_during_a_hello_lets_nobody_in(
+    registry: Registry, store: GatedStore
+) -> None:
+    device, old = registry.propose(
+        app_id="app", token="token", platform=Platform.CLARION, details=DETAILS
+    )
+    await registry.add(device)
+    store.gates.are_open = False
+    saying_hello = asyncio.ensure_future(registry.authorise("token", old))
+    await store.gates.let_pass()  # it has read the device, and has not returned it yet
+    renewing = asyncio.ensure_future(registry.renew_secret(device))
+    for _ in range(2):
+        await store.gates.let_pass(1)
+    assert renewing.done()
+    await store.gates.let_all_pass()
+    assert await saying_hello is None
+
+
+async def test_the_devices_changed_lately_are_bounded(registry: Registry) -> None:
+    for number in range(CHANGED_LIMIT + 10):
+        registry._note_change(str(number))
+    assert len(registry._changed) == CHANGED_LIMIT
+    assert "9" not in registry._changed

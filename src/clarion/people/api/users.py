@@ -84,7 +84,8 @@ class UsersController(Controller):
         now = clock.now()
         given = collect({"id": partial(check_user_id, user_id), **given_checks(data, check_field)})
         user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
-        if not is_new:
+        # A user may have been connected before they were created.
+        if not is_new or user.status is not UserStatus.ACTIVE:
             await on_user_changed(app_id, user_id)
         return Response(UserView.of(user), status_code=201 if is_new else 200)
 

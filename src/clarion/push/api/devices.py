@@ -12,8 +12,8 @@ from litestar import Controller, Response, delete, get, patch, post
 
 from clarion import fields
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
-from clarion.clock import to_rfc3339
-from clarion.errors import Forbidden, NotFound
+from clarion.clock import Clock, to_rfc3339
+from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
@@ -29,6 +29,7 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
+from clarion.nodes.port import Limits
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import Registry, new_token
 
@@ -37,6 +38,9 @@ _PLATFORMS = {
     "apns": Platform.IOS,
     "fcm": Platform.ANDROID,
 }
+# A user's client registers a device when it is installed; one that registers more makes rubbish.
+REGISTRATIONS_PER_HOUR = 20
+_HOUR_S = 3600
 _TOKEN = re.compile(r"[!-~]{8,4096}")
 _DETAIL_CHECKS = {
     "user_id": fields.check_user_id,
@@ -59,15 +63,19 @@ class Details(Body):
 
 
 class NewDevice(Details, kw_only=True):
-    """A device to register. Without a token, one is generated."""
+    """A device to register. Without a token, one is generated.
+
+    With the `secret` of a device that is registered, a user takes it over from another.
+    """
 
     platform: str
     app_id: str | None = None
     token: str | None = None
+    secret: Short | None = None
 
 
 class RegisteredDevice(msgspec.Struct, omit_defaults=True):
-    """A registered device. The secret is returned once, for a new device."""
+    """A registered device. The secret is returned once: for a new device, or a new user."""
 
     device_id: str
     token: str
@@ -124,11 +132,16 @@ class DevicesController(Controller):
         data: NewDevice,
         registry: Injected[Registry],
         idempotency: Injected[Idempotency],
+        limits: Injected[Limits],
+        clock: Injected[Clock],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[RegisteredDevice]:
         """Register a device (201), or refresh the one that has this token already (200).
 
-        If the user then has more devices than allowed, the least recently seen one is revoked.
+        If the user then has more devices than allowed, the least recently seen one is revoked. A
+        device of another user is refused (409) unless its secret is given or the app itself calls;
+        then its stored messages and subscriptions are deleted, and it has to reconnect. A user who
+        gives the secret gets a new one.
         """
         caller = _caller(request, Scope.DEVICES_WRITE)
         details = _details_of(caller, data)
@@ -141,15 +154,25 @@ class DevicesController(Controller):
             }
         )
         device, secret = registry.propose(**checked, details=details)
+        if isinstance(caller, UserCaller) and not await _is_known(device, registry):
+            await _check_rate(caller, limits, clock.now())
         new = RegisteredDevice(device.id, token, is_new=True, secret=secret)
         once = await idempotency.once(request, idempotency_key, new)
-        added = await registry.add(device, once)
-        if isinstance(added, StoredResponse):
-            return idempotency.answer_again(added, once, RegisteredDevice, 201)
-        if added:
-            return Response(new, status_code=201)
-        refreshed = await registry.refresh(device)
-        return Response(RegisteredDevice(refreshed.id, token, is_new=False), status_code=200)
+        is_by_app = isinstance(caller, AppCaller)
+        for _ in range(2):  # twice, because the device may be deleted in between
+            added = await registry.add(device, once)
+            if isinstance(added, StoredResponse):
+                return idempotency.answer_again(added, once, RegisteredDevice, 201)
+            if added:
+                return Response(new, status_code=201)
+            refreshed = await registry.refresh(device, is_by_app=is_by_app, secret=data.secret)
+            if refreshed is not None:
+                is_renewed = refreshed.secret_hash == device.secret_hash
+                old = RegisteredDevice(
+                    refreshed.id, token, is_new=False, secret=secret if is_renewed else None
+                )
+                return Response(old, status_code=200)
+        raise DeviceOfAnotherUser
 
     @get("/{device_id:str}", summary="Get a device")
     async def get_device(
@@ -207,7 +230,7 @@ class DevicesController(Controller):
         device_id: str,
         registry: Injected[Registry],
     ) -> dict[str, str]:
-        """Return a new secret, this once; the old one is refused from now on."""
+        """Return a new secret, this once; the old one is refused, its connection closed."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         return {"device_id": device.id, "secret": await registry.renew_secret(device)}
 
@@ -234,6 +257,21 @@ def _caller(request: ApiRequest, scope: Scope) -> Caller:
     """Return the calling user, or the calling app if its key has the scope."""
     caller = caller_of(request)
     return require_app(caller, scope) if isinstance(caller, AppCaller) else caller
+
+
+async def _is_known(device: Device, registry: Registry) -> bool:
+    """Return whether the user has a device with this token: clients register at each start."""
+    known = await registry.find(device.app_id, device.token_hash)
+    return known is not None and known.details.user_id == device.details.user_id
+
+
+async def _check_rate(caller: UserCaller, limits: Limits, now: int) -> None:
+    """Raise `TooManyRequests` if a user registers too many devices, or guesses secrets."""
+    key = f"registrations:{caller.app_id}:{caller.user_id}"
+    left = await limits.take(key, limit=REGISTRATIONS_PER_HOUR, window_s=_HOUR_S, now=now)
+    if left.is_exceeded:
+        msg = f"A user may register {REGISTRATIONS_PER_HOUR} devices an hour."
+        raise TooManyRequests(left.reset_s, msg)
 
 
 async def find_device(

@@ -9,11 +9,11 @@ import msgspec
 from litestar import Controller, Response, delete, get, post, put
 
 from clarion import fields
-from clarion.access.model import Scope
+from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, TopicNotOpen
 from clarion.http.bodies import Body
-from clarion.http.callers import ApiRequest, app_of
+from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -31,7 +31,7 @@ from clarion.idempotency.model import StoredResponse
 from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import Message, PushPriority, StoragePolicy
+from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy
 from clarion.push.port import DeviceTopics
 from clarion.push.registry import Registry
 
@@ -39,10 +39,17 @@ _DELETED = "This topic was deleted. Use another name."
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]
 
 
+class TopicBody(Body):
+    """Whether users may subscribe their devices to a topic; otherwise only the app may."""
+
+    open: bool = False
+
+
 class TopicView(View):
     """A topic that devices subscribe to."""
 
     topic: str
+    open: bool
     created_at: Timestamp
 
 
@@ -83,7 +90,36 @@ class TopicsController(Controller):
         page = await topics.list(
             caller.app_id, broadcast_channels=False, after=after, limit=check_limit(limit)
         )
-        return Items([TopicView.of(topic) for topic in page.items], page.next)
+        return Items([_view(topic) for topic in page.items], page.next)
+
+    @put("/{topic:str}", summary="Create, open or close a topic")
+    async def put_topic(
+        self,
+        request: ApiRequest,
+        topic: str,
+        data: TopicBody,
+        topics: Injected[DeviceTopics],
+        clock: Injected[Clock],
+    ) -> Response[TopicView]:
+        """Create a topic (201), or change who may subscribe to it (200). Subscriptions stay.
+
+        A topic is also created, closed, by its first subscription or message.
+        """
+        caller = app_of(request, Scope.TOPICS_WRITE)
+        wanted = DeviceTopic(
+            app_id=caller.app_id,
+            topic=_check_topic(topic),
+            is_broadcast_channel=False,
+            storage_policy=StoragePolicy.ALL,
+            is_open=data.open,
+            created_at=clock.now(),
+        )
+        done = await topics.put(wanted)
+        if done is None:
+            msg = "This topic was deleted, or is a broadcast channel. Use another name."
+            raise Conflict(msg)
+        stored, is_new = done
+        return Response(_view(stored), status_code=201 if is_new else 200)
 
     @post("/{topic:str}/messages", summary="Publish to a topic", status_code=202)
     async def publish(
@@ -123,10 +159,17 @@ class SubscriptionsController(Controller):
         topic: str,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
+        topics: Injected[DeviceTopics],
     ) -> None:
-        """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing."""
+        """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing.
+
+        With a user token, to open topics only.
+        """
         device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
-        if not await dispatch.topics.subscribe(device, _check_topic(topic)):
+        name = _check_topic(topic)
+        if isinstance(caller_of(request), UserCaller):
+            _check_open(await topics.get(device.app_id, name), name)
+        if not await dispatch.topics.subscribe(device, name):
             raise NotFound(_DELETED)
 
     @delete(summary="Unsubscribe a device from a topic", status_code=204)
@@ -141,6 +184,19 @@ class SubscriptionsController(Controller):
         """Unsubscribe the device. A repeat changes nothing."""
         device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
         await dispatch.topics.unsubscribe(device, _check_topic(topic))
+
+
+def _view(topic: DeviceTopic) -> TopicView:
+    return TopicView.of(topic, open=topic.is_open)
+
+
+def _check_open(topic: DeviceTopic | None, name: str) -> None:
+    # A topic that does not exist is answered alike: users cannot find out the names of others.
+    if topic is None or not topic.is_open:
+        raise TopicNotOpen(
+            "Users may subscribe to open topics only. The app can subscribe the device with an API "
+            f'key, or open the topic for all users with PUT /v1/topics/{name} {{"open": true}}.'
+        )
 
 
 def _check_topic(topic: str) -> str:

@@ -57,6 +57,7 @@ class BroadcastChannels:
             topic=_new_id(),
             is_broadcast_channel=True,
             storage_policy=StoragePolicy(config.message_storage_policy),
+            is_open=True,  # nobody guesses its id: whoever knows it was given it by the app
             created_at=self.clock.now(),
         )
         await self.topics.create(channel)
@@ -157,7 +158,7 @@ def _parse_config(body: bytes) -> BroadcastChannelConfig:
         config = msgspec.json.decode(body, type=BroadcastChannelConfig)
     except msgspec.ValidationError as error:
         raise Rejected(Reason.BAD_REQUEST_PARAMS) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(Reason.BAD_REQUEST_PAYLOAD) from error
     if config.push_type.lower() != PUSH_TYPE.lower():
         raise Rejected(Reason.INVALID_PUSH_TYPE)

@@ -1,7 +1,7 @@
 """Accepts pushes of APNs providers, or raises `Rejected` with the reason.
 
 The order of the checks: duplicate headers, the provider, the push itself (see `request.py`), then
-the device: it is known, of this app, valid, and below its limit.
+the device: the app has it, it is valid, and below its limit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class PushIntake:
         push = parse_push(headers, token, body, now)
         if not _is_for(provider.app.bundle_id, push, headers):
             raise Rejected(Reason.TOPIC_DISALLOWED)
-        cached = self.registry.get_cached(push.token_hash, now)
-        device = _check_device(cached or await self.registry.find(push.token_hash), provider)
+        app_id, token_hash = provider.app.id, push.token_hash
+        cached = self.registry.get_cached(app_id, token_hash, now)
+        device = _check_device(cached or await self.registry.find(app_id, token_hash))
         self._count(device.id, self.device_per_minute, now)
         self._count(device.app_id, self.app_per_minute, now)
         message_id = push.id or self.clock.new_id()
@@ -59,7 +60,7 @@ class PushIntake:
 
     async def _fail_if_invalid(self, device: Device, message_id: str) -> None:
         """Fail a message that was stored after its device was invalidated."""
-        known = await self.registry.find(device.token_hash)
+        known = await self.registry.find(device.app_id, device.token_hash)
         if known is None or known.id != device.id or not known.is_valid:
             await self.dispatch.fail(device, message_id)
 
@@ -79,11 +80,10 @@ def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
     return b"apns-push-type" not in headers and headers[b"apns-topic"] == bundle_id.encode()
 
 
-def _check_device(device: Device | None, provider: Provider) -> Device:
+def _check_device(device: Device | None) -> Device:
+    # A token of another app is as unknown as any: apps must not find out each other's devices.
     if device is None:
         raise Rejected(Reason.BAD_DEVICE_TOKEN)
-    if device.app_id != provider.app.id:
-        raise Rejected(Reason.DEVICE_TOKEN_NOT_FOR_TOPIC)
     if device.invalidated_at is not None:
         is_expired = device.invalidation_reason is InvalidationReason.TOKEN_EXPIRED
         reason = Reason.EXPIRED_TOKEN if is_expired else Reason.UNREGISTERED

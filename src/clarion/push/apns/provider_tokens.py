@@ -140,7 +140,8 @@ def _parse(token: str) -> tuple[_Header, _Claims, bytes, bytes]:
         header = msgspec.json.decode(_unpad(head), type=_Header)
         claims = msgspec.json.decode(_unpad(body), type=_Claims)
         signature = _unpad(tail)
-    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+    # JSON that is nested too deeply is no error of the decoder's own.
+    except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
         raise Rejected(Reason.INVALID_PROVIDER_TOKEN) from error
     if header.alg != "ES256":
         raise Rejected(Reason.INVALID_PROVIDER_TOKEN)

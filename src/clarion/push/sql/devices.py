@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
@@ -13,7 +12,7 @@ from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, statement
+from clarion.store.statement import Step, Unit, Value, statement
 
 TOUCH_LIMIT = 500
 DEVICES = Record(Device, inline=("details",))
@@ -27,21 +26,48 @@ def _update_details(source: str) -> str:
     return _DETAILS.assign(*_DETAILS.names, source=f"COALESCE({source}, devices.{{0}})")
 
 
-ADD = statement("add_device", f"{_INSERT} ON CONFLICT (token_hash) DO NOTHING RETURNING id")
-REFRESH = statement(
-    "refresh_device",
-    f"""{_INSERT} ON CONFLICT (token_hash) DO UPDATE SET {_update_details("excluded.{0}")},
-    platform = excluded.platform, last_seen_at = excluded.last_seen_at,
-    invalidated_at = NULL, invalidation_reason = NULL
-    WHERE devices.app_id = excluded.app_id
-    RETURNING {DEVICES.columns}""",
+_OF_TOKEN = "token_hash = :token_hash AND app_id = :app_id"  # noqa: S105 - a condition
+# Whoever takes a device over must not get what was meant for the user before.
+_CHANGES_USER = "user_id <> :user_id"
+
+ADD = statement("add_device", f"{_INSERT} ON CONFLICT (token_hash, app_id) DO NOTHING RETURNING id")
+# The guard of a refresh: without a row the device is not there, or is another user's.
+LOCK_IF_ALLOWED = statement(
+    "lock_device_if_allowed",
+    f"""UPDATE devices SET last_seen_at = :last_seen_at WHERE {_OF_TOKEN}
+    AND (CAST(:is_by_app AS INTEGER) = 1 OR user_id = :user_id OR secret_hash = :proof)
+    RETURNING id""",
 )
 # A node that did not know yet that a device was invalidated may have stored messages for it. They
 # must not be delivered after the device is registered again.
 FAIL_LEFT = statement(
     "fail_messages_left_behind",
     f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
-    WHERE token_hash = :token_hash AND invalidated_at IS NOT NULL)""",
+    WHERE {_OF_TOKEN} AND (invalidated_at IS NOT NULL OR {_CHANGES_USER}))""",
+)
+UNSUBSCRIBE_LEFT = statement(
+    "delete_subscriptions_left_behind",
+    f"""DELETE FROM subscriptions WHERE device_id = (SELECT id FROM devices
+    WHERE {_OF_TOKEN} AND {_CHANGES_USER})""",
+)
+# A user who takes a device over gets a new secret: the user before knows the old one.
+REFRESH = statement(
+    "refresh_device",
+    f"""UPDATE devices SET {_update_details(":{0}")}, platform = :platform,
+    invalidated_at = NULL, invalidation_reason = NULL,
+    secret_hash = CASE WHEN CAST(:is_by_app AS INTEGER) = 1 OR user_id = :user_id
+    THEN secret_hash ELSE :secret_hash END
+    WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
+)
+FAIL_OF_FORMER_USER = statement(
+    "fail_messages_of_former_user",
+    f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
+    WHERE id = :id AND app_id = :app_id AND {_CHANGES_USER})""",
+)
+UNSUBSCRIBE_FORMER_USER = statement(
+    "delete_subscriptions_of_former_user",
+    f"""DELETE FROM subscriptions WHERE device_id = (SELECT id FROM devices
+    WHERE id = :id AND app_id = :app_id AND {_CHANGES_USER})""",
 )
 UPDATE = statement(
     "update_device",
@@ -53,7 +79,14 @@ SET_SECRET = statement(
     """UPDATE devices SET secret_hash = :secret_hash WHERE id = :id AND app_id = :app_id
     RETURNING id""",
 )
-FIND = statement("find_device", f"{_SELECT} WHERE token_hash = :token_hash")
+FIND = statement("find_device", f"{_SELECT} WHERE {_OF_TOKEN}")
+AUTHENTICATE = statement(
+    "authenticate_device",
+    f"""{_SELECT} WHERE token_hash = :token_hash AND secret_hash = :secret_hash
+    AND invalidated_at IS NULL AND NOT EXISTS (SELECT 1 FROM users
+    WHERE users.app_id = devices.app_id AND users.id = devices.user_id
+    AND users.status = 'inactive')""",
+)
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
 LIST = statement(
     "list_devices_of_user",
@@ -64,6 +97,12 @@ SELECT_VALID_OF_USER = statement(
     "select_valid_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
     AND invalidated_at IS NULL ORDER BY last_seen_at DESC, id DESC LIMIT :limit""",
+)
+SELECT_INVALID_OF_USER = statement(
+    "select_invalid_devices_of_user",
+    """SELECT id FROM devices WHERE app_id = :app_id AND user_id = :user_id
+    AND invalidated_at IS NOT NULL ORDER BY invalidated_at DESC, id DESC
+    LIMIT :limit OFFSET :keep""",
 )
 TOUCH = statement("touch_device", "UPDATE devices SET last_seen_at = :now WHERE id = :id")
 INVALIDATE = statement(
@@ -107,24 +146,55 @@ class SqlDevices:
         replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
         return replay or False
 
-    async def refresh(self, device: Device) -> Device:
-        fail = FAIL_LEFT.step(token_hash=device.token_hash, now=device.last_seen_at)
-        refresh = REFRESH.guard(**DEVICES.values(device))
-        refreshed = await self._write(device.id, fail, refresh, owner=device.app_id)
-        if refreshed is None:
-            raise Conflict("This token is registered for another app.")
-        return refreshed
+    async def refresh(
+        self, device: Device, *, is_by_app: bool, proof: bytes = b""
+    ) -> Device | None:
+        details, now = device.details, device.last_seen_at
+        of_token: dict[str, Value] = {"token_hash": device.token_hash, "app_id": device.app_id}
+        of_user = {**of_token, "user_id": details.user_id}
+        by_whom = {"is_by_app": int(is_by_app)}
+        return await self._write(
+            device.id,
+            LOCK_IF_ALLOWED.guard(**of_user, **by_whom, proof=proof, last_seen_at=now),
+            FAIL_LEFT.step(**of_user, now=now),
+            UNSUBSCRIBE_LEFT.step(**of_user),
+            REFRESH.step(
+                **of_token,
+                **by_whom,
+                **_DETAILS.values(details),
+                platform=device.platform.value,
+                secret_hash=device.secret_hash,
+            ),
+            owner=device.app_id,
+        )
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
         step = SET_SECRET.guard(id=device_id, app_id=app_id, secret_hash=secret_hash)
         return await self._engine.write(Unit(device_id, (step,), app_id)) is not None
 
-    async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
-        step = UPDATE.guard(id=device_id, app_id=app_id, **_DETAILS.values(details))
-        return await self._write(device_id, step, owner=app_id)
+    async def update(
+        self, app_id: str, device_id: str, details: DeviceDetails, now: int
+    ) -> Device | None:
+        of_device = {"id": device_id, "app_id": app_id}
+        update = UPDATE.guard(**of_device, **_DETAILS.values(details))
+        if details.user_id is None:
+            return await self._write(device_id, update, owner=app_id)
+        return await self._write(
+            device_id,
+            FAIL_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
+            UNSUBSCRIBE_FORMER_USER.step(**of_device, user_id=details.user_id),
+            update,
+            owner=app_id,
+        )
 
-    async def find(self, token_hash: bytes) -> Device | None:
-        rows = await self._engine.fetch(FIND, token_hash=token_hash)
+    async def find(self, app_id: str, token_hash: bytes) -> Device | None:
+        rows = await self._engine.fetch(FIND, app_id=app_id, token_hash=token_hash)
+        return DEVICES.read(rows[0]) if rows else None
+
+    async def authenticate(self, token_hash: bytes, secret_hash: bytes) -> Device | None:
+        rows = await self._engine.fetch(
+            AUTHENTICATE, token_hash=token_hash, secret_hash=secret_hash
+        )
         return DEVICES.read(rows[0]) if rows else None
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
@@ -145,6 +215,14 @@ class SqlDevices:
             SELECT_VALID_OF_USER, app_id=app_id, user_id=user_id, limit=limit
         )
         return tuple(map(DEVICES.read, rows))
+
+    async def invalid_of_user(
+        self, app_id: str, user_id: str, *, keep: int, limit: int
+    ) -> tuple[str, ...]:
+        rows = await self._engine.fetch(
+            SELECT_INVALID_OF_USER, app_id=app_id, user_id=user_id, keep=keep, limit=limit
+        )
+        return tuple(device_id for (device_id,) in rows)
 
     async def touch(self, device_ids: Sequence[str], now: int) -> None:
         # In key order, as every batch is written.

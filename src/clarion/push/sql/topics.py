@@ -27,6 +27,14 @@ CREATE = statement(
     f"""INSERT INTO device_topics ({_TOPICS.columns}, last_sequence)
     VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
+PUT = statement(
+    "put_topic",
+    f"""INSERT INTO device_topics ({_TOPICS.columns}, last_sequence)
+    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
+    SET is_open = excluded.is_open
+    WHERE device_topics.deleted_at IS NULL AND device_topics.is_broadcast_channel = 0
+    RETURNING {_TOPICS.columns}""",
+)
 # Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
 LOCK = statement(
     "lock_topic",
@@ -142,6 +150,13 @@ class SqlDeviceTopics:
     async def create(self, topic: DeviceTopic) -> bool:
         step = CREATE.guard(**_TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
+
+    async def put(self, topic: DeviceTopic) -> tuple[DeviceTopic, bool] | None:
+        done = await self._engine.write(Unit(topic.topic, (PUT.guard(**_TOPICS.values(topic)),)))
+        if done is None:
+            return None
+        stored = _TOPICS.read(done[0][0])
+        return stored, stored.created_at == topic.created_at
 
     async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)

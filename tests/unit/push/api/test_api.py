@@ -13,6 +13,7 @@ from clarion.access.port import Vault
 from clarion.http.bodies import StrictBody
 from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
+from clarion.nodes.memory import MemoryLimits
 from clarion.push.api import devices, feedback, history, stats, topics
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
@@ -50,6 +51,7 @@ class Api:
             "statistics": SqlStatistics(engine),
             "idempotency": Idempotency(vault, clock),
             "clock": clock,
+            "limits": MemoryLimits(),
         }
         self._framework = Litestar(
             route_handlers=[route for module in MODULES for route in module.ROUTES],
@@ -222,7 +224,8 @@ async def test_a_subscribed_device_gets_what_is_published(api: Api) -> None:
     assert status == 202
     assert (accepted["topic"], accepted["created_at"]) == ("team:42", NOW_TEXT)
     _, page = await api.ask("GET", "/v1/topics")
-    assert page == {"items": [{"topic": "team:42", "created_at": NOW_TEXT}], "next": None}
+    topic = {"topic": "team:42", "open": False, "created_at": NOW_TEXT}
+    assert page == {"items": [topic], "next": None}
     _, counted = await api.ask("GET", "/v1/stats")
     assert counted["topics"] == [{"topic": "team:42", "subscribers": 1}]
     assert counted["devices"] == {"total": 1, "valid": 1, "invalid": 0, "online": 0}

@@ -84,7 +84,7 @@ async def test_an_unknown_token_is_a_bad_token(apns: Apns) -> None:
 async def test_a_device_of_another_app_is_not_for_this_topic(apns: Apns) -> None:
     await apns.devices.delete("app", apns.device.id, NOW)
     await apns.devices.add(replace(apns.device, app_id="other"))
-    assert (await apns.refusal()).reason is Reason.DEVICE_TOKEN_NOT_FOR_TOPIC
+    assert (await apns.refusal()).reason is Reason.BAD_DEVICE_TOKEN
 
 
 async def test_the_topic_of_another_app_is_not_allowed(apns: Apns) -> None:
@@ -130,7 +130,7 @@ async def replace_device(apns: Apns) -> None:
 
 async def push_during(apns: Apns, change: Change) -> str:
     """Push, and let the change happen when the device is found and the message not stored yet."""
-    await apns.registry.find(apns.device.token_hash)
+    await apns.registry.find("app", apns.device.token_hash)
     apns.gateway.gates.are_open = False
     pushing = asyncio.ensure_future(apns.push())
     await settle()

@@ -1,0 +1,93 @@
+"""Whether users may use their tokens and connections: inactive users may not.
+
+A node learns of a change that it made itself at once, and of others within five seconds: what it
+knows of a user is read again after `KNOWN_MS`, and users who became inactive lately are looked for
+every `POLL_S`, to end the connections that they have open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from clarion.clock import Clock
+from clarion.errors import ServiceError
+from clarion.people.model import UserStatus
+from clarion.people.port import Users
+from clarion.telemetry.logs import get_logger
+
+KNOWN_MS = 3_000
+KNOWN_LIMIT = 100_000
+POLL_S = 2.0
+# The time of a change is that of the node that made it; the clocks of nodes may differ by this.
+LOOK_BACK_MS = 10 * 60 * 1000
+_PAGE = 500
+
+Disconnect = Callable[[str, str], None]
+
+
+class ActiveUsers:
+    """Knows for a moment who is active, and disconnects those who are not any more.
+
+    `disconnects` are called with app and user; they must do nothing for users that have no
+    connection.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        clock: Clock,
+        disconnects: Sequence[Disconnect],
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._users = users
+        self._clock = clock
+        self._disconnects = disconnects
+        self._poll_s = poll_s
+        # By app and user: when it was read, and whether the user was active.
+        self._known: dict[tuple[str, str], tuple[int, bool]] = {}
+
+    async def is_active(self, app_id: str, user_id: str) -> bool:
+        """Return whether a user may use a token; one that was never created may."""
+        key, now = (app_id, user_id), self._clock.now()
+        read_at, is_active = self._known.get(key, (0, True))
+        if 0 <= now - read_at < KNOWN_MS:
+            return is_active
+        user = await self._users.get(app_id, user_id)
+        is_active = user is None or user.status is not UserStatus.INACTIVE
+        if len(self._known) >= KNOWN_LIMIT:
+            self._known.clear()
+        self._known[key] = (now, is_active)
+        return is_active
+
+    async def check(self, app_id: str, user_id: str) -> None:
+        """Take note of a user who was changed on this node."""
+        self._known.pop((app_id, user_id), None)
+        if not await self.is_active(app_id, user_id):
+            self._disconnect(app_id, user_id)
+
+    async def run(self) -> None:
+        """Look for users who became inactive on any node, until cancelled."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                await self.poll()
+            except ServiceError as error:
+                get_logger().warning("inactive_users_poll_failed", code=error.code)
+
+    async def poll(self) -> None:
+        """Disconnect the users who became inactive lately."""
+        after = (self._clock.now() - LOOK_BACK_MS, "", "")
+        while True:
+            found = await self._users.list_inactive(after, _PAGE)
+            for _, app_id, user_id in found:
+                self._known.pop((app_id, user_id), None)
+                self._disconnect(app_id, user_id)
+            if len(found) < _PAGE:
+                return
+            after = found[-1]
+
+    def _disconnect(self, app_id: str, user_id: str) -> None:
+        for disconnect in self._disconnects:
+            disconnect(app_id, user_id)

@@ -1,0 +1,284 @@
+"""Every operation of the API by every caller that must not use it, or not on this object.
+
+The operations are those of `/openapi.json`: one without an entry in the table fails.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from clarion.access.model import Scope
+from tests.e2e.asking import Answer, Asker
+from tests.e2e.conftest import Server
+from tests.e2e.live_clients import InboxUser
+from tests.e2e.provider import push
+from tests.e2e.sending import draft, inbox, make_type, send_and_wait, set_preferences
+
+
+class Who(Enum):
+    """Who may use an operation."""
+
+    APP = "an API key with the scope"
+    OWNER = "an API key with the scope, or the user whom the object belongs to"
+    USER = "a user, on what is their own"
+    ANYONE = "an API key or a user, with an answer about themselves"
+
+
+@dataclass(frozen=True)
+class Rule:
+    who: Who
+    scope: Scope | None = None
+    body: dict[str, Any] | None = field(default=None, hash=False)
+    # An app has this name of its own, whatever others have: it is created, or not changed.
+    is_own_name: bool = False
+    is_stream: bool = False
+
+
+def app(scope: Scope, body: dict[str, Any] | None = None, *, is_own_name: bool = False) -> Rule:
+    return Rule(Who.APP, scope, body, is_own_name=is_own_name)
+
+
+def owner(scope: Scope, body: dict[str, Any] | None = None) -> Rule:
+    return Rule(Who.OWNER, scope, body)
+
+
+ME = Rule(Who.USER)
+EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
+# In an order in which an entitled caller can use them all on one set of objects.
+TABLE: dict[str, Rule] = {
+    "GET /v1/caller": Rule(Who.ANYONE),
+    "GET /v1/keys": app(Scope.KEYS_READ),
+    "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
+    "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
+    "GET /v1/users/{user_id}": app(Scope.USERS_READ),
+    "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
+    "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
+    "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
+    "PUT /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
+    "PATCH /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
+    "GET /v1/me/preferences": ME,
+    "PUT /v1/me/preferences": Rule(Who.USER, body={"language": "de"}),
+    "PATCH /v1/me/preferences": Rule(Who.USER, body={"language": "de"}),
+    "PUT /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE),
+    "GET /v1/users/{user_id}/topics": app(Scope.USERS_READ),
+    "DELETE /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE, is_own_name=True),
+    "GET /v1/types": app(Scope.TYPES_READ),
+    "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
+    "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
+    "GET /v1/types/{type_name}/templates": app(Scope.TYPES_READ),
+    "GET /v1/types/{type_name}/templates/{channel}": app(Scope.TYPES_READ),
+    "PUT /v1/types/{type_name}/templates/{channel}": app(
+        Scope.TYPES_WRITE, {"body": "new", "variables": []}
+    ),
+    "GET /v1/types/{type_name}/templates/{channel}/versions": app(Scope.TYPES_READ),
+    "POST /v1/types/{type_name}/templates/{channel}/preview": app(
+        Scope.TYPES_READ, {"data": {"order": "1"}}
+    ),
+    "POST /v1/events": app(Scope.EVENTS_WRITE, EVENT),
+    "POST /v1/events/batch": app(Scope.EVENTS_WRITE, {"events": [EVENT]}, is_own_name=True),
+    "POST /v1/explain": app(Scope.EVENTS_READ, EVENT),
+    "GET /v1/events": app(Scope.EVENTS_READ),
+    "GET /v1/events/{event_id}": app(Scope.EVENTS_READ),
+    "GET /v1/events/{event_id}/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
+    "POST /v1/events/{event_id}/replay": app(Scope.EVENTS_WRITE),
+    "DELETE /v1/events/{event_id}": app(Scope.EVENTS_WRITE),
+    "GET /v1/notifications/{notification_id}": app(Scope.NOTIFICATIONS_READ),
+    "GET /v1/notifications/{notification_id}/timeline": app(Scope.NOTIFICATIONS_READ),
+    "GET /v1/notifications/{notification_id}/deliveries": app(Scope.NOTIFICATIONS_READ),
+    "GET /v1/users/{user_id}/waiting": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
+    "GET /v1/me/waiting": ME,
+    "GET /v1/users/{user_id}/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
+    "GET /v1/me/notifications": ME,
+    "GET /v1/users/{user_id}/unread-count": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
+    "GET /v1/me/unread-count": ME,
+    "GET /v1/me/stream": Rule(Who.USER, is_stream=True),
+    **{
+        f"POST /v1/{whose}/notifications/{{nid}}/{action}": rule
+        for action in ("read", "unread", "dismiss")
+        for whose, rule in (
+            ("users/{user_id}", app(Scope.NOTIFICATIONS_WRITE)),
+            ("me", ME),
+        )
+    },
+    "POST /v1/users/{user_id}/notifications/read-all": app(
+        Scope.NOTIFICATIONS_WRITE, is_own_name=True
+    ),
+    "POST /v1/me/notifications/read-all": ME,
+    "POST /v1/devices": owner(Scope.DEVICES_WRITE, {"platform": "clarion"}),
+    "GET /v1/devices/{device_id}": owner(Scope.DEVICES_READ),
+    "PATCH /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE, {"label": "new"}),
+    "POST /v1/devices/{device_id}/secret": owner(Scope.DEVICES_WRITE),
+    "GET /v1/users/{user_id}/devices": app(Scope.DEVICES_READ, is_own_name=True),
+    "GET /v1/me/devices": ME,
+    "GET /v1/devices/{device_id}/messages": app(Scope.DEVICES_READ, is_own_name=True),
+    "GET /v1/devices/{device_id}/messages/{message_id}": app(Scope.DEVICES_READ),
+    "GET /v1/topics": app(Scope.TOPICS_READ),
+    "PUT /v1/topics/{topic}": app(Scope.TOPICS_WRITE, {"open": True}, is_own_name=True),
+    "POST /v1/topics/{topic}/messages": app(
+        Scope.TOPICS_WRITE, {"payload": {"a": 1}}, is_own_name=True
+    ),
+    "PUT /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
+    "DELETE /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
+    "GET /v1/feedback": app(Scope.DEVICES_READ),
+    "GET /v1/stats": app(Scope.STATS_READ),
+    "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
+    "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
+    "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
+}
+# The state of the event does not allow them; the caller is entitled all the same.
+NOT_NOW = {"POST /v1/events/{event_id}/replay", "DELETE /v1/events/{event_id}"}
+
+
+class World:
+    """What one user of the first app has. Everything in it that can be read holds the mark."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.mark = uuid.uuid4().hex
+        self.ana = InboxUser(server)
+        app = server.app
+        assert app.ask("PUT", f"/v1/users/{self.ana.id}", {"name": self.mark}).status == 201
+        set_preferences(app, self.ana.id, quiet_hours=[False] * 24)
+        type_name = make_type(app, f"{self.mark} {{{{ order }}}}", display_name=self.mark)
+        event = draft(type_name, user_id=self.ana.id) | {"data": {"order": self.mark}}
+        event_id = send_and_wait(app, event)["event_id"]
+        (item,) = inbox(app, self.ana.id)
+        device = self.ana.me.post("/v1/devices", {"platform": "clarion", "label": self.mark}).json
+        pushed = push(server, device["token"], self.mark)
+        assert pushed.status == 200, pushed.body
+        topic = f"t-{uuid.uuid4().hex}"
+        assert app.ask("PUT", f"/v1/devices/{device['device_id']}/topics/{topic}").status == 204
+        key = app.post("/v1/keys", {"label": self.mark, "scopes": ["stats:read"]}).json
+        self.ids = {
+            "user_id": self.ana.id,
+            "type_name": type_name,
+            "channel": "in_app",
+            "event_id": event_id,
+            "notification_id": item["id"],
+            "nid": item["id"],
+            "device_id": device["device_id"],
+            "message_id": pushed.headers["apns-id"],
+            "topic": topic,
+            "key_id": key["id"],
+        }
+
+    def ask(self, asker: Asker, operation: str) -> Answer:
+        """Use an operation on the objects of this world."""
+        method, path = operation.split()
+        body = TABLE[operation].body
+        filled = None if body is None else json.loads(self._fill(json.dumps(body)))
+        return asker.ask(method, self._fill(path), filled)
+
+    def _fill(self, text: str) -> str:
+        for name, value in self.ids.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    def look(self) -> list[bytes]:
+        """Return all that can be read of the objects by the app itself."""
+        reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
+        answers = [self.ask(self.server.app, each) for each in reads]
+        assert {each.status for each in answers} == {200}
+        return [each.body for each in answers]
+
+
+@pytest.fixture(scope="module")
+def world(server: Server) -> Iterator[World]:
+    """One world for all attacks: none of them may change it."""
+    world = World(server)
+    before = world.look()
+    assert all(world.mark.encode() in body for body in before[:1])
+    yield world
+    assert world.look() == before
+
+
+def find_faults(world: World, asker: Asker, allowed: dict[str, set[int]]) -> list[str]:
+    """Return the operations with another status, or with something of the world in the answer."""
+    found = []
+    for operation, statuses in allowed.items():
+        answer = world.ask(asker, operation)
+        if answer.status not in statuses:
+            found.append(f"{operation}: {answer.status}, not {sorted(statuses)}")
+        if world.mark.encode() in answer.body:
+            found.append(f"{operation}: shows what is another's")
+    return found
+
+
+def test_every_operation_has_a_rule(server: Server) -> None:
+    paths = server.anyone.get("/openapi.json").json["paths"]
+    operations = {f"{method.upper()} {path}" for path, each in paths.items() for method in each}
+    assert operations == set(TABLE)
+
+
+@pytest.mark.parametrize("credential", ["", "ck_" + "0" * 16 + "_" + "0" * 43, "a.b.c"])
+def test_nobody_gets_anything_without_a_credential(world: World, credential: str) -> None:
+    asker = world.server.with_key(credential)
+    assert find_faults(world, asker, {each: {401} for each in TABLE}) == []
+
+
+def test_another_user_gets_nothing_of_it(world: World) -> None:
+    stranger = InboxUser(world.server)
+    assert world.server.app.ask("PUT", f"/v1/users/{stranger.id}", {}).status == 201
+    allowed = {
+        operation: status_for_another_user(operation, rule)
+        for operation, rule in TABLE.items()
+        if not rule.is_stream
+    }
+    assert find_faults(world, stranger.me, allowed) == []
+
+
+def status_for_another_user(operation: str, rule: Rule) -> set[int]:
+    if rule.who is Who.APP:
+        return {403}
+    if "{" in operation:
+        return {404}
+    return {200, 201}  # about themselves
+
+
+def test_a_user_uses_nothing_that_is_for_the_app(world: World) -> None:
+    allowed = {each: {403} for each, rule in TABLE.items() if rule.who is Who.APP}
+    assert find_faults(world, world.ana.me, allowed) == []
+
+
+def test_another_app_gets_nothing_of_it(world: World) -> None:
+    stranger = world.server.with_key(world.server.make_app()["api_key"])
+    # What it creates under the same names comes last: it would be found by the others.
+    operations = sorted(TABLE, key=lambda each: TABLE[each].is_own_name)
+    allowed = {operation: status_for_another_app(operation) for operation in operations}
+    assert find_faults(world, stranger, allowed) == []
+
+
+def status_for_another_app(operation: str) -> set[int]:
+    rule = TABLE[operation]
+    if rule.who is Who.USER:
+        return {403}
+    if rule.is_own_name:
+        return {200, 201, 202, 204, 404}
+    if "{" in operation:
+        return {404}
+    return {422} if rule.body == EVENT else {200, 201}  # the app has no such type
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_key_without_the_scope_gets_nothing(world: World, scope: Scope) -> None:
+    others = world.server.make_key(*(each.value for each in Scope if each is not scope))
+    allowed = {each: {403} for each, rule in TABLE.items() if rule.scope is scope}
+    assert find_faults(world, others, allowed) == []
+
+
+def test_whoever_may_use_an_operation_can(server: Server) -> None:
+    """Without this the rest would prove nothing: all might be refused to everybody."""
+    own = World(server)
+    found = []
+    for operation, rule in TABLE.items():
+        if rule.is_stream:
+            continue
+        answer = own.ask(own.ana.me if rule.who is Who.USER else server.app, operation)
+        if answer.status not in ({409} if operation in NOT_NOW else {200, 201, 202, 204}):
+            found.append(f"{operation}: {answer.status} {answer.body!r}")
+    assert found == []
