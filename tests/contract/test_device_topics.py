@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from clarion.push.model import DeviceTopic, StoragePolicy
 from clarion.push.port import Broadcasts, DeviceTopics
-from clarion.push.sql.topics import SqlDeviceTopics
+from clarion.push.sql.topics import MARK_DELETED, SqlDeviceTopics
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
 
 
@@ -87,6 +88,44 @@ async def test_deleting_takes_messages_and_subscriptions_along(
     assert await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9) == ()
     assert len(await broadcasts.missed("app", "other", cursor=0, now=NOW, limit=9)) == 1
     assert [each.topic for each in await broadcasts.subscriptions("device")] == ["other"]
+
+
+async def test_a_large_topic_is_deleted_in_small_commits(
+    topics: DeviceTopics, broadcasts: Broadcasts, engine: Engine
+) -> None:
+    """In one, a million subscriptions would keep every other write waiting for seconds."""
+    await asyncio.gather(
+        *(broadcasts.subscribe("app", f"device-{n:04}", "news", NOW) for n in range(1_200)),
+        *(broadcasts.publish(make_broadcast("news"), StoragePolicy.ALL) for _ in range(3)),
+    )
+    before = engine.commit.batches
+    assert await topics.delete("app", "news", NOW)
+    assert engine.commit.batches - before >= 4
+    assert await broadcasts.subscriptions("device-0000") == ()
+    assert await broadcasts.subscriptions("device-1199") == ()
+    assert await broadcasts.missed("app", "news", cursor=0, now=NOW, limit=9) == ()
+
+
+async def test_what_a_deletion_left_is_deleted_before_the_topic_is_pruned(
+    topics: DeviceTopics, broadcasts: Broadcasts, engine: Engine
+) -> None:
+    await broadcasts.subscribe("app", "device", "news", NOW)
+    mark = MARK_DELETED.guard(app_id="app", topic="news", now=NOW)
+    await engine.write(Unit("news", (mark,)))
+    assert len(await broadcasts.subscriptions("device")) == 1
+    assert await topics.prune_deleted(NOW + 1, 10) == 1
+    assert await broadcasts.subscriptions("device") == ()
+
+
+async def test_deleting_again_does_not_empty_a_topic_that_is_not_deleted(
+    topics: DeviceTopics, broadcasts: Broadcasts
+) -> None:
+    await broadcasts.subscribe("app", "device", "news", NOW)
+    deleted, subscribed = await asyncio.gather(
+        topics.delete("app", "other", NOW), broadcasts.subscribe("app", "device", "other", NOW)
+    )
+    assert (deleted, subscribed) == (False, 0)
+    assert len(await broadcasts.subscriptions("device")) == 2
 
 
 async def test_what_is_not_there_cannot_be_deleted(topics: DeviceTopics) -> None:

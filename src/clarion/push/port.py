@@ -200,7 +200,11 @@ class DeviceTopics(Protocol):
         """Return the topic, or None if it does not exist or was deleted."""
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
-        """Delete a topic with its messages and subscriptions; False if it does not exist."""
+        """Delete a topic, then its messages and subscriptions; False if it does not exist.
+
+        From the first commit on it is deleted for everyone. The rest is deleted in small commits:
+        what an interruption leaves is deleted by the next call, or before the topic is pruned.
+        """
 
     async def prune_deleted(self, before: int, limit: int) -> int:
         """Forget topics that were deleted before a time, at most `limit`; return how many.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from heapq import heappop, heappush, heapreplace
-from typing import NamedTuple
 
 from clarion.errors import Overloaded
 from clarion.store.statement import Row, Unit
@@ -19,12 +18,8 @@ from clarion.store.statement import Row, Unit
 ROW_BYTES = 1024
 
 
-class Waiting(NamedTuple):
-    """A unit that waits, and the future of its caller."""
-
-    unit: Unit
-    size: int
-    future: asyncio.Future[tuple[tuple[Row, ...], ...] | None]
+# A unit that waits, its size, and the future of its caller.
+Waiting = tuple[Unit, int, asyncio.Future[tuple[tuple[Row, ...], ...] | None]]
 
 
 class _OfOwner:
@@ -50,34 +45,32 @@ class FairQueue:
         self._turns: list[tuple[int, int, str | None]] = []
         self._turn = self._arrivals = 0
 
-    def find_refusal(self, owner: str | None, size: int) -> Overloaded | None:
-        """Return the error to raise if there is no space for one more unit of this owner.
+    def add(self, waiting: Waiting) -> None:
+        """Add a unit; `Overloaded` if there is no space for one more of its owner.
 
         An app may have as many units and bytes waiting as are still free: alone it gets half of
         the space, beside another greedy one a third, and there is always some for the next.
         """
+        (_, _, owner), size, _ = waiting
         free_units, free_bytes = self._units_limit - self.units, self._bytes_limit - self.bytes
         # A unit that is larger than all the space may wait if no other does.
         if free_units <= 0 or (size > free_bytes and self.units):
-            return Overloaded()
-        own = self._owners.get(owner)
-        if own is None or owner is None:
-            return None
-        if len(own.units) < free_units and own.bytes < free_bytes:
-            return None
-        return Overloaded("Too many requests of this app are waiting; nothing was stored.")
-
-    def add(self, waiting: Waiting) -> None:
-        owner = waiting.unit.owner
+            raise Overloaded
         own = self._owners.get(owner)
         if own is None:
-            own = self._owners[owner] = _OfOwner()
-            self._arrivals += 1
-            heappush(self._turns, (self._turn, self._arrivals, owner))
+            own = self._admit(owner)
+        elif owner is not None and (len(own.units) >= free_units or own.bytes >= free_bytes):
+            raise Overloaded("Too many requests of this app are waiting; nothing was stored.")
         own.units.append(waiting)
-        own.bytes += waiting.size
+        own.bytes += size
         self.units += 1
-        self.bytes += waiting.size
+        self.bytes += size
+
+    def _admit(self, owner: str | None) -> _OfOwner:
+        own = self._owners[owner] = _OfOwner()
+        self._arrivals += 1
+        heappush(self._turns, (self._turn, self._arrivals, owner))
+        return own
 
     def take(self, *, units: int, size: int) -> list[Waiting]:
         """Remove and return so much at most, but at least one unit if any waits."""
@@ -85,8 +78,7 @@ class FairQueue:
             return self._take_all()
         taken: list[Waiting] = []
         while len(taken) < units and self._turns:
-            following = self._owners[self._turns[0][2]].units[0]
-            size -= following.size
+            size -= self._owners[self._turns[0][2]].units[0][1]
             if taken and size < 0:
                 break
             taken.append(self._take_next())
@@ -103,11 +95,12 @@ class FairQueue:
         self._turn, arrival, owner = self._turns[0]
         own = self._owners[owner]
         waiting = own.units.popleft()
-        own.bytes -= waiting.size
+        size = waiting[1]
+        own.bytes -= size
         self.units -= 1
-        self.bytes -= waiting.size
+        self.bytes -= size
         if own.units:
-            heapreplace(self._turns, (self._turn + waiting.size, arrival, owner))
+            heapreplace(self._turns, (self._turn + size, arrival, owner))
         else:
             heappop(self._turns)
             del self._owners[owner]

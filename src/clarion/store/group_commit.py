@@ -19,7 +19,7 @@ from clarion.store.statement import Row, Unit
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
 # Each caller goes on with its request then, in the same turn of the loop.
-RESOLVED_AT_ONCE = 100
+RESOLVED_AT_ONCE = 500
 Rows = tuple[tuple[Row, ...], ...]
 # A larger batch gains nothing: its commit takes 10 to 50 ms, of which the fsync is a small part.
 BATCH_BYTES = 4 * 1024 * 1024
@@ -32,9 +32,6 @@ class _Undone(NamedTuple):
 
     error: ClarionError
     cause: Exception | None = None
-
-
-_Resolved = tuple[Waiting, Outcome | _Undone]
 
 
 class BatchRunner(Protocol):
@@ -85,13 +82,15 @@ class GroupCommit:
         """Queue a unit; the future resolves when it is durable. `Overloaded` if too much waits."""
         if self._is_closed:
             raise StoreUnavailable
-        size = size_of(unit)
-        refusal = Overloaded() if self.is_stuck else self._queue.find_refusal(unit.owner, size)
-        if refusal:
+        if self.is_stuck:
             self.refused += 1
-            raise refusal
+            raise Overloaded
         future: asyncio.Future[Rows | None] = self._loop.create_future()
-        self._queue.add(Waiting(unit, size, future))
+        try:
+            self._queue.add((unit, size_of(unit), future))
+        except Overloaded:
+            self.refused += 1
+            raise
         self._wake.set()
         return future
 
@@ -116,7 +115,7 @@ class GroupCommit:
         alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
         outcomes: Sequence[Outcome | _Undone]
         try:
-            outcomes = await self._runner.run([waiting.unit for waiting in batch])
+            outcomes = await self._runner.run([unit for unit, _, _ in batch])
             self.batches += 1
             self.units += len(batch)
             _check_length(outcomes, batch)
@@ -128,14 +127,11 @@ class GroupCommit:
         finally:
             alarm.cancel()
             self.is_stuck = False
-        await self._resolve(list(zip(batch, outcomes, strict=True)))
-
-    async def _resolve(self, resolved: Sequence[_Resolved]) -> None:
         await self._resolving
-        if len(resolved) <= RESOLVED_AT_ONCE:
-            _resolve_all(resolved)
+        if len(batch) <= RESOLVED_AT_ONCE:
+            _resolve(batch, outcomes)
         else:  # the next batch begins meanwhile
-            self._resolving = self._loop.create_task(_resolve_in_turns(resolved))
+            self._resolving = self._loop.create_task(_resolve_in_turns(batch, outcomes))
 
     def _mark_stuck(self) -> None:
         self.is_stuck = True
@@ -146,14 +142,17 @@ def _check_length(outcomes: Sequence[Outcome], batch: Sequence[Waiting]) -> None
         raise ValueError("not an outcome for each unit")
 
 
-async def _resolve_in_turns(resolved: Sequence[_Resolved]) -> None:
-    for start in range(0, len(resolved), RESOLVED_AT_ONCE):
-        _resolve_all(resolved[start : start + RESOLVED_AT_ONCE])
+async def _resolve_in_turns(
+    batch: Sequence[Waiting], outcomes: Sequence[Outcome | _Undone]
+) -> None:
+    for start in range(0, len(batch), RESOLVED_AT_ONCE):
+        part = slice(start, start + RESOLVED_AT_ONCE)
+        _resolve(batch[part], outcomes[part])
         await asyncio.sleep(0)
 
 
-def _resolve_all(resolved: Sequence[_Resolved]) -> None:
-    for (_, _, future), outcome in resolved:
+def _resolve(batch: Sequence[Waiting], outcomes: Sequence[Outcome | _Undone]) -> None:
+    for (_, _, future), outcome in zip(batch, outcomes, strict=True):
         if future.done():  # the caller was cancelled; the unit is committed anyway
             continue
         if isinstance(outcome, Done):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import Overloaded
-from clarion.store.fair_queue import ROW_BYTES, FairQueue, Waiting, size_of
+from clarion.store.fair_queue import ROW_BYTES, FairQueue, size_of
 from clarion.store.statement import Unit, statement
 
 INSERT = statement("insert", "INSERT INTO things (id, n, b) VALUES (:id, :n, :b)")
@@ -21,10 +21,8 @@ async def queue() -> FairQueue:
 
 
 def add(queue: FairQueue, owner: str | None, name: str = "", size: int = 1) -> None:
-    if refusal := queue.find_refusal(owner, size):
-        raise refusal
     future = asyncio.get_running_loop().create_future()
-    queue.add(Waiting(Unit(name, (), owner), size, future))
+    queue.add((Unit(name, (), owner), size, future))
 
 
 def add_until_refused(queue: FairQueue, owner: str | None, size: int = 1) -> int:
@@ -39,7 +37,7 @@ def add_until_refused(queue: FairQueue, owner: str | None, size: int = 1) -> int
 
 def take(queue: FairQueue, *, units: int = MANY, size: int = MANY) -> list[tuple[str, str]]:
     taken = queue.take(units=units, size=size)
-    return [(each.unit.owner or "", each.unit.key) for each in taken]
+    return [(unit.owner or "", unit.key) for unit, _, _ in taken]
 
 
 def owners_of(taken: list[tuple[str, str]]) -> str:
@@ -166,8 +164,8 @@ def test_everything_is_taken_once_in_its_owners_order_and_within_the_limits(
         while queue.units:
             batch = queue.take(units=units, size=size)
             assert 1 <= len(batch) <= units
-            assert len(batch) == 1 or sum(each.size for each in batch) <= size
-            batches += [(each.unit.owner or "", each.unit.key) for each in batch]
+            assert len(batch) == 1 or sum(own_size for _, own_size, _ in batch) <= size
+            batches += [(unit.owner or "", unit.key) for unit, _, _ in batch]
         assert queue.bytes == 0
         assert sorted(key for _, key in batches) == [f"{n:03}" for n in range(len(given_units))]
         for _, own in groupby(sorted(batches, key=lambda each: each[0]), lambda each: each[0]):

@@ -266,7 +266,7 @@ async def test_the_callers_of_a_large_batch_go_on_a_few_at_a_time(
     while done < len(writes):
         await asyncio.sleep(0)
         seen, most = done, max(most, done - seen)
-    assert most <= 2 * RESOLVED_AT_ONCE
+    assert most <= RESOLVED_AT_ONCE
     assert len(ledger.batches) <= 1
     await commit.close()
 

@@ -14,6 +14,8 @@ from clarion.store.statement import Step, Unit, statement
 from clarion.store.sweeps import sweep
 
 SUBSCRIPTIONS_LIMIT = 1000
+# Messages or subscriptions of a deleted topic, in one commit.
+DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
 _TOPICS = Record(DeviceTopic)
 _SUBSCRIPTIONS = Record(Subscription)
@@ -59,10 +61,20 @@ MARK_DELETED = statement(
     f"""UPDATE device_topics SET deleted_at = :now
     WHERE {_OF_TOPIC} AND deleted_at IS NULL RETURNING topic""",
 )
-DELETE_MESSAGES = statement(
-    "delete_topic_messages", f"DELETE FROM topic_messages WHERE {_OF_TOPIC}"
+# Another node may have pruned the topic meanwhile, and a new one may have its name.
+CHECK_DELETED = statement(
+    "check_topic_deleted",
+    f"""UPDATE device_topics SET deleted_at = deleted_at
+    WHERE {_OF_TOPIC} AND deleted_at IS NOT NULL RETURNING topic""",
 )
-DELETE_SUBSCRIBERS = statement("delete_subscribers", f"DELETE FROM subscriptions WHERE {_OF_TOPIC}")
+SELECT_MESSAGES = statement(
+    "select_topic_messages",
+    f"SELECT sequence FROM topic_messages WHERE {_OF_TOPIC} ORDER BY sequence LIMIT :limit",
+)
+SELECT_SUBSCRIBERS = statement(
+    "select_subscribers",
+    f"SELECT device_id FROM subscriptions WHERE {_OF_TOPIC} ORDER BY device_id LIMIT :limit",
+)
 # Counts and writes in one statement. Two nodes at once may each add the last topic of a device; a
 # device that has more than the limit then gets the first of them by name.
 SUBSCRIBE = statement(
@@ -163,14 +175,13 @@ class SqlDeviceTopics:
         return _TOPICS.read(rows[0]) if rows else None
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
-        steps = (
-            MARK_DELETED.guard(app_id=app_id, topic=topic, now=now),
-            # An empty step, so that units before this one in the batch write their messages first.
-            DELETE_MESSAGES.many(()),
-            DELETE_MESSAGES.step(app_id=app_id, topic=topic),
-            DELETE_SUBSCRIBERS.step(app_id=app_id, topic=topic),
-        )
-        return await self._engine.write(Unit(topic, steps, app_id)) is not None
+        mark = MARK_DELETED.guard(app_id=app_id, topic=topic, now=now)
+        marked = await self._engine.write(Unit(topic, (mark,), app_id))
+        # A topic that is marked gets no more messages and subscribers. It may have a million: they
+        # are deleted a chunk at a time, so that nobody waits for all of them. A repeated request
+        # goes on where the first was interrupted; if there is none, pruning does.
+        await self._empty(app_id, topic)
+        return marked is not None
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
@@ -186,7 +197,23 @@ class SqlDeviceTopics:
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
     async def prune_deleted(self, before: int, limit: int) -> int:
+        found = await self._engine.fetch_in_background(SELECT_DELETED, before=before, limit=limit)
+        for app_id, topic in found:
+            await self._empty(app_id, topic)
         return await sweep(self._engine, SELECT_DELETED, PRUNE, before=before, limit=limit)
+
+    async def _empty(self, app_id: str, topic: str) -> None:
+        """Delete the messages and subscriptions of a topic that is deleted."""
+        of_topic = {"app_id": app_id, "topic": topic}
+        for find, delete, key, others in (
+            (SELECT_MESSAGES, EXPIRE, "sequence", of_topic),
+            (SELECT_SUBSCRIBERS, UNSUBSCRIBE, "device_id", {"topic": topic}),
+        ):
+            while found := await self._engine.fetch(find, **of_topic, limit=DELETED_AT_ONCE):
+                rows = [delete.bind(**others, **{key: value}) for (value,) in found]
+                steps = (CHECK_DELETED.guard(**of_topic), delete.many(rows))
+                if await self._engine.write(Unit(topic, steps, app_id)) is None:
+                    return
 
 
 class SqlBroadcasts:
