@@ -41,6 +41,12 @@ class Sizes:
     chaos_rate: float
     chaos_disconnects_per_second: float
 
+    # T19: slow consumers.
+    consumers: int
+    slow_consumers: int
+    broadcasts: int
+    broadcasts_per_second: float
+
     # T28: strangers at the gateway.
     strangers: int
     unfinished_frames: int
@@ -77,6 +83,10 @@ TABLE = {
         chaos_kills=4,
         chaos_rate=500,
         chaos_disconnects_per_second=10,
+        consumers=60,
+        slow_consumers=6,
+        broadcasts=150,
+        broadcasts_per_second=25,
         strangers=2_500,
         unfinished_frames=100,
         pipeline_sequences=30,
@@ -104,6 +114,10 @@ TABLE = {
         chaos_kills=10,
         chaos_rate=800,
         chaos_disconnects_per_second=50,
+        consumers=2_000,
+        slow_consumers=100,
+        broadcasts=1_500,
+        broadcasts_per_second=2.5,
         strangers=10_000,
         unfinished_frames=1_000,
         pipeline_sequences=2_000,

@@ -13,7 +13,7 @@ from clarion.inbox import frames
 from clarion.inbox.feed import Update, encode
 from clarion.inbox.frames import Action, Frame, Hello
 from clarion.inbox.model import InboxAction
-from clarion.sockets.protocol import PONG, Close, CloseCode, Ping, Pong, SendFrame, Session
+from clarion.sockets.protocol import Close, CloseCode, Ping, Pong, SendFrame, Session
 
 # So many actions may be in progress at a time.
 ACTIONS_LIMIT = 64
@@ -74,7 +74,7 @@ class UserSession(Session[Frame, UserRequest]):
             return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
             case Ping():
-                return [SendFrame(PONG)]
+                return self._pong()
             case Pong():
                 return []
             case Action():

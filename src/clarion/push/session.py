@@ -17,7 +17,6 @@ from clarion.push.frames import Ack, Frame, Hello, State
 from clarion.push.model import Device, Message, PushPriority
 from clarion.sockets.protocol import (
     HEARTBEAT_S,
-    PONG,
     Close,
     CloseCode,
     Ping,
@@ -148,7 +147,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             case State():
                 return self._take_state(frame, now)
             case Ping():
-                return [SendFrame(PONG)]
+                return self._pong()
             case Pong():
                 return []
 

@@ -132,6 +132,10 @@ class Session(ABC, Generic[F, E]):
             return [SendFrame(PING)]
         return []
 
+    def _pong(self) -> Effects[E]:
+        """Answer a ping, unless the client does not read: for it pongs would pile up."""
+        return [] if self.is_paused else [SendFrame(PONG)]
+
     def _is_silent(self, now: int) -> bool:
         return now - self.heard_at >= SILENCE_LIMIT_MS
 

@@ -127,7 +127,12 @@ class Socket(WSListener, Generic[E]):
             if frame.msg_type == WSMsgType.CLOSE:
                 transport.disconnect()
             return
-        now = self._endpoint.clock.monotonic()
+        if self._frames > self._endpoint.frames_limit:
+            self.end(CloseCode.TOO_SLOW_OR_FAST, "too many frames")
+        else:
+            self._take(transport, frame, self._endpoint.clock.monotonic())
+
+    def _take(self, transport: WSTransport, frame: WSFrame, now: int) -> None:
         match frame.msg_type:
             case WSMsgType.TEXT | WSMsgType.BINARY:
                 is_text = frame.msg_type == WSMsgType.TEXT and frame.fin
@@ -139,7 +144,9 @@ class Socket(WSListener, Generic[E]):
                 self._closed_at = now
             case WSMsgType.PING:
                 self.session.heard_at = now
-                transport.send_pong(frame.get_payload_as_bytes())
+                # For a client that does not read, pongs would pile up.
+                if not self.session.is_paused:
+                    transport.send_pong(frame.get_payload_as_bytes())
             case WSMsgType.PONG:
                 self.session.heard_at = now
             case WSMsgType.CONTINUATION:
@@ -188,8 +195,6 @@ class Socket(WSListener, Generic[E]):
         """Check the limits, and let the session check its own."""
         if self._is_closing(now):
             self.cut()
-        if self._frames > self._endpoint.frames_limit:
-            self.end(CloseCode.TOO_SLOW_OR_FAST, "too many frames")
         if self._is_unfinished(now):
             self.end(CloseCode.TIMED_OUT, f"a frame was not complete after {FRAME_LIMIT_S} s")
         self._frames = 0

@@ -29,7 +29,7 @@ from tests.processes import free_port
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
-    """The gateway, its clock, and one device that is registered with it."""
+    """The gateway, its clock, and the devices that are registered with it."""
 
     port: int
     clock: FixedClock
@@ -37,7 +37,13 @@ class Gateway:
     broadcasts: SqlBroadcasts
     connections: Connections
     dispatch: Dispatch
-    device: Device
+    devices: list[Device]
+    listener: SocketListener
+
+    @property
+    def device(self) -> Device:
+        """The first device."""
+        return self.devices[0]
 
     @property
     def socket(self) -> DeviceSocket:
@@ -68,7 +74,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
+async def open_gateway(folder: Path, device_count: int = 1) -> AsyncIterator[Gateway]:
     """Open a gateway on a new database in a folder."""
     installation = Installation(
         settings=load({"data": str(folder)}),
@@ -80,7 +86,7 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
         provider_key="",
     )
     await migrate(installation.settings.database_url)
-    (device_id,) = await installation.add_devices(1)
+    device_ids = await installation.add_devices(device_count)
     async with installation.opened() as engine:
         devices, messages = SqlDevices(engine), SqlMessages(engine)
         broadcasts = SqlBroadcasts(engine)
@@ -100,8 +106,7 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
             clock=clock,
             window_s=30,
         )
-        device = await devices.get("app", device_id)
-        assert device is not None
+        found = [await devices.get("app", device_id) for device_id in device_ids]
         port = free_port()
         listener = SocketListener(endpoint)
         await listener.listen(Address("127.0.0.1", port))
@@ -114,7 +119,8 @@ async def open_gateway(folder: Path) -> AsyncIterator[Gateway]:
                 broadcasts=broadcasts,
                 connections=connections,
                 dispatch=dispatch,
-                device=device,
+                devices=[device for device in found if device is not None],
+                listener=listener,
             )
         finally:
             heartbeat.cancel()

@@ -7,7 +7,6 @@ from picows import WSUpgradeRequest
 
 from clarion.clock import Clock
 from clarion.sockets.protocol import (
-    PONG,
     ClientFrame,
     CloseCode,
     Effects,
@@ -42,7 +41,7 @@ class EchoSession(Session[Frame, Echo]):
         self._has_hello = True
         if isinstance(frame, Say):
             return [Echo(frame.text)]
-        return [SendFrame(PONG)] if isinstance(frame, Ping) else []
+        return self._pong() if isinstance(frame, Ping) else []
 
     def resume(self, now: int) -> Effects[Echo]:
         self.is_paused = False

@@ -198,6 +198,20 @@ def test_too_many_frames_between_two_heart_beats_are_4429(wire: Wire) -> None:
     assert wire.code == CloseCode.TOO_SLOW_OR_FAST
 
 
+def test_too_many_frames_are_noticed_before_the_heart_beat(wire: Wire) -> None:
+    for _ in range(wire.endpoint.frames_limit + 1):
+        wire.receive(WSMsgType.PING)
+    assert wire.code == CloseCode.TOO_SLOW_OR_FAST
+
+
+def test_a_client_that_does_not_read_gets_no_pongs(wire: Wire) -> None:
+    """It could have as many of them kept for it as it sends pings."""
+    wire.socket.pause_writing()
+    wire.receive(WSMsgType.PING, b"x")
+    wire.receive(WSMsgType.TEXT, PING)
+    assert wire.transport.sent == []
+
+
 def test_a_client_that_reads_nothing_for_too_long_is_4429(wire: Wire) -> None:
     wire.socket.pause_writing()
     assert wire.socket.session.is_paused
