@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from clarion.errors import ServiceError, StartError
-from clarion.nodes.memory import allowance
-from clarion.nodes.port import Allowance, Limits, Quota
+from clarion.nodes.memory import pick
+from clarion.nodes.port import Allowance, Limits, Quota, Taken
 from clarion.telemetry.logs import get_logger
 
 TIMEOUT_S = 0.5
@@ -53,12 +53,10 @@ class RedisLimits:
     fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        (taken,) = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
-        return taken
+        taken = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
+        return taken.allowance
 
-    async def take_all(
-        self, quotas: Sequence[Quota], *, window_s: int, now: int
-    ) -> tuple[Allowance, ...]:
+    async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
         window = f"{window_s}:{now // (window_s * 1000)}"
         names = [f"clarion:limit:{each.key}:{window}" for each in quotas]
         limits = [each.limit for each in quotas]
@@ -67,10 +65,7 @@ class RedisLimits:
         except (RedisError, OSError, TimeoutError) as error:
             get_logger().warning("limits_fell_back_to_memory", error=type(error).__name__)
             return await self.fallback.take_all(quotas, window_s=window_s, now=now)
-        return tuple(
-            allowance(count, limit=limit, window_s=window_s, now=now)
-            for count, limit in zip(counts, limits, strict=False)
-        )
+        return pick(quotas, counts, window_s=window_s, now=now)
 
 
 @dataclass(frozen=True, slots=True)
