@@ -56,6 +56,7 @@ from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
+from clarion.push.device_changes import DeviceChanges
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
@@ -340,6 +341,8 @@ def _start_loops(
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
+    if not sqlite_path(settings.database_url):
+        supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.watch_queue_age)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)

@@ -5,11 +5,11 @@ ClarionError
 │   ├── MalformedBody       400  malformed_body
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
-│   │   └── TopicNotOpen    403  topic_not_open
+│   ├── TopicNotOpen        403  topic_not_open
 │   ├── NotFound            404  not_found
 │   ├── MethodNotAllowed    405  method_not_allowed
 │   ├── Conflict            409  conflict
-│   │   └── DeviceOfAnotherUser 409 device_of_another_user
+│   ├── DeviceOfAnotherUser 409  device_of_another_user
 │   ├── BodyTooLarge        413  body_too_large
 │   ├── InvalidFields       422  invalid_fields
 │   ├── IdempotencyKeyReused 422 idempotency_key_reused
@@ -77,7 +77,7 @@ class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
 
 
-class TopicNotOpen(Forbidden, code="topic_not_open"):
+class TopicNotOpen(RequestError, code="topic_not_open", status=403):
     """Users may subscribe to open topics only; the app may subscribe them to any, or open it."""
 
 
@@ -93,7 +93,7 @@ class Conflict(RequestError, code="conflict", status=409):
     """The request conflicts with the current state."""
 
 
-class DeviceOfAnotherUser(Conflict, code="device_of_another_user"):
+class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=409):
     """Another user has the device with this token: send its `secret`, or use an API key."""
 
 

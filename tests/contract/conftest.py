@@ -16,7 +16,7 @@ from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.port import Allowance, Dependency, Limits, Quota
+from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers
@@ -220,9 +220,7 @@ class NoLimits:
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         pytest.fail(f"Redis did not count {key}, {limit}, {window_s}, {now}")
 
-    async def take_all(
-        self, quotas: Sequence[Quota], *, window_s: int, now: int
-    ) -> tuple[Allowance, ...]:
+    async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
         pytest.fail(f"Redis did not count {quotas}, {window_s}, {now}")
 
 

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.nodes.port import Allowance, Limits, Quota
+from clarion.nodes.port import Allowance, Limits, Quota, Taken
 from tests.factories import MINUTE, NOW, new_app_id
 
 
@@ -91,31 +91,36 @@ async def test_the_counts_are_those_of_a_plain_count(
         assert (taken.remaining, taken.is_exceeded) == (max(0, limit - used), used > limit)
 
 
-async def test_several_limits_are_counted_in_one_go(limits: Limits) -> None:
-    quotas = (Quota("own", 5), Quota("shared", 9))
-    for left in (4, 3):
-        taken = await limits.take_all(quotas, window_s=60, now=NOW)
-        assert [each.remaining for each in taken] == [left, left + 4]
-        assert [each.limit for each in taken] == [5, 9]
-        assert {each.reset_s for each in taken} == {60}
-    assert (await take(limits, "own", limit=5)).remaining == 2
+async def take_both(limits: Limits, own: int, shared: int, now: int = NOW) -> Taken:
+    quotas = (Quota("own", own), Quota("shared", shared))
+    return await limits.take_all(quotas, window_s=60, now=now)
+
+
+async def test_of_several_limits_the_one_with_the_least_left_is_returned(limits: Limits) -> None:
+    assert await take_both(limits, 5, 9) == (0, left(5, 4))
+    assert await take_both(limits, 5, 4) == (1, left(4, 2))
+    assert await take_both(limits, 4, 4) == (0, left(4, 1))
+    assert (await take(limits, "own", limit=9)).remaining == 5
+    assert (await take(limits, "shared", limit=9)).remaining == 5
+
+
+def left(limit: int, remaining: int) -> Allowance:
+    return Allowance(limit=limit, remaining=remaining, reset_s=60, is_exceeded=False)
 
 
 async def test_whoever_is_beyond_a_limit_uses_up_none_of_the_next(limits: Limits) -> None:
-    quotas = (Quota("own", 2), Quota("shared", 9))
-    taken = [await limits.take_all(quotas, window_s=60, now=NOW) for _ in range(10)]
-    assert [len(each) for each in taken] == [2, 2] + [1] * 8
-    assert [each[-1].is_exceeded for each in taken] == [False] * 2 + [True] * 8
+    taken = [await take_both(limits, 2, 9) for _ in range(10)]
+    assert [each.allowance.is_exceeded for each in taken] == [False] * 2 + [True] * 8
+    assert {each.position for each in taken} == {0}
     assert (await take(limits, "shared", limit=9)).remaining == 6
 
 
 async def test_the_last_limit_may_be_the_exceeded_one(limits: Limits) -> None:
-    quotas = (Quota("own", 5), Quota("shared", 1))
-    taken = [await limits.take_all(quotas, window_s=60, now=NOW) for _ in range(2)]
-    assert [[each.is_exceeded for each in one] for one in taken] == [[False] * 2, [False, True]]
+    taken = [await take_both(limits, own, 1) for own in (5, 2)]
+    assert [each.allowance.is_exceeded for each in taken] == [False, True]
+    assert [each.position for each in taken] == [1, 1]
 
 
 async def test_counts_of_a_window_expire(limits: Limits) -> None:
-    await limits.take_all((Quota("a", 1),), window_s=60, now=NOW)
-    (taken,) = await limits.take_all((Quota("a", 1),), window_s=60, now=NOW + MINUTE)
-    assert not taken.is_exceeded
+    await take_both(limits, 1, 1)
+    assert not (await take_both(limits, 1, 1, NOW + MINUTE)).allowance.is_exceeded

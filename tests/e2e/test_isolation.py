@@ -5,7 +5,7 @@ import base64
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -244,17 +244,40 @@ async def test_the_open_connections_of_a_user_end_when_they_become_inactive(
     await check_that_an_inactive_user_is_disconnected(server.app, ana, port)
 
 
-async def test_another_node_disconnects_a_user_too(tmp_path: Path, postgres_database: str) -> None:
+@pytest.fixture
+def two_nodes(tmp_path: Path, postgres_database: str) -> Iterator[tuple[Server, Server]]:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     one = Installation(tmp_path / "one", database=postgres_database)
     first = one.initialise()
     two = Installation(tmp_path / "two", database=postgres_database, data=str(one.data))
     with one, two:
-        user = InboxUser(Server(two, first))
-        app = Asker(one.port, first["app"]["api_key"])
-        await check_that_an_inactive_user_is_disconnected(app, user, two.gateway_port)
-        assert user.me.get("/v1/me/unread-count").status == 401
+        yield Server(one, first), Server(two, first)
+
+
+async def test_another_node_disconnects_a_user_too(two_nodes: tuple[Server, Server]) -> None:
+    one, two = two_nodes
+    user = InboxUser(two)
+    await check_that_an_inactive_user_is_disconnected(one.app, user, two.installation.gateway_port)
+    assert user.me.get("/v1/me/unread-count").status == 401
+
+
+async def test_another_node_disconnects_devices_that_were_changed(
+    two_nodes: tuple[Server, Server],
+) -> None:
+    one, two = two_nodes
+    changes = {
+        4410: ("POST", "/secret", None),
+        1012: ("PATCH", "", {"user_id": "bo"}),
+        -4410: ("DELETE", "", None),
+    }
+    for code, (method, path, body) in changes.items():
+        device = register(two.app, user_id="ana")
+        async with listening(two.installation.gateway_port, device) as socket:
+            url = f"/v1/devices/{device['device_id']}{path}"
+            answer = await asyncio.to_thread(one.app.ask, method, url, body)
+            assert answer.status in {200, 204}
+            assert await close_code(socket) == abs(code)
 
 
 def test_a_user_that_was_never_created_may_use_a_token(ana: InboxUser) -> None:

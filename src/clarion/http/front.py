@@ -158,12 +158,9 @@ class Front:
     async def _admit(self, scope: Scope, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
         caller = await self._authenticator.identify(header(scope, b"authorization"))
-        taken = await self._limits.take_all(
+        position, allowance = await self._limits.take_all(
             self._quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
-        # Only the last can be exceeded; if it is not, the client sees the one it will reach first.
-        last = taken[-1]
-        allowance = last if last.is_exceeded else min(taken, key=lambda each: each.remaining)
         extra += (
             (b"ratelimit-limit", b"%d" % allowance.limit),
             (b"ratelimit-remaining", b"%d" % allowance.remaining),
@@ -171,7 +168,7 @@ class Front:
             (b"cache-control", b"no-store"),
         )
         if allowance.is_exceeded:
-            raise TooManyRequests(allowance.reset_s, _explain_limit(caller, len(taken)))
+            raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
 
     def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
@@ -231,8 +228,8 @@ class Front:
             )
 
 
-def _explain_limit(caller: Caller, quotas: int) -> str:
-    if quotas > 1:
+def _explain_limit(caller: Caller, position: int) -> str:
+    if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
     who = "API key" if isinstance(caller, AppCaller) else "user"
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."

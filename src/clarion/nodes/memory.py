@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clarion.nodes.port import Allowance, Quota
+from clarion.nodes.port import Allowance, Quota, Taken
 
 # With more keys in one window the counters start at zero again: memory is bounded, limits are not
 # exact.
@@ -22,16 +22,15 @@ class MemoryLimits:
         count = self.count(key, window_s=window_s, now=now)
         return allowance(count, limit=limit, window_s=window_s, now=now)
 
-    async def take_all(
-        self, quotas: Sequence[Quota], *, window_s: int, now: int
-    ) -> tuple[Allowance, ...]:
-        taken: list[Allowance] = []
+    async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
+        counts = self._counts_of(window_s, now // (window_s * 1000))
+        used: list[int] = []
         for key, limit in quotas:
-            count = self.count(key, window_s=window_s, now=now)
-            taken.append(allowance(count, limit=limit, window_s=window_s, now=now))
+            count = counts[key] = counts.get(key, 0) + 1
+            used.append(count)
             if count > limit:
                 break
-        return tuple(taken)
+        return pick(quotas, used, window_s=window_s, now=now)
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use and return the count in the current window."""
@@ -45,6 +44,14 @@ class MemoryLimits:
             counts = {}
             self._windows[window_s] = (number, counts)
         return counts
+
+
+def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: int) -> Taken:
+    """Return the quota with the least left after so many uses: the last one if it is exceeded."""
+    left = [quota.limit - count for quota, count in zip(quotas, used, strict=False)]
+    position = left.index(min(left))
+    count, limit = used[position], quotas[position].limit
+    return Taken(position, allowance(count, limit=limit, window_s=window_s, now=now))
 
 
 def allowance(count: int, *, limit: int, window_s: int, now: int) -> Allowance:

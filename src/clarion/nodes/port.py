@@ -24,6 +24,13 @@ class Quota(NamedTuple):
     limit: int
 
 
+class Taken(NamedTuple):
+    """What is left of one of several quotas, and its place among them."""
+
+    position: int
+    allowance: Allowance
+
+
 class Limits(Protocol):
     """Rate limits. Counts may be lost; then they start at zero."""
 
@@ -35,13 +42,12 @@ class Limits(Protocol):
         window.
         """
 
-    async def take_all(
-        self, quotas: Sequence[Quota], *, window_s: int, now: int
-    ) -> tuple[Allowance, ...]:
-        """Count one use of each, in this order, up to the first that is exceeded.
+    async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
+        """Count one use of each, in this order, up to the first that is exceeded; return that.
 
-        Those after it are not counted and not returned: whoever is beyond a limit of their own
-        uses up nothing that they share. It takes no longer than a single one.
+        Those after it are not counted: whoever is beyond a limit of their own uses up nothing that
+        they share. If none is exceeded, the first with the least left is returned. It is one call,
+        however many there are.
         """
 
 

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 from redis.exceptions import MaxConnectionsError, RedisError
 
 from clarion.errors import ServiceError, StartError
-from clarion.nodes.memory import allowance
-from clarion.nodes.port import Allowance, Limits, Quota
+from clarion.nodes.memory import pick
+from clarion.nodes.port import Allowance, Limits, Quota, Taken
 from clarion.telemetry.logs import get_logger
 
 TIMEOUT_S = 0.5
@@ -112,19 +112,14 @@ class RedisLimits:
     fallback: Limits
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        (taken,) = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
-        return taken
+        taken = await self.take_all((Quota(key, limit),), window_s=window_s, now=now)
+        return taken.allowance
 
-    async def take_all(
-        self, quotas: Sequence[Quota], *, window_s: int, now: int
-    ) -> tuple[Allowance, ...]:
+    async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
         if not self.breaker.is_open:
             try:
                 counts = await self._count(quotas, window_s, now)
-                return tuple(
-                    allowance(count, limit=quota.limit, window_s=window_s, now=now)
-                    for count, quota in zip(counts, quotas, strict=False)
-                )
+                return pick(quotas, counts, window_s=window_s, now=now)
             except MaxConnectionsError:
                 pass  # of this node, for this moment: Redis answers
             except FAILURES as error:

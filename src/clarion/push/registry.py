@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 
 from clarion.clock import Clock
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -169,14 +170,29 @@ class Registry:
             return None
         self._forget(device)
         connection = self.connections.get(device.id)
-        known = connection.session.device if connection else None
-        if known is not None and known.secret_hash != device.secret_hash:
-            self._disconnect(device.id, CloseCode.REVOKED, "the device has a new secret")
-        elif known is not None and known.details.user_id != device.details.user_id:
-            reason = "the device has another user now: reconnect"
-            self._disconnect(device.id, CloseCode.RESTARTING, reason)
+        if connection is not None and connection.session.device is not None:
+            self._compare(connection.session.device, device)
         await self._revoke_excess(device)
         return device
+
+    async def check(self, connected: Collection[Device]) -> None:
+        """End the connections of devices that were changed since they connected, by any node."""
+        found = await self.devices.find_many([device.id for device in connected])
+        for device in connected:
+            self._compare(device, found.get(device.id))
+
+    def _compare(self, connected: Device, now: Device | None) -> None:
+        """End the connection of a device that must not stay connected as it is now."""
+        if now is None or not now.is_valid:
+            self._forget(connected)
+            self._disconnect(connected.id, CloseCode.REVOKED, "the device was revoked")
+        elif now.secret_hash != connected.secret_hash:
+            self._forget(connected)
+            self._disconnect(connected.id, CloseCode.REVOKED, "the device has a new secret")
+        elif now.details.user_id != connected.details.user_id:
+            self._forget(connected)
+            reason = "the device has another user now: reconnect"
+            self._disconnect(connected.id, CloseCode.RESTARTING, reason)
 
     async def _revoke_excess(self, changed: Device) -> None:
         """Revoke the devices of a user beyond the limit, least recently seen first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -12,7 +12,7 @@ from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, Value, statement
+from clarion.store.statement import Step, Unit, Value, keys_of, statement
 
 TOUCH_LIMIT = 500
 DEVICES = Record(Device, inline=("details",))
@@ -59,6 +59,12 @@ REFRESH = statement(
     THEN secret_hash ELSE :secret_hash END
     WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
 )
+# Every unit takes the device's row before its messages, so that two nodes cannot deadlock.
+LOCK = statement(
+    "lock_device",
+    """UPDATE devices SET last_seen_at = last_seen_at WHERE id = :id AND app_id = :app_id
+    RETURNING id""",
+)
 FAIL_OF_FORMER_USER = statement(
     "fail_messages_of_former_user",
     f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
@@ -88,6 +94,7 @@ AUTHENTICATE = statement(
     AND users.status = 'inactive')""",
 )
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
+FIND_MANY = statement("find_devices", f"{_SELECT} WHERE id IN (SELECT key FROM json_each(:ids))")
 LIST = statement(
     "list_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
@@ -181,6 +188,7 @@ class SqlDevices:
             return await self._write(device_id, update, owner=app_id)
         return await self._write(
             device_id,
+            LOCK.guard(**of_device),
             FAIL_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             UNSUBSCRIBE_FORMER_USER.step(**of_device, user_id=details.user_id),
             update,
@@ -200,6 +208,12 @@ class SqlDevices:
     async def get(self, app_id: str, device_id: str) -> Device | None:
         rows = await self._engine.fetch(GET, id=device_id, app_id=app_id)
         return DEVICES.read(rows[0]) if rows else None
+
+    async def find_many(self, device_ids: Collection[str]) -> dict[str, Device]:
+        if not device_ids:
+            return {}
+        rows = await self._engine.fetch(FIND_MANY, ids=keys_of(device_ids))
+        return {device.id: device for device in map(DEVICES.read, rows)}
 
     async def list(
         self, app_id: str, user_id: str, *, after: str | None, limit: int

@@ -1,0 +1,121 @@
+"""Changes of connected devices that other nodes made."""
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from clarion.push.connections import Connection, Connections
+from clarion.push.device_changes import DeviceChanges
+from clarion.push.model import Device, DeviceDetails, InvalidationReason
+from clarion.push.registry import Registry
+from clarion.push.session import DeviceSession, Effect
+from clarion.push.sql.devices import SqlDevices
+from clarion.sockets.protocol import Close, CloseCode
+from tests.factories import NOW, FixedClock, make_device
+from tests.unit.conftest import MemoryEngine
+
+ANA, BO = DeviceDetails(user_id="ana"), DeviceDetails(user_id="bo")
+
+
+class Phone:
+    """The `Connection` port: a connected device, and the code with which it was closed."""
+
+    topics = None
+
+    def __init__(self, device: Device) -> None:
+        self.session = DeviceSession(NOW)
+        self.session.recognise(device)
+        self.closed: CloseCode | None = None
+        self.is_closed = asyncio.Event()
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Close):
+                self.closed = effect.code
+                self.is_closed.set()
+
+
+class Node:
+    """A node with one connected device, and the store that another node writes to."""
+
+    def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
+        self.elsewhere = SqlDevices(engine)  # type: ignore[arg-type]
+        self.registry = Registry(self.elsewhere, Connections(), clock)
+        self.device = make_device(details=ANA)
+        self.phone = Phone(self.device)
+
+    async def connect(self) -> None:
+        await self.elsewhere.add(self.device)
+        self.registry.connections.add(self.device.id, cast("Connection", self.phone))
+
+    async def change(self, change: str) -> None:
+        """Change the device as another node does."""
+        devices, device = self.elsewhere, self.device
+        match change:
+            case "secret":
+                await devices.set_secret("app", device.id, b"new")
+            case "user":
+                await devices.update("app", device.id, BO, NOW)
+            case "label":
+                await devices.update("app", device.id, DeviceDetails(label="new"), NOW)
+            case "seen":
+                await devices.touch([device.id], NOW + 1)
+            case "revoked":
+                await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
+            case "deleted":
+                await devices.delete("app", device.id, NOW)
+            case _:
+                assert change == "nothing"
+
+
+@pytest.fixture
+async def node(engine: MemoryEngine, clock: FixedClock) -> Node:
+    node = Node(engine, clock)
+    await node.connect()
+    return node
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("nothing", None),
+        ("seen", None),
+        ("label", None),
+        ("secret", CloseCode.REVOKED),
+        ("revoked", CloseCode.REVOKED),
+        ("deleted", CloseCode.REVOKED),
+        ("user", CloseCode.RESTARTING),
+    ],
+)
+async def test_a_connection_ends_if_it_must_not_go_on(
+    node: Node, change: str, code: CloseCode | None
+) -> None:
+    found = await node.registry.find("app", node.device.token_hash)
+    assert found is not None
+    await node.change(change)
+    await node.registry.check([node.device])
+    assert node.phone.closed == code
+    # What is cached is read again, too.
+    assert node.registry.is_current(found) is (code is None)
+
+
+async def test_the_loop_checks_until_it_is_cancelled(node: Node) -> None:
+    running = asyncio.create_task(DeviceChanges(node.registry, pause_s=0.001).run())
+    await node.change("secret")
+    await asyncio.wait_for(node.phone.is_closed.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_connection_that_has_not_said_hello_is_left_alone(node: Node) -> None:
+    waiting = Phone(replace(node.device, id="waiting"))
+    waiting.session.device = None
+    node.registry.connections.add("waiting", cast("Connection", waiting))
+    running = asyncio.create_task(DeviceChanges(node.registry, pause_s=0.001).run())
+    await node.change("deleted")
+    await asyncio.wait_for(node.phone.is_closed.wait(), 10)
+    running.cancel()
+    assert waiting.closed is None
