@@ -14,6 +14,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from clarion import descriptors
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
@@ -229,6 +230,7 @@ class Server:
         settings, supervisor = self._settings, Supervisor()
         async with contextlib.AsyncExitStack() as stack:
             tls = _claim_directory_and_addresses(settings, stack)
+            _raise_descriptor_limit()
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
             services = Services(settings, stores, supervisor)
@@ -242,10 +244,12 @@ class Server:
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = _build_front(settings, stores, services, health, limits)
+            services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
             listeners = await self._listen(front, services.sockets, tls)
             _start_loops(supervisor, services, stores, settings)
+            supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_garbage_collector()
@@ -260,18 +264,21 @@ class Server:
         self, front: Front, sockets: SocketListener, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
-        headers = settings.max_header_bytes
+        headers, connections = settings.max_header_bytes, front.connections.limit
         if "gateway" in settings.roles and settings.gateway_listen:
             await sockets.listen(settings.gateway_listen)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
             await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
         # The plain one last: when `/ready` answers there, everything is open.
-        listeners = [HttpListener(front, settings.listen, max_header_bytes=headers)]
+        listeners = [
+            HttpListener(front, settings.listen, max_header_bytes=headers, connections=connections)
+        ]
         if settings.tls_listen:
             over_tls = HttpListener(
                 front,
                 settings.tls_listen,
                 max_header_bytes=headers,
+                connections=connections,
                 certificate=certificate,
                 key=key,
             )
@@ -319,6 +326,12 @@ def _start_loops(
         supervisor.start(name, loop, drains=True)
     for task in list_tasks(stores, services.dispatch, settings):
         supervisor.start(task.name, task.run)
+
+
+def _raise_descriptor_limit() -> None:
+    limit = descriptors.raise_limit()
+    if limit < descriptors.LOW:
+        get_logger().warning("few_descriptors", limit=limit, advice=descriptors.ADVICE)
 
 
 def _claim_directory_and_addresses(

@@ -16,8 +16,7 @@ from granian.server.embed import Server
 from clarion.errors import StartError
 from clarion.setting_types import Address
 
-# Granian's `backpressure` counts open connections, not requests.
-_CONNECTIONS = 20_000
+CONNECTIONS = 20_000
 # As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
@@ -34,6 +33,7 @@ class HttpListener:
         address: Address,
         *,
         max_header_bytes: int,
+        connections: int = CONNECTIONS,
         certificate: Path | None = None,
         key: Path | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class HttpListener:
             http=HTTPModes.auto,
             websockets=False,
             backlog=1024,
-            backpressure=_CONNECTIONS,
+            backpressure=connections,  # counts connections, not requests
             http1_settings=HTTP1Settings(
                 header_read_timeout=10_000,  # in milliseconds
                 max_buffer_size=max_header_bytes,
