@@ -90,12 +90,16 @@ class Asker:
     def delete(self, path: str, **more: Any) -> Answer:
         return self.ask("DELETE", path, **more)
 
-    def send_raw(self, data: bytes) -> bytes:
-        """Send bytes, and return all that comes back until the server closes or falls silent."""
+    def send_raw(self, data: bytes, *, ends: bool = True) -> bytes:
+        """Send bytes, and return all that comes back until the server closes or falls silent.
+
+        Once our end is closed, the server may drop what it was about to answer.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             try:
                 connection.sendall(data)
-                connection.shutdown(socket.SHUT_WR)
+                if ends:
+                    connection.shutdown(socket.SHUT_WR)
             except OSError:
                 pass  # closed by the server while we were sending
             return read_all(connection)
