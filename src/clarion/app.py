@@ -247,7 +247,7 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
-            listeners = await self._listen(front, services.sockets, tls)
+            listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
             supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
@@ -261,17 +261,24 @@ class Server:
         return self._exit_code
 
     async def _listen(
-        self, front: Front, sockets: SocketListener, tls: tuple[Path, Path]
+        self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
         headers, connections = settings.max_header_bytes, front.connections.limit
+        sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
             await sockets.listen(settings.gateway_listen)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
             await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
         # The plain one last: when `/ready` answers there, everything is open.
         listeners = [
-            HttpListener(front, settings.listen, max_header_bytes=headers, connections=connections)
+            HttpListener(
+                front,
+                settings.listen,
+                max_header_bytes=headers,
+                connections=connections,
+                count_streams=count_streams,
+            )
         ]
         if settings.tls_listen:
             over_tls = HttpListener(
@@ -279,6 +286,7 @@ class Server:
                 settings.tls_listen,
                 max_header_bytes=headers,
                 connections=connections,
+                count_streams=count_streams,
                 certificate=certificate,
                 key=key,
             )

@@ -50,6 +50,20 @@ class Sizes:
     pipeline_events: int
     pipeline_kills: int
 
+    # T25: huge input.
+    huge_body_bytes: int
+    nested_levels: int
+
+    # T26: HTTP/1.1 abuse.
+    http_vectors: int
+
+    # T27: HTTP/2 floods.
+    flood_s: float
+
+    # T28: slow clients.
+    slow_connections: int
+    slow_s: int
+
 
 TABLE = {
     "pr": Sizes(
@@ -75,6 +89,12 @@ TABLE = {
         pipeline_walks=30,
         pipeline_events=2_000,
         pipeline_kills=4,
+        huge_body_bytes=16 << 20,
+        nested_levels=100_000,
+        http_vectors=60,
+        flood_s=1.5,
+        slow_connections=300,
+        slow_s=14,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -99,6 +119,12 @@ TABLE = {
         pipeline_walks=1_000,
         pipeline_events=20_000,
         pipeline_kills=12,
+        huge_body_bytes=1 << 30,
+        nested_levels=100_000,
+        http_vectors=400,
+        flood_s=60,
+        slow_connections=5_000,
+        slow_s=300,
     ),
 }
 
