@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 # Kept for the store, Redis, providers, files and the log, whatever clients do.
 RESERVE = 256
+# Held open, and released when no other is left.
+HELD = 160
+# Connections that wait to be accepted, while descriptors are few: fewer than are held.
+FEW_WAITING = 128
 # Below this limit, a few hundred clients fill the server.
 LOW = 4_096
 # HTTP needs no more; the rest is for the gateway, where devices stay connected.
@@ -44,6 +48,6 @@ def raise_limit() -> int:
 
 def share(limit: int) -> Shares:
     """Share the descriptors among the listeners: half for HTTP as long as they are few."""
-    free = max(64, limit - RESERVE)
+    free = max(64, limit - RESERVE - HELD)
     http = min(_HTTP_CONNECTIONS, free // 2)
     return Shares(http, free - http)

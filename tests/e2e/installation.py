@@ -24,6 +24,7 @@ class Installation:
         self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.under: list[str] = []  # a program that starts the server, with its options
         self._flags = {
             "data": str(self.data),
             "listen": f"127.0.0.1:{self.port}",
@@ -64,7 +65,7 @@ class Installation:
         """Start the server and wait until it has logged that it is ready."""
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command("serve", **self._flags),
+                [*self.under, *command("serve", **self._flags)],
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

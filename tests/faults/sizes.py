@@ -93,8 +93,8 @@ TABLE = {
         nested_levels=100_000,
         http_vectors=60,
         flood_s=1.5,
-        slow_connections=300,
-        slow_s=14,
+        slow_connections=200,
+        slow_s=6,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,

@@ -9,6 +9,7 @@ that are beyond a limit; Granian then sees the end of the connection and frees i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import os
@@ -38,10 +39,15 @@ PASS_S = 1.0
 _DESCRIPTORS_A_PASS = 10_000
 # Looked at in one go, about half a millisecond, before other work of the loop has its turn.
 _SLICE = 200
-# Above this part of the connections allowed, those that have never sent a request make room.
+# Above this part of the connections allowed, those that have never sent a request make room: they
+# have a second, and a pass follows soon.
 _CROWDED = 0.9
-# When so few descriptors are left, that is logged.
-_FEW = 64
+_CROWDED_FIRST_REQUEST_S = 1.0
+_CROWDED_PASS_S = 0.25
+# When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
+# does not look at the connections it has while it fails to accept more. The reserve is larger than
+# the number that waits to be accepted.
+_FEW = 32
 _LOG_EVERY_S = 60.0
 _LISTING = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
 
@@ -107,6 +113,8 @@ class Connections:
     # Two descriptors of our own: a connection can be closed also when no more can be opened.
     _nothing: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY))
     _spare: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY))
+    _reserve: list[int] = field(default_factory=list)
+    _crowded: set[int] = field(default_factory=set)  # ports
 
     def __len__(self) -> int:
         return sum(1 for _, accepted in self._known.values() if accepted)
@@ -128,7 +136,7 @@ class Connections:
         checked_at = time.monotonic()
         while True:
             before = time.monotonic()
-            await asyncio.sleep(PASS_S)
+            await asyncio.sleep(_CROWDED_PASS_S if self._crowded else PASS_S)
             now = time.monotonic()
             # A loop that was blocked has not answered requests either: its delay does not count.
             checked_at += max(0.0, now - before - 2 * PASS_S)
@@ -142,11 +150,14 @@ class Connections:
         self._pass += 1
         accepted = [each async for each in self._list()]
         self._age(accepted, elapsed_s)
+        at_port = Counter(each.port for each in accepted)
+        full = int(self.limit * _CROWDED)
+        self._crowded = {port for port, count in at_port.items() if count >= full}
         for each, reason in self._choose([each for each in accepted if not each.is_closed]):
             self._close(each, reason)
             await asyncio.sleep(0)
         self._forget()
-        self._report_descriptors()
+        self._keep_descriptors()
 
     async def _list(self) -> AsyncIterator[_Accepted]:
         known: dict[int, _Known] = {}
@@ -210,7 +221,9 @@ class Connections:
     def _judge(self, accepted: _Accepted) -> Closed | None:
         requests = self._requests.get(accepted.client)
         if requests is None:
-            return Closed.SILENT if accepted.age_s > self.first_request_s else None
+            is_crowded = accepted.port in self._crowded
+            limit_s = _CROWDED_FIRST_REQUEST_S if is_crowded else self.first_request_s
+            return Closed.SILENT if accepted.age_s > limit_s else None
         if requests.is_stalled:
             return Closed.STALLED
         limit_s = self.provider_idle_s if requests.is_provider else self.idle_s
@@ -278,15 +291,19 @@ class Connections:
         for client in gone:
             del self._requests[client]
 
-    def _report_descriptors(self) -> None:
-        used = len(self._known)
-        if used > self.descriptor_limit - _FEW:
+    def _keep_descriptors(self) -> None:
+        """Release the reserve when almost no descriptor is left, and take it again later."""
+        free = self.descriptor_limit - len(self._known)
+        if free < _FEW:
+            for each in self._reserve:
+                os.close(each)
+            self._reserve.clear()
             self._warn(
-                "descriptors_exhausted",
-                used=used,
-                limit=self.descriptor_limit,
-                advice=descriptors.ADVICE,
+                "descriptors_exhausted", limit=self.descriptor_limit, advice=descriptors.ADVICE
             )
+        elif not self._reserve and free > 2 * descriptors.HELD:
+            with contextlib.suppress(OSError):
+                self._reserve += [os.dup(self._nothing) for _ in range(descriptors.HELD)]
 
     def _warn(self, event: str, **about: object) -> None:
         """Log a warning, at most once a minute."""

@@ -16,10 +16,12 @@ from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
+from clarion.descriptors import FEW_WAITING
 from clarion.errors import StartError
 from clarion.setting_types import Address
 
 CONNECTIONS = 20_000
+_BACKLOG = 1_024
 # As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
@@ -64,7 +66,7 @@ class HttpListener:
             interface=Interfaces.ASGINL,
             http=HTTPModes.auto,
             websockets=False,
-            backlog=1024,
+            backlog=FEW_WAITING if connections < _BACKLOG else _BACKLOG,
             backpressure=connections,  # counts connections, not requests
             http1_settings=HTTP1Settings(
                 header_read_timeout=10_000,  # in milliseconds
