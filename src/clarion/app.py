@@ -12,6 +12,7 @@ import gc
 import signal
 from pathlib import Path
 
+from clarion import descriptors
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
@@ -224,11 +225,11 @@ def _build_front(
         *docs.routes(),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
-    framework = build(ROUTES, {**vars(stores), **vars(services), **more})
+    framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
-        prefixes={**apns.prefixes, f"{openapi.PATH}/": openapi.refuse_below},
+        prefixes=apns.prefixes,
         framework=framework,
         authenticator=services.callers,
         limits=limits,
@@ -251,6 +252,7 @@ class Server:
         settings, supervisor = self._settings, Supervisor()
         async with contextlib.AsyncExitStack() as stack:
             tls = _claim_directory_and_addresses(settings, stack)
+            _raise_descriptor_limit()
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
             services = Services(settings, stores, supervisor)
@@ -264,13 +266,15 @@ class Server:
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = _build_front(settings, stores, services, health, limits)
+            services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
-            listeners = await self._listen(front, services.sockets, tls)
+            listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
             if redis:
                 redis.on_change = services.metrics.dependency_health.labels("redis").set
                 supervisor.start("redis_probe", redis.run)
+            supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_garbage_collector()
@@ -282,21 +286,32 @@ class Server:
         return self._exit_code
 
     async def _listen(
-        self, front: Front, sockets: SocketListener, tls: tuple[Path, Path]
+        self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
-        headers = settings.max_header_bytes
+        headers, connections = settings.max_header_bytes, front.connections.limit
+        sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
             await sockets.listen(settings.gateway_listen)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
             await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
         # The plain one last: when `/ready` answers there, everything is open.
-        listeners = [HttpListener(front, settings.listen, max_header_bytes=headers)]
+        listeners = [
+            HttpListener(
+                front,
+                settings.listen,
+                max_header_bytes=headers,
+                connections=connections,
+                count_streams=count_streams,
+            )
+        ]
         if settings.tls_listen:
             over_tls = HttpListener(
                 front,
                 settings.tls_listen,
                 max_header_bytes=headers,
+                connections=connections,
+                count_streams=count_streams,
                 certificate=certificate,
                 key=key,
             )
@@ -348,6 +363,12 @@ def _start_loops(
         supervisor.start(name, loop, drains=True)
     for task in list_tasks(stores, services.dispatch, settings):
         supervisor.start(task.name, task.run)
+
+
+def _raise_descriptor_limit() -> None:
+    limit = descriptors.raise_limit()
+    if limit < descriptors.LOW:
+        get_logger().warning("few_descriptors", limit=limit, advice=descriptors.ADVICE)
 
 
 def _claim_directory_and_addresses(

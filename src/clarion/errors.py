@@ -2,15 +2,18 @@
 
 ClarionError
 ├── RequestError                 the caller can fix it
+│   ├── MalformedRequest    400  malformed_request
 │   ├── MalformedBody       400  malformed_body
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
 │   ├── TopicNotOpen        403  topic_not_open
 │   ├── NotFound            404  not_found
 │   ├── MethodNotAllowed    405  method_not_allowed
+│   ├── BodyTimeout         408  body_timeout        (retryable)
 │   ├── Conflict            409  conflict
 │   ├── DeviceOfAnotherUser 409  device_of_another_user
 │   ├── BodyTooLarge        413  body_too_large
+│   ├── NotJson             415  not_json
 │   ├── InvalidFields       422  invalid_fields
 │   ├── IdempotencyKeyReused 422 idempotency_key_reused
 │   └── TooManyRequests     429  too_many_requests   (retryable)
@@ -28,6 +31,7 @@ ClarionError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,6 +69,10 @@ class RequestError(ClarionError, code="bad_request", status=400):
     """The request is not valid."""
 
 
+class MalformedRequest(RequestError, code="malformed_request"):
+    """The head of the request is ambiguous; `detail` names the header."""
+
+
 class MalformedBody(RequestError, code="malformed_body"):
     """The body is not valid JSON."""
 
@@ -86,7 +94,15 @@ class NotFound(RequestError, code="not_found", status=404):
 
 
 class MethodNotAllowed(RequestError, code="method_not_allowed", status=405):
-    """This path does not support this method."""
+    """This path does not support this method; the header `Allow` lists those that it supports."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self.allowed = tuple(sorted(allowed))
+        super().__init__()
+
+
+class BodyTimeout(RequestError, code="body_timeout", status=408, retryable=True):
+    """The body was not received in time; the connection is closed."""
 
 
 class Conflict(RequestError, code="conflict", status=409):
@@ -99,6 +115,10 @@ class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=40
 
 class BodyTooLarge(RequestError, code="body_too_large", status=413):
     """The body is larger than this server accepts."""
+
+
+class NotJson(RequestError, code="not_json", status=415):
+    """Send the body as JSON with the header `Content-Type: application/json`, not compressed."""
 
 
 class InvalidFields(RequestError, code="invalid_fields", status=422):

@@ -103,9 +103,23 @@ class Settings:
     log_requests: str = _choice(
         "errors", "none all", "WHICH", "Requests to log: none, errors (status 5xx) or all."
     )
+    metrics_and_docs: str = _choice(
+        "local",
+        "public off",
+        "WHO",
+        "Who can read /metrics, /docs and /openapi.json: local (from this machine, and not through "
+        "a proxy), public or off. Others get 404.",
+    )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
+    address_connections: int = _number(
+        1000,
+        1,
+        1_000_000,
+        "HTTP connections from one address (64 bits of IPv6) to one node; more are closed. Not "
+        "counted: this machine itself. Raise it for a proxy on another machine.",
+    )
     requests_per_minute: int = _number(
         60_000, 1, 100_000_000, "Requests per minute and API key; with Redis, on all nodes."
     )

@@ -61,14 +61,20 @@ class Asker:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request; bytes and streams of bytes go as they are, a dictionary as JSON."""
+        """Send a request; bytes and streams of bytes go as they are, a dictionary as JSON.
+
+        Every body is said to be JSON, unless the headers say otherwise.
+        """
         if isinstance(body, dict):
             body = json.dumps(body).encode()
+        as_json = {} if body is None else {"Content-Type": "application/json"}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT_S)
         try:
             with suppress(BrokenPipeError, ConnectionResetError):
                 # A server that refuses a body answers and closes while it is still being sent.
-                connection.request(method, path, body, {**self._headers, **(headers or {})})
+                connection.request(
+                    method, path, body, {**self._headers, **as_json, **(headers or {})}
+                )
             answer = connection.getresponse()
             given = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, given, answer.read())
@@ -84,12 +90,16 @@ class Asker:
     def delete(self, path: str, **more: Any) -> Answer:
         return self.ask("DELETE", path, **more)
 
-    def send_raw(self, data: bytes) -> bytes:
-        """Send bytes, and return all that comes back until the server closes or falls silent."""
+    def send_raw(self, data: bytes, *, ends: bool = True) -> bytes:
+        """Send bytes, and return all that comes back until the server closes or falls silent.
+
+        Once our end is closed, the server may drop what it was about to answer.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             try:
                 connection.sendall(data)
-                connection.shutdown(socket.SHUT_WR)
+                if ends:
+                    connection.shutdown(socket.SHUT_WR)
             except OSError:
                 pass  # closed by the server while we were sending
             return read_all(connection)

@@ -16,7 +16,11 @@ def main(arguments: list[str]) -> int:
     method = options.request or ("GET" if options.data is None else "POST")
     path = f"{url.path}?{url.query}" if url.query else url.path
     body = options.data.encode() if options.data is not None else None
-    headers = {name: value.strip() for name, _, value in (h.partition(":") for h in options.header)}
+    # As curl does, unless another type is given.
+    form = {} if body is None else {"content-type": "application/x-www-form-urlencoded"}
+    headers = form | {
+        name.lower(): value.strip() for name, _, value in (h.partition(":") for h in options.header)
+    }
     answer = Asker(url.port or 80).ask(method, path, body, headers=headers)
     if options.include:
         lines = [f"{name}: {value}" for name, value in answer.headers.items()]

@@ -25,6 +25,7 @@ class Installation:
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self._stalls_taken = 0
+        self.under: list[str] = []  # a program that starts the server, with its options
         # How many descriptors the server may open; None for what the machine allows.
         self.descriptors: int | None = None
         self._flags = {
@@ -68,7 +69,7 @@ class Installation:
         self._stalls_taken = 0
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*self._limited(), *command("serve", **self._flags)],
+                [*self.under, *self._limited(), *command("serve", **self._flags)],
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

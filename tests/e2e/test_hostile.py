@@ -1,5 +1,6 @@
 """Hostile requests are refused, and the server keeps serving."""
 
+import gzip
 import socket
 from collections.abc import Iterator
 
@@ -125,3 +126,87 @@ def test_plain_http_at_the_tls_port_is_refused(server: Server) -> None:
     with socket.create_connection(address, timeout=5) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"200" not in read_all(connection)
+
+
+@pytest.mark.parametrize("hosts", [b"", b"host: a\r\nhost: b\r\n", b"host: a\r\nhost: a\r\n"])
+@pytest.mark.parametrize("path", [b"/health", b"/v1/keys", b"/3/device/00"])
+def test_a_request_without_one_host_is_refused(server: Server, path: bytes, hosts: bytes) -> None:
+    answer = server.anyone.send_raw(b"GET %s HTTP/1.1\r\n%s\r\n" % (path, hosts), ends=False)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"malformed_request" in answer
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("length", [b"1\na\n0\n\n", b"1\r\na\n0\r\n\r\n", b"+1\r\na\r\n0\r\n\r\n"])
+def test_chunks_with_other_line_ends_or_lengths_are_refused(server: Server, length: bytes) -> None:
+    """Their boundaries could be read in two ways."""
+    key = server.first["app"]["api_key"].encode()
+    head = (
+        b"POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %s\r\n"
+        b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" % key
+    )
+    answer = server.anyone.send_raw(head + length, ends=False)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_head_with_bare_line_feeds_is_read_as_rfc_9112_allows(server: Server) -> None:
+    """The listener's parser accepts them, and what it was sent cannot be seen behind it.
+
+    No boundary depends on it: one line feed ends a line, as it does for nginx and HAProxy, which
+    pass on line ends of two characters.
+    """
+    head = b"GET /health HTTP/1.1\nhost: x\nconnection: close\n\n"
+    answer = server.anyone.send_raw(head, ends=False)
+    assert answer.count(b"HTTP/1.1 200") == 1
+
+
+@pytest.mark.parametrize("type_", ["", "text/plain", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize("path", ["/v1/keys", "/v1/events", "/v1/events/batch", "/v1/explain"])
+def test_a_body_that_is_not_sent_as_json_is_415(server: Server, path: str, type_: str) -> None:
+    answer = server.app.post(path, {}, headers={"Content-Type": type_})
+    assert (answer.status, answer.problem["code"]) == (415, "not_json")
+    assert "Content-Type: application/json" in answer.problem["detail"]
+
+
+def test_a_compressed_body_is_415(server: Server) -> None:
+    bomb = gzip.compress(b" " * 100_000_000)
+    answer = server.app.post("/v1/events", bomb, headers={"Content-Encoding": "gzip"})
+    assert (answer.status, answer.problem["code"]) == (415, "not_json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/health", "GET, HEAD"),
+        ("GET", "/v1/events/batch", "POST"),
+        ("PUT", "/v1/events", "GET, OPTIONS, POST"),
+        ("PATCH", "/v1/keys", "GET, OPTIONS, POST"),
+        ("GET", "/3/device/00", "POST"),
+        ("DELETE", "/4/broadcasts/apps/com.example.demo", "POST"),
+    ],
+)
+def test_a_method_that_is_not_allowed_is_told_which_are(
+    server: Server, method: str, path: str, allowed: str
+) -> None:
+    answer = server.app.ask(method, path)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/metrics", "/docs", "/docs/errors", "/openapi.json", "/openapi.json/", "/static/docs.js"],
+)
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
+def test_what_comes_through_a_proxy_gets_no_metrics_and_no_docs(
+    server: Server, path: str, header: str
+) -> None:
+    assert server.anyone.get(path).status == 200
+    answer = server.anyone.get(path, headers={header: "for=192.0.2.7"})
+    assert (answer.status, answer.problem["code"]) == (404, "not_found")
+
+
+def test_a_stranger_is_not_told_what_the_server_is_made_of(server: Server) -> None:
+    through_a_proxy = {"X-Forwarded-For": "192.0.2.7"}
+    health = server.anyone.get("/health", headers=through_a_proxy)
+    assert set(health.json) == {"status", "timestamp"}
+    assert server.anyone.get("/ready", headers=through_a_proxy).json == {"ready": True}

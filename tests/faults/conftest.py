@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.installation import Installation
+from tests.faults.http.server import Target
+
 FIGURES = "figures"
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own is made in it
 
@@ -18,6 +21,15 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server for hostile clients; at the end it must stop as if nothing had been."""
+    installation = Installation(tmp_path_factory.mktemp("target"), requests_per_minute="100000000")
+    first = installation.initialise()
+    with installation:
+        yield Target(installation, first["app"]["api_key"])
 
 
 @pytest.fixture

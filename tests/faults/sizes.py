@@ -63,6 +63,20 @@ class Sizes:
     # T29: examples of each operation that schemathesis makes.
     fuzz_examples: int
 
+    # T25: huge input.
+    huge_body_bytes: int
+    nested_levels: int
+
+    # T26: HTTP/1.1 abuse.
+    http_vectors: int
+
+    # T27: HTTP/2 floods.
+    flood_s: float
+
+    # T28: slow clients.
+    slow_connections: int
+    slow_s: int
+
 
 TABLE = {
     "pr": Sizes(
@@ -95,6 +109,12 @@ TABLE = {
         pipeline_events=2_000,
         pipeline_kills=4,
         fuzz_examples=20,
+        huge_body_bytes=16 << 20,
+        nested_levels=100_000,
+        http_vectors=60,
+        flood_s=1.5,
+        slow_connections=200,
+        slow_s=6,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -126,6 +146,12 @@ TABLE = {
         pipeline_events=20_000,
         pipeline_kills=12,
         fuzz_examples=1_000,
+        huge_body_bytes=1 << 30,
+        nested_levels=100_000,
+        http_vectors=400,
+        flood_s=60,
+        slow_connections=5_000,
+        slow_s=300,
     ),
 }
 

@@ -14,6 +14,7 @@ from typing import Literal
 import apsw
 from cryptography import x509
 
+from clarion import descriptors
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, StartError
@@ -158,6 +159,15 @@ async def _certificate(settings: Settings) -> Finding:
     return "ok" if days > 0 else "fault", f"{path} expires in {days} days"
 
 
+async def _descriptors(_settings: Settings) -> Finding:
+    limit = descriptors.raise_limit()
+    shares = descriptors.share(limit)
+    detail = f"{limit:,} files: {shares.http:,} HTTP and {shares.gateway:,} WebSocket connections"
+    if limit < descriptors.LOW:
+        return "note", f"{detail}; {descriptors.ADVICE}"
+    return "ok", detail
+
+
 _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "python": _python,
     "directory": _directory,
@@ -166,4 +176,5 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "redis": _redis,
     "ports": _ports,
     "certificate": _certificate,
+    "descriptors": _descriptors,
 }

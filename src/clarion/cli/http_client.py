@@ -67,6 +67,8 @@ class HttpClient:
         """Call the API; `CommandFailed` with the API's own error text if it refuses."""
         headers = {"authorization": f"Bearer {self._api_key}"}
         sent = b"" if body is None else msgspec.json.encode(body)
+        if sent:
+            headers["content-type"] = "application/json"
         response = self.request(method, path, headers, sent)
         if not response.is_success:
             raise CommandFailed(_explain_problem(response, self._url))

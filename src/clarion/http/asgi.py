@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from clarion.access.model import Caller
-from clarion.errors import BodyTooLarge
+from clarion.access.model import AppCaller, Caller
+from clarion.errors import BodyTooLarge, MalformedBody, NotJson
+from clarion.http.budgets import Receiving
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -46,30 +47,58 @@ class Request:
     id: str
     caller: Caller | None
     limit: int
+    receiving: Receiving = field(default_factory=Receiving)
+    is_trusted: bool = False  # may see what is not for strangers: metrics, versions, host names
     is_whole: bool = False  # `body` has returned all of it
     is_read: bool = False  # the end of the body was received
 
+    @property
+    def who(self) -> str:
+        """Whom the request is counted against: the key, the user, or else the address."""
+        return identity_of(self.caller) if self.caller else str(self.scope["client"][0])
+
+    async def json(self) -> bytes:
+        """Read the whole body; `NotJson` if it is not sent as JSON."""
+        body = await self.body()
+        if body:
+            _require_json(self.scope)
+        return body
+
     async def body(self, limit: int | None = None) -> bytes:
-        """Read the whole body; `BodyTooLarge` as soon as that is certain.
+        """Read the whole body; `BodyTooLarge` as soon as that is certain, `BodyTimeout` if it is
+        not here in time.
 
         As many bytes as the header announces are the whole body: the end, which the listener
         sends as an empty part, is not waited for. Each part costs a switch of threads and back.
         """
         limit = self.limit if limit is None else limit
         announced = announced_length(self.scope)
-        body = await self._next()
-        if not self.is_read and len(body) != announced:
-            body = await self._gather(body, announced, limit)
+        task = self.receiving.begin()
+        try:
+            body = await self._next()
+            if not self.is_read and len(body) != announced:
+                body = await self._gather(body, announced, limit)
+        except asyncio.CancelledError:
+            self.receiving.explain(task)
+            raise
+        finally:
+            self.receiving.end(task)
         if len(body) > limit:
             raise BodyTooLarge
         self.is_whole = True
         return body
 
     async def _gather(self, body: bytes, announced: int | None, limit: int) -> bytes:
-        parts = bytearray(body)
-        while not self.is_read and len(parts) != announced and len(parts) <= limit:
-            parts += await self._next()
-        return bytes(parts)
+        parts, budget, who = bytearray(), self.receiving.budget, self.who
+        try:
+            while True:
+                budget.take(who, len(body))
+                parts += body
+                if self.is_read or len(parts) == announced or len(parts) > limit:
+                    return bytes(parts)
+                body = await self._next()
+        finally:
+            budget.release(who, len(parts))
 
     async def discard(self) -> None:
         """Read and drop the rest of the body, up to the largest size of a body.
@@ -78,7 +107,7 @@ class Request:
         and clients such as curl 7.88 then lose the response. A slow client is not waited for.
         """
         taken = 0
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, MalformedBody):
             async with asyncio.timeout(_DISCARD_LIMIT_S):
                 while not self.is_read and taken <= self.limit:
                     taken += len(await self._next())
@@ -90,6 +119,10 @@ class Request:
 
     async def _next(self) -> bytes:
         message = await self.receive()
+        if message["type"] == "http.disconnect":
+            # What came so far is not the body. Nobody reads the answer, but it must not be stored.
+            self.is_read = True
+            raise MalformedBody("The client disconnected before the end of the body.")
         self.is_read = not message.get("more_body")
         part: bytes = message.get("body", b"")
         return part
@@ -138,6 +171,23 @@ def header(scope: Scope, name: bytes) -> str | None:
         if key == name:
             return bytes(value).decode("latin-1")
     return None
+
+
+def identity_of(caller: Caller) -> str:
+    """Return the name under which a caller is counted."""
+    if isinstance(caller, AppCaller):
+        return caller.key_id
+    return f"{caller.app_id}:{caller.user_id}"
+
+
+def _require_json(scope: Scope) -> None:
+    if header(scope, b"content-encoding") not in {None, "identity"}:
+        raise NotJson
+    kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (
+        kind.startswith("application/") and kind.endswith("+json")
+    ):
+        raise NotJson
 
 
 def announced_length(scope: Scope) -> int | None:

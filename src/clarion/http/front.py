@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from clarion.access.model import AppCaller, Caller
@@ -22,7 +22,6 @@ from clarion.errors import (
     FieldFault,
     InternalError,
     InvalidFields,
-    MalformedBody,
     MethodNotAllowed,
     NotFound,
     TooManyRequests,
@@ -38,12 +37,16 @@ from clarion.http.asgi import (
     Response,
     Scope,
     Send,
-    Streamed,
     announced_length,
     header,
+    identity_of,
     respond,
     stream,
 )
+from clarion.http.budgets import Budget, Running
+from clarion.http.connections import Requests, watch
+from clarion.http.sending import Sender
+from clarion.http.strangers import check_head, is_local
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
@@ -56,6 +59,12 @@ _USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+# For those who run the server: not there for strangers, or with less in them.
+_PRIVATE = ("/metrics", "/docs", "/static/", "/openapi.json")
+_PARTLY_PRIVATE = ("/health", "/ready")
+# Requests that a caller may have running at a time; each can hold memory.
+_APP_REQUESTS = 2_000
+_USER_REQUESTS = 100
 
 
 class Framework(Protocol):
@@ -84,6 +93,7 @@ class Front:
     ) -> None:
         self._routes = {(route.method, route.path): route.endpoint for route in routes}
         self._prefixes = tuple(prefixes.items())
+        self._providers = tuple(prefixes)
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
@@ -93,45 +103,93 @@ class Front:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self.connections = watch(settings)
+        self.sending = Budget()
+        self._running = Running()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         started = time.perf_counter()
         request_id = self._request_id(scope)
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        recorder = _Recorder(send, extra)
-        request = Request(scope, receive, request_id, None, self._settings.max_body_bytes)
+        sender = Sender(send, extra, self.sending, is_head=scope["method"] == "HEAD")
+        request = Request(
+            scope,
+            receive,
+            request_id,
+            None,
+            self._settings.max_body_bytes,
+            self.connections.receiving,
+        )
+        requests = self.connections.begin(scope["client"])
         is_admitted = False
         try:
-            _check_path(scope)
+            self._check(request)
             if scope["path"].startswith("/v1/"):
                 request.caller = await self._admit(scope, extra)
             endpoint = self._find(scope["method"], scope["path"])
             is_admitted = True
-            if endpoint:
-                await self._answer(recorder, request, await endpoint(request), started)
-            else:
-                await self._serve_framework(scope, receive, recorder, request_id, request.caller)
+            await self._answer(request, sender, endpoint, started)
         except ClarionError as error:
             if not is_admitted or request.is_whole:
                 await request.discard()
-            await _send_problem(recorder, error, request_id)
+            await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
-            await _send_problem(recorder, InternalError(), request_id, cause=error)
+            await _send_problem(sender, InternalError(), request_id, cause=error)
+        finally:
+            self.connections.end(requests)
+        self._note(requests, scope["path"], sender)
         # A stream was observed when it began.
-        if not recorder.is_observed:
-            self._observe(scope, recorder.status, time.perf_counter() - started, request_id)
+        if not sender.is_stream:
+            self._observe(scope, sender.status, time.perf_counter() - started, request_id)
+
+    def _check(self, request: Request) -> None:
+        """Refuse what is ambiguous, and hide what is not for strangers."""
+        check_head(request.scope)
+        _check_path(request.scope)
+        path = request.scope["path"]
+        if path.startswith(_PARTLY_PRIVATE):
+            request.is_trusted = self._trusts(request.scope)
+        elif path.startswith(_PRIVATE) and not self._trusts(request.scope):
+            raise NotFound
+
+    def _trusts(self, scope: Scope) -> bool:
+        readers = self._settings.metrics_and_docs
+        return readers == "public" or (readers == "local" and is_local(scope))
 
     async def _answer(
-        self, recorder: _Recorder, request: Request, answer: Response | Streamed, started: float
+        self, request: Request, sender: Sender, endpoint: Endpoint | None, started: float
     ) -> None:
-        if isinstance(answer, Response):
-            await respond(recorder, answer, [])
-            return
-        recorder.is_observed = True
+        sender.who = who = request.who
+        caller = request.caller
+        if caller:
+            is_app = isinstance(caller, AppCaller)
+            self._running.begin(who, _APP_REQUESTS if is_app else _USER_REQUESTS)
+        try:
+            if endpoint is None:
+                await self._serve_framework(request, sender)
+                return
+            answer = await endpoint(request)
+            if isinstance(answer, Response):
+                await respond(sender, answer, [])
+                return
+        finally:
+            if caller:
+                self._running.end(who)
+        # Streams have limits of their own.
+        sender.is_stream = True
         self._observe(request.scope, 200, time.perf_counter() - started, request.id)
-        await stream(recorder, request, answer)
+        await stream(sender, request, answer)
+
+    def _note(self, requests: Requests, path: str, sender: Sender) -> None:
+        """Record for the connection whether it is a provider's, and whether its client reads."""
+        if sender.is_stalled:
+            requests.is_stalled = True
+        if not path.startswith(self._providers):
+            requests.is_provider = False
+        elif sender.status == HTTPStatus.OK:
+            requests.is_provider = True
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         # A HEAD is a GET whose body the listener does not send.
@@ -142,8 +200,12 @@ class Front:
             path = path.removesuffix("/")
             endpoint = self._routes.get((method, path))
             if endpoint is None and path in self._own_paths:
-                raise MethodNotAllowed
+                raise MethodNotAllowed(self._list_methods(path))
         return endpoint
+
+    def _list_methods(self, path: str) -> set[str]:
+        methods = {method for method, at in self._routes if at == path}
+        return methods | {"HEAD"} if "GET" in methods else methods
 
     def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:
         for prefix, endpoint in self._prefixes:
@@ -176,39 +238,22 @@ class Front:
         settings = self._settings
         per_app = settings.app_requests_per_minute
         if isinstance(caller, AppCaller):
-            own = Quota(caller.key_id, settings.requests_per_minute)
+            own = Quota(identity_of(caller), settings.requests_per_minute)
             return own, Quota(caller.app_id, per_app)
-        own = Quota(f"{caller.app_id}:{caller.user_id}", settings.user_requests_per_minute)
+        own = Quota(identity_of(caller), settings.user_requests_per_minute)
         return own, Quota(caller.app_id, max(1, int(per_app * _USERS_PART)))
 
-    async def _serve_framework(
-        self,
-        scope: Scope,
-        receive: Receive,
-        recorder: _Recorder,
-        request_id: str,
-        caller: Caller | None,
-    ) -> None:
-        limit = self._settings.max_body_bytes
+    async def _serve_framework(self, request: Request, sender: Sender) -> None:
         # Whatever the header says, the body is capped when it is read.
-        if (announced_length(scope) or 0) > limit:
+        if (announced_length(request.scope) or 0) > self._settings.max_body_bytes:
             raise BodyTooLarge
-        taken = 0
 
-        async def receive_capped() -> Message:
-            nonlocal taken
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                # Nobody reads the answer; but it is a fault of the client, not one of ours.
-                raise MalformedBody
-            taken += len(message.get("body", b""))
-            if taken > limit:
-                raise BodyTooLarge
-            return message
+        async def receive() -> Message:
+            return {"type": "http.request", "body": await request.json(), "more_body": False}
 
-        scope["clarion.request_id"] = request_id
-        scope["clarion.caller"] = caller
-        await self._framework(scope, receive_capped, recorder)
+        request.scope["clarion.request_id"] = request.id
+        request.scope["clarion.caller"] = request.caller
+        await self._framework(request.scope, receive, sender)
 
     def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         method, path = scope["method"], scope["path"]
@@ -237,7 +282,8 @@ def _explain_limit(caller: Caller, position: int) -> str:
 
 def _check_path(scope: Scope) -> None:
     path = scope["path"]
-    if "//" in path or "\0" in path:
+    # Below the OpenAPI document the framework would serve one of its own.
+    if "//" in path or "\0" in path or path.startswith("/openapi.json/"):
         # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
         # character, and PostgreSQL cannot be asked for one.
         raise NotFound
@@ -245,26 +291,10 @@ def _check_path(scope: Scope) -> None:
         raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
-@dataclass(slots=True, eq=False)
-class _Recorder:
-    """Sends a response with the headers of every response, and records its status."""
-
-    send: Send
-    extra: Headers
-    status: int = 0
-    is_observed: bool = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message["headers"], *self.extra]
-        await self.send(message)
-
-
 async def _send_problem(
-    recorder: _Recorder, error: ClarionError, request_id: str, cause: BaseException | None = None
+    sender: Sender, error: ClarionError, request_id: str, cause: BaseException | None = None
 ) -> None:
-    if recorder.status:  # the response has begun: all that is left is to abort it
+    if sender.is_begun:  # all that is left is to abort the response
         raise error from cause
     body = problems.encode(error, request_id)
-    await respond(recorder, Response(error.status, body), problems.headers_of(error))
+    await respond(sender, Response(error.status, body), problems.headers_of(error))

@@ -15,7 +15,10 @@ from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
 _JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
-_TEXT = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
+_TEXT = (
+    (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -42,27 +45,29 @@ class Health:
             FastRoute("GET", "/metrics", self.render_metrics),
         )
 
-    async def health(self, _request: Request) -> Response:
-        """Answer with the state of each dependency; 503 only if nothing can be served."""
+    async def health(self, request: Request) -> Response:
+        """Answer with the state of each dependency; 503 only if nothing can be served.
+
+        A stranger is told the state of the whole, not what the server is made of.
+        """
         dependencies = {"database": self.database, **self.others}
         states = await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
         services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
-        body = {
-            "status": status,
-            "server_id": self.server_id,
-            "services": services,
-            "timestamp": to_rfc3339(self.clock.now()),
-        }
+        body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
+        if request.is_trusted:
+            body |= {"server_id": self.server_id, "services": services}
         return Response(503 if status == "unhealthy" else 200, msgspec.json.encode(body), _JSON)
 
-    async def ready(self, _request: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
         """Answer whether to send traffic to this node."""
         database = await self._check("database", self.database)
         failing = list(self.find_failing_loops())
         is_ready = database == "connected" and not self.is_stopping and not failing
-        body = {"ready": is_ready, "stopping": self.is_stopping, "database": database}
-        if failing:
+        body: dict[str, object] = {"ready": is_ready}
+        if request.is_trusted:
+            body |= {"stopping": self.is_stopping, "database": database}
+        if request.is_trusted and failing:
             body["failing"] = failing
         return Response(200 if is_ready else 503, msgspec.json.encode(body), _JSON)
 

@@ -6,21 +6,41 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from granian._granian import ASGIWorker, CallbackScheduler
+from granian.asgi import _callback_wrapper
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
+from clarion.descriptors import FEW_WAITING
 from clarion.errors import StartError
 from clarion.setting_types import Address
 
-# Granian's `backpressure` counts open connections, not requests.
-_CONNECTIONS = 20_000
+CONNECTIONS = 20_000
+_BACKLOG = 1_024
 # As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
+# Requests that may run at a time, beside the live streams. Each takes about 7 KiB.
+_REQUESTS = 5_000
+# Both for the API and for APNs: the path has not been looked at.
+_BUSY = (
+    {
+        "type": "http.response.start",
+        "status": 503,
+        "headers": [(b"content-type", b"application/problem+json"), (b"retry-after", b"1")],
+    },
+    {
+        "type": "http.response.body",
+        "body": b'{"type":"/docs/errors#overloaded","title":"Service Unavailable","status":503,'
+        b'"code":"overloaded","detail":"Too many requests are waiting.","errors":[],'
+        b'"reason":"ServiceUnavailable"}',
+    },
+)
 _START_TIMEOUT_S = 10.0
 _START_POLL_S = 0.01
 
@@ -34,6 +54,8 @@ class HttpListener:
         address: Address,
         *,
         max_header_bytes: int,
+        connections: int = CONNECTIONS,
+        count_streams: Callable[[], int] = int,
         certificate: Path | None = None,
         key: Path | None = None,
     ) -> None:
@@ -44,8 +66,8 @@ class HttpListener:
             interface=Interfaces.ASGINL,
             http=HTTPModes.auto,
             websockets=False,
-            backlog=1024,
-            backpressure=_CONNECTIONS,
+            backlog=FEW_WAITING if connections < _BACKLOG else _BACKLOG,
+            backpressure=connections,  # counts connections, not requests
             http1_settings=HTTP1Settings(
                 header_read_timeout=10_000,  # in milliseconds
                 max_buffer_size=max_header_bytes,
@@ -62,6 +84,7 @@ class HttpListener:
             ssl_protocol_min=SSLProtocols.tls12,
         )
         self._address = address
+        self._count_streams = count_streams
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -72,7 +95,9 @@ class HttpListener:
             if not self._is_stopping and not task.cancelled():
                 on_failed(f"the listener on {self._address} stopped: {task.exception()!r}")
 
-        self._task = asyncio.get_running_loop().create_task(self._server.serve())
+        serve: Any = partial(_serve, self._count_streams)
+        serving = self._server.serve(serve)
+        self._task = asyncio.get_running_loop().create_task(serving)
         self._task.add_done_callback(report)
         async with asyncio.timeout(_START_TIMEOUT_S):
             # Granian does not report when it listens, so we try to connect.
@@ -96,6 +121,63 @@ class HttpListener:
         done, _ = await asyncio.wait([self._task], timeout=grace_s)
         if not done:
             self._task.cancel()
+
+
+class _Scheduler(CallbackScheduler):
+    """Hands requests from the thread of a listener to the event loop; beyond a limit, refuses them.
+
+    Granian itself has no limit. A client that makes the server reset its streams can start more
+    requests than the limit of streams, and the loop must answer those that were reset too.
+    """
+
+    count_streams: Callable[[], int]  # live streams do not count
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Any, *_unused: None) -> None:
+        super().__init__()
+        # Each is written by one thread.
+        self._begun = 0
+        self._ended = 0
+
+        async def answer(watcher: Any) -> None:
+            try:
+                await run(watcher.scope, watcher.proto)
+            except BaseException as error:  # noqa: BLE001 - Granian logs it and closes the stream
+                watcher.err(error)
+            else:
+                watcher.done()
+            finally:
+                self._ended += 1
+
+        def start(answering: Any, watcher: Any) -> None:
+            watcher.taskref(loop.create_task(answering))
+
+        def schedule(watcher: Any) -> None:
+            running = self._begun - self._ended
+            if running >= _REQUESTS and running >= _REQUESTS + self.count_streams():
+                for message in _BUSY:
+                    watcher.proto.send(dict(message))
+                return
+            self._begun += 1
+            loop.call_soon_threadsafe(start, answer(watcher), watcher, context=self._ctx)
+
+        self._schedule_fn = schedule
+
+
+async def _serve(
+    count_streams: Callable[[], int], worker_id: int, stop: Any, app: Any, sock: Any, *options: Any
+) -> None:
+    """Run a listener as `Server._spawn_asgi_worker` does, with our scheduler."""
+    *threads, _, mode, http_1, http_2, websockets, files, _, tls, paths = options
+    loop = asyncio.get_running_loop()
+    stopped = loop.create_future()
+    stop.add_cb(lambda: loop.call_soon_threadsafe(stopped.set_result, None))
+    settings = (mode, http_1, http_2, websockets, files, *tls, (None, None))
+    worker: Any = ASGIWorker(worker_id, sock, None, *threads, *settings)  # type: ignore[arg-type]
+    run = _callback_wrapper(app, paths, {}, None)  # type: ignore[no-untyped-call]
+    scheduler = _Scheduler(loop, run, None, None, None)
+    scheduler.count_streams = count_streams
+    worker.serve_async(scheduler, loop, stop)
+    await stopped
 
 
 def check_free(addresses: Iterable[tuple[str, Address]]) -> None:

@@ -13,7 +13,6 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from clarion import __version__
-from clarion.errors import NotFound
 from clarion.http import problems
 from clarion.http.asgi import FastRoute, Operation, Request, Response
 
@@ -70,11 +69,6 @@ class OpenApiDocument:
         add_fast_routes(document, self._fast_routes)
         document_errors(document)
         return msgspec.json.encode(document)
-
-
-async def refuse_below(_request: Request) -> Response:
-    """Answer 404 below the path of the document: Litestar would serve one of its own there."""
-    raise NotFound
 
 
 def add_fast_routes(document: dict[str, Any], fast_routes: Sequence[FastRoute]) -> None:

@@ -6,7 +6,15 @@ from http import HTTPStatus
 
 import msgspec
 
-from clarion.errors import ClarionError, InvalidFields, ServiceError, TooManyRequests
+from clarion.errors import (
+    BodyTimeout,
+    ClarionError,
+    InvalidFields,
+    MalformedRequest,
+    MethodNotAllowed,
+    ServiceError,
+    TooManyRequests,
+)
 
 SERVER_FAULT = 500
 MEDIA_TYPE = "application/problem+json"
@@ -58,4 +66,8 @@ def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allowed).encode()))
+    if isinstance(error, (BodyTimeout, MalformedRequest)):
+        headers.append((b"connection", b"close"))
     return headers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Request, Response
@@ -26,6 +27,7 @@ from clarion.errors import (
     RequestError,
 )
 from clarion.http import openapi, problems
+from clarion.http.asgi import FastRoute
 from clarion.http.bodies import StrictBody
 from clarion.http.decoding import explain
 from clarion.telemetry.logs import get_logger
@@ -36,12 +38,16 @@ _MISSING = re.compile(r"Missing required \w+ parameter '(.+?)'")
 def build(
     handlers: Sequence[ControllerRouterHandler],
     parts: Mapping[str, object],
+    fast_routes: Sequence[FastRoute] = (),
 ) -> Litestar:
-    """Return the framework's application; handlers get the parts by the names of parameters."""
+    """Return the framework's application; handlers get the parts by the names of parameters.
+
+    The fast routes, which the front answers, are named with its own if a method is not allowed.
+    """
     return Litestar(
         route_handlers=handlers,
         dependencies={name: _provide(part) for name, part in parts.items()},
-        exception_handlers={Exception: answer_error},
+        exception_handlers={Exception: partial(_answer_error, _methods_of(fast_routes))},
         openapi_config=openapi.configure(),
         logging_config=None,
         dto=StrictBody,
@@ -52,6 +58,24 @@ def build(
 
 def _provide(part: object) -> Provide:
     return Provide(lambda: part, use_cache=True, sync_to_thread=False)
+
+
+def _methods_of(fast_routes: Sequence[FastRoute]) -> dict[str, set[str]]:
+    """Return the methods that the front answers, by path."""
+    methods: dict[str, set[str]] = {}
+    for route in fast_routes:
+        methods.setdefault(route.path, set()).add(route.method)
+    return methods
+
+
+def _answer_error(
+    methods: Mapping[str, set[str]], request: Request[Any, Any, Any], error: Exception
+) -> Response[problems.Problem]:
+    """Answer any error as a problem; a method that is not allowed with those that are."""
+    if isinstance(error, MethodNotAllowedException):
+        allowed = (error.headers or {}).get("allow", "").split(", ")
+        error = MethodNotAllowed({*allowed, *methods.get(request.scope["path"], ())})
+    return answer_error(request, error)
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[problems.Problem]:

@@ -35,6 +35,13 @@ class Writer(Protocol):
     def waiting_bytes(self) -> int: ...
 
 
+class ClosedConnections(Sized, Protocol):
+    """The open connections, and how many were closed for which reason."""
+
+    @property
+    def closed(self) -> Mapping[Any, int]: ...
+
+
 class Metrics:
     """The metrics of the server, in a registry of their own."""
 
@@ -108,6 +115,18 @@ class Metrics:
         """Export the number of live clients."""
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
+
+    def watch_connections(self, connections: ClosedConnections) -> None:
+        """Export the open connections to the HTTP listeners, and why others were closed."""
+
+        def read() -> Iterable[Metric]:
+            doc = "Connections that the server closed, by reason."
+            counts = {(str(reason),): count for reason, count in connections.closed.items()}
+            yield _counter("clarion_http_connections_closed", doc, ("reason",), counts)
+
+        self.registry.register(_Collector(read))
+        doc = "Open connections to the HTTP listeners."
+        self._watch("clarion_http_connections", doc, connections.__len__)
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""

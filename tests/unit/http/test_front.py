@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +17,17 @@ from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
+from clarion.http.budgets import TOTAL_BYTES
 from clarion.http.front import Front
+from clarion.http.sending import PART_BYTES, TAIL_PARTS
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
 from clarion.telemetry.metrics import Metrics
 from tests.factories import FixedClock, issue
 
 LIMIT = 8192
+JSON = {"Content-Type": "application/json"}
+LARGE = bytes(range(256)) * 4096
 
 
 async def anyone(_app_id: str, _user_id: str) -> bool:
@@ -38,10 +42,13 @@ class Framework:
         self.seen: list[dict[str, Any]] = []
         self.trouble: Exception | None = None
         self.is_late = False
+        self.on_asked: Callable[[], Awaitable[Any]] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.seen.append(scope)
         body = b""
+        if self.on_asked:
+            await self.on_asked()
         while True:
             message = await receive()
             body += message["body"]
@@ -51,6 +58,7 @@ class Framework:
             raise self.trouble
         await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
         if self.trouble:
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
             raise self.trouble
         await send({"type": "http.response.body", "body": body})
 
@@ -60,6 +68,7 @@ class Answer:
     status: int = 0
     headers: dict[bytes, bytes] = field(default_factory=dict)
     body: bytes = b""
+    parts: list[bytes] = field(default_factory=list)
 
     @property
     def problem(self) -> dict[str, Any]:
@@ -77,6 +86,9 @@ class Client:
     front: Front
     issued: IssuedKey
     metrics: Metrics
+    client: tuple[str, str] = ("192.0.2.7", "50000")
+    http_version: str = "1.1"
+    on_sent: Callable[[Any], Awaitable[None]] | None = None
 
     async def ask(
         self,
@@ -84,6 +96,18 @@ class Client:
         *,
         method: str = "GET",
         headers: dict[str, str] | None = None,
+        body: Iterable[bytes] = (b"",),
+    ) -> Answer:
+        given = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+        if not any(name == b"host" for name, _ in given):
+            given.insert(0, (b"host", b"localhost"))
+        return await self.ask_raw(given, path, method, body)
+
+    async def ask_raw(
+        self,
+        headers: list[tuple[bytes, bytes]],
+        path: str = "/plain",
+        method: str = "GET",
         body: Iterable[bytes] = (b"",),
     ) -> Answer:
         answer, parts = Answer(), list(body)
@@ -99,10 +123,17 @@ class Client:
                 answer.headers = dict(message["headers"])
             else:
                 answer.body += message["body"]
+                answer.parts.append(message["body"])
 
-        given = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
-        scope = {"type": "http", "method": method, "path": path, "headers": given}
-        await self.front(scope, receive, send)
+        scope = {
+            "type": "http",
+            "http_version": self.http_version,
+            "method": method,
+            "path": path,
+            "headers": headers,
+            "client": self.client,
+        }
+        await self.front(scope, receive, self.on_sent or send)
         return answer
 
     async def ask_as_app(self, path: str, **more: Any) -> Answer:
@@ -113,6 +144,10 @@ class Client:
 
 async def echo(request: Request) -> Response:
     return Response(200, await request.body())
+
+
+async def send_much(_request: Request) -> Response:
+    return Response(200, LARGE)
 
 
 async def fail(_request: Request) -> Response:
@@ -143,6 +178,11 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
                 FastRoute("POST", "/plain", echo),
                 FastRoute("GET", "/fail", fail),
                 FastRoute("GET", "/stream", stream_parts),
+                FastRoute("GET", "/large", send_much),
+                FastRoute("GET", "/metrics", echo),
+                FastRoute("GET", "/docs", echo),
+                FastRoute("GET", "/docs/errors", echo),
+                FastRoute("GET", "/static/docs.js", echo),
                 FastRoute("POST", "/shared", echo),
                 FastRoute("GET", "/v1/own", echo),
             ],
@@ -180,19 +220,20 @@ async def test_a_stream_is_sent_in_parts_and_observed_once(client: Client) -> No
 
 
 async def test_other_paths_are_answered_by_the_framework(client: Client) -> None:
-    answer = await client.ask("/elsewhere", body=[b"x"])
+    answer = await client.ask("/elsewhere", headers=JSON, body=[b"x"])
     assert (answer.status, answer.body, answer.headers[b"a"]) == (200, b"x", b"b")
 
 
 async def test_another_method_of_a_fast_route_is_not_allowed(client: Client) -> None:
     answer = await client.ask("/plain", method="DELETE")
     assert answer.problem["code"] == "method_not_allowed"
+    assert answer.headers[b"allow"] == b"GET, HEAD, POST"
 
 
 async def test_another_method_of_a_shared_path_is_answered_by_the_framework(
     client: Client,
 ) -> None:
-    answer = await client.ask("/shared", method="DELETE", body=[b"x"])
+    answer = await client.ask("/shared", method="DELETE", headers=JSON, body=[b"x"])
     assert (answer.status, answer.body) == (200, b"x")
     assert len(client.framework.seen) == 1
 
@@ -295,7 +336,7 @@ async def test_the_limit_of_the_app_holds_for_its_key_too(make: Make) -> None:
 
 @pytest.mark.parametrize("path", ["/plain", "/elsewhere"])
 async def test_a_body_of_the_largest_size_is_taken(client: Client, path: str) -> None:
-    answer = await client.ask(path, method="POST", body=[b"x" * (LIMIT - 1), b"x"])
+    answer = await client.ask(path, method="POST", headers=JSON, body=[b"x" * (LIMIT - 1), b"x"])
     assert len(answer.body) == LIMIT
 
 
@@ -342,3 +383,115 @@ async def test_any_path_and_any_credential_get_an_answer(
     encodable = authorization.encode(errors="replace").decode()
     answer = await client.ask(path, headers={"Authorization": encodable})
     assert 200 <= answer.status < 500
+
+
+@pytest.mark.parametrize("hosts", [[], [""], ["a", "b"], ["a", "a"]])
+async def test_a_request_without_one_host_is_refused(client: Client, hosts: list[str]) -> None:
+    answer = await client.ask_raw([(b"host", host.encode()) for host in hosts or [""]])
+    assert (answer.status, answer.problem["code"]) == (400, "malformed_request")
+    assert answer.headers[b"connection"] == b"close"
+
+
+async def test_http_1_0_needs_no_host(client: Client) -> None:
+    client.http_version = "1"
+    assert (await client.ask_raw([(b"host", b"")])).status == 200
+
+
+@pytest.mark.parametrize("codings", [["gzip, chunked"], ["gzip", "chunked"], ["chunked"] * 2])
+async def test_a_transfer_coding_that_is_not_decoded_is_refused(
+    client: Client, codings: list[str]
+) -> None:
+    given = [(b"transfer-encoding", coding.encode()) for coding in codings]
+    answer = await client.ask_raw([(b"host", b"a"), *given])
+    assert (answer.status, answer.problem["code"]) == (400, "malformed_request")
+
+
+async def test_a_body_for_the_framework_must_be_json(client: Client) -> None:
+    answer = await client.ask("/elsewhere", method="POST", body=[b"{}"])
+    assert (answer.status, answer.problem["code"]) == (415, "not_json")
+
+
+PRIVATE = ["/metrics", "/metrics/", "/docs", "/docs/errors", "/static/docs.js", "/openapi.json"]
+
+
+@pytest.mark.parametrize("path", PRIVATE)
+async def test_metrics_and_docs_are_for_this_machine(client: Client, path: str) -> None:
+    assert (await client.ask(path)).problem["code"] == "not_found"
+    client.client = ("127.0.0.1", "50000")
+    assert (await client.ask(path)).status == 200
+    client.client = ("::ffff:127.0.0.1", "50000")
+    assert (await client.ask(path, headers={"Host": "127.0.0.1:8080"})).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "192.0.2.7"},
+        {"Forwarded": "for=192.0.2.7"},
+        {"X-Real-IP": "192.0.2.7"},
+        {"Via": "1.1 proxy"},
+        {"Host": "push.example.com"},
+        {"Host": "localhost.example.com"},
+        {"Host": ""},
+    ],
+)
+async def test_what_a_proxy_on_this_machine_passes_on_is_not_local(
+    client: Client, headers: dict[str, str]
+) -> None:
+    client.client = ("127.0.0.1", "50000")
+    assert (await client.ask("/metrics", headers=headers)).status in {400, 404}
+
+
+async def test_http_1_0_is_how_nginx_passes_on_what_it_adds_nothing_to(client: Client) -> None:
+    client.client, client.http_version = ("127.0.0.1", "50000"), "1"
+    assert (await client.ask("/metrics")).status == 404
+
+
+@pytest.mark.parametrize(("setting", "status"), [("public", 200), ("off", 404)])
+async def test_a_setting_says_who_can_read_them(make: Make, setting: str, status: int) -> None:
+    client = make(metrics_and_docs=setting)
+    assert (await client.ask("/metrics")).status == status
+    client.client = ("127.0.0.1", "50000")
+    assert (await client.ask("/metrics")).status == status
+
+
+async def test_a_large_response_is_sent_in_parts_with_its_length(client: Client) -> None:
+    answer = await client.ask("/large")
+    assert answer.body == LARGE
+    assert answer.headers[b"content-length"] == b"%d" % len(LARGE)
+    assert len(answer.parts) > 64
+    assert max(map(len, answer.parts)) == PART_BYTES
+    assert sum(map(len, answer.parts[-TAIL_PARTS:])) < 1_000
+    assert client.front.sending.held_bytes == 0
+
+
+async def test_beyond_the_memory_for_responses_a_caller_gets_503(client: Client) -> None:
+    stalled = asyncio.Event()
+
+    async def wait(_message: Any) -> None:
+        await stalled.wait()
+
+    client.on_sent = wait
+    share = TOTAL_BYTES // 4 // len(LARGE)
+    waiting = [asyncio.create_task(client.ask("/large")) for _ in range(share)]
+    await asyncio.sleep(0)
+    client.on_sent = None
+    answer = await client.ask("/large")
+    assert (answer.status, answer.problem["code"]) == (503, "overloaded")
+    assert answer.headers[b"retry-after"] == b"1"
+    client.client = ("192.0.2.8", "50000")
+    assert (await client.ask("/large")).status == 200
+    stalled.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_a_caller_has_a_limit_of_running_requests(client: Client) -> None:
+    ended = asyncio.Event()
+    client.framework.on_asked = ended.wait
+    running = [asyncio.create_task(client.ask_as_app("/v1/slow")) for _ in range(2_000)]
+    await asyncio.sleep(0.1)
+    answer = await client.ask_as_app("/v1/slow")
+    assert (answer.status, answer.problem["code"]) == (429, "too_many_requests")
+    ended.set()
+    assert {answer.status for answer in await asyncio.gather(*running)} == {200}
+    assert (await client.ask_as_app("/v1/slow")).status == 200

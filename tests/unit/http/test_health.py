@@ -48,11 +48,11 @@ def make(
     )
 
 
-def asked() -> Request:
+def asked(*, is_trusted: bool = True) -> Request:
     async def receive() -> dict[str, Any]:
         return {}
 
-    return Request({}, receive, "r", None, 0)
+    return Request({}, receive, "r", None, 0, is_trusted=is_trusted)
 
 
 def body(response: Response) -> dict[str, Any]:
@@ -125,3 +125,10 @@ async def test_no_answer_about_health_is_kept_by_a_proxy() -> None:
     node = make(Answers(), None)
     for answer in (await node.health(asked()), await node.ready(asked())):
         assert (b"cache-control", b"no-store") in answer.headers
+
+
+async def test_a_stranger_gets_the_state_and_no_details() -> None:
+    node = make(Answers(), Fails(), lambda: ["pruner"])
+    health = body(await node.health(asked(is_trusted=False)))
+    assert health == {"status": "degraded", "timestamp": "2026-01-01T00:00:00.000Z"}
+    assert body(await node.ready(asked(is_trusted=False))) == {"ready": False}

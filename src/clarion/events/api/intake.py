@@ -103,7 +103,7 @@ class EventEndpoint:
     async def accept(self, request: Request) -> Response:
         """`POST /v1/events`."""
         caller = _caller_of(request)
-        body = await request.body()
+        body = await request.json()
         try:
             event = await self._intake.prepare(caller.app_id, decode(_DRAFT, body))
         except RequestError:
@@ -119,7 +119,7 @@ class EventEndpoint:
     async def accept_batch(self, request: Request) -> Response:
         """`POST /v1/events/batch`."""
         caller = _caller_of(request)
-        body = await request.body()
+        body = await request.json()
         results: list[EventResult] = []
         events: list[Event] = []
         for draft in _read_batch(body):

@@ -131,6 +131,8 @@ class ApnsEndpoint:
         headers = [_JSON, (id_header, self._echo(request, id_header))]
         if rejected.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % rejected.retry_after_s))
+        if rejected.reason is Reason.METHOD_NOT_ALLOWED:
+            headers.append((b"allow", _methods_of(request.scope["path"])))
         return Response(rejected.reason.status, msgspec.json.encode(body), tuple(headers))
 
     def _echo(self, request: Request, id_header: bytes) -> bytes:
@@ -141,6 +143,12 @@ class ApnsEndpoint:
         """
         given = header(request.scope, id_header) or header(request.scope, b"apns-id") or ""
         return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()
+
+
+def _methods_of(path: str) -> bytes:
+    if not path.startswith(CHANNELS_PREFIX):
+        return b"POST"
+    return b"GET" if path.endswith("/all-channels") else b"DELETE, GET, POST"
 
 
 def _token_of(request: Request) -> str:

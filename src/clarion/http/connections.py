@@ -1,0 +1,376 @@
+"""Closes connections to the HTTP listeners that are silent, idle, stalled or too many.
+
+Granian accepts and closes connections by itself and shows us requests only. It never closes one
+that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the descriptors of
+our own process, finds the sockets that were accepted on the listeners' ports, and shuts down those
+that are beyond a limit; Granian then sees the end of the connection and frees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
+
+from clarion import descriptors
+from clarion.http.budgets import Receiving
+from clarion.http.strangers import is_loopback
+from clarion.settings import Settings
+from clarion.telemetry.logs import get_logger
+
+# From the connection to the head of its first request.
+FIRST_REQUEST_S = 10.0
+# From the end of a request to the next one. Providers keep a connection to APNs for hours.
+IDLE_S = 75.0
+PROVIDER_IDLE_S = 3600.0
+# A pass each second; with more descriptors than this, proportionally less often.
+PASS_S = 1.0
+_DESCRIPTORS_A_PASS = 10_000
+# Looked at in one go, about half a millisecond, before other work of the loop has its turn.
+_SLICE = 200
+# Above this part of the connections allowed, those that have never sent a request make room: they
+# have a second, and a pass follows soon.
+_CROWDED = 0.9
+_CROWDED_FIRST_REQUEST_S = 1.0
+_CROWDED_PASS_S = 0.25
+# When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
+# does not look at the connections it has while it fails to accept more. The reserve is larger than
+# the number that waits to be accepted.
+_FEW = 32
+_LOG_EVERY_S = 60.0
+_LISTING = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
+
+# Host and port of a client, as the listener puts them into a request.
+Client = tuple[str, str]
+# Device and inode: no two sockets have the same, also one after the other.
+Identity = tuple[int, int]
+# What a descriptor was at the last pass: None for what is no connection of ours.
+_Known = tuple[Identity, "_Accepted | None"]
+
+
+class Closed(StrEnum):
+    """Why a connection was closed."""
+
+    SILENT = "silent"
+    IDLE = "idle"
+    STALLED = "stalled"
+    ADDRESS = "address"
+    CROWDED = "crowded"
+
+
+@dataclass(slots=True, eq=False)
+class Requests:
+    """The requests of a connection, as the front sees them."""
+
+    running: int = 0
+    idle_s: float = 0.0
+    is_provider: bool = False
+    is_stalled: bool = False
+    last_pass: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Accepted:
+    """A socket that was accepted on one of the ports."""
+
+    descriptor: int
+    identity: Identity
+    client: Client
+    port: int  # of the listener
+    age_s: float = 0.0
+    is_closed: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Connections:
+    """The connections to the HTTP listeners of this process."""
+
+    ports: Collection[int]
+    limit: int  # of each listener
+    address_limit: int
+    descriptor_limit: int
+    receiving: Receiving
+    first_request_s: float = FIRST_REQUEST_S
+    idle_s: float = IDLE_S
+    provider_idle_s: float = PROVIDER_IDLE_S
+    is_exempt: Callable[[str], bool] = is_loopback
+    closed: Counter[Closed] = field(default_factory=Counter)
+    _requests: dict[Client, Requests] = field(default_factory=dict)
+    _known: dict[int, _Known] = field(default_factory=dict)
+    _pass: int = 0
+    _logged_at: float = -_LOG_EVERY_S
+    # Two descriptors of our own: a connection can be closed also when no more can be opened.
+    _nothing: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY))
+    _spare: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY))
+    _reserve: list[int] = field(default_factory=list)
+    _crowded: set[int] = field(default_factory=set)  # ports
+
+    def __len__(self) -> int:
+        return sum(1 for _, accepted in self._known.values() if accepted)
+
+    def begin(self, client: Client) -> Requests:
+        """Count a request of a connection until `end`."""
+        requests = self._requests.get(client)
+        if requests is None:
+            requests = self._requests[client] = Requests(last_pass=self._pass)
+        requests.running += 1
+        return requests
+
+    def end(self, requests: Requests) -> None:
+        requests.running -= 1
+        requests.idle_s = 0.0
+
+    async def run(self) -> None:
+        """Close what is beyond the limits, again and again."""
+        checked_at = time.monotonic()
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_CROWDED_PASS_S if self._crowded else PASS_S)
+            now = time.monotonic()
+            # A loop that was blocked has not answered requests either: its delay does not count.
+            checked_at += max(0.0, now - before - 2 * PASS_S)
+            self.receiving.expire()
+            if now - checked_at >= len(self._known) / _DESCRIPTORS_A_PASS:
+                await self.check(now - checked_at)
+                checked_at = now
+
+    async def check(self, elapsed_s: float) -> None:
+        """Look at every connection once; so much time has passed since the last look."""
+        self._pass += 1
+        accepted = [each async for each in self._list()]
+        self._age(accepted, elapsed_s)
+        at_port = Counter(each.port for each in accepted)
+        full = int(self.limit * _CROWDED)
+        self._crowded = {port for port, count in at_port.items() if count >= full}
+        for each, reason in self._choose([each for each in accepted if not each.is_closed]):
+            self._close(each, reason)
+            await asyncio.sleep(0)
+        self._forget()
+        self._keep_descriptors()
+
+    async def _list(self) -> AsyncIterator[_Accepted]:
+        known: dict[int, _Known] = {}
+        listed = _list_descriptors(self.descriptor_limit)
+        while batch := list(islice(listed, _SLICE)):
+            for descriptor in batch:
+                if found := self._look(descriptor):
+                    known[descriptor] = found
+                    if found[1]:
+                        yield found[1]
+            await asyncio.sleep(0)
+        self._known = known
+
+    def _look(self, descriptor: int) -> _Known | None:
+        try:
+            status = os.fstat(descriptor)
+        except OSError:  # closed since it was listed
+            return None
+        identity = (status.st_dev, status.st_ino)
+        known = self._known.get(descriptor)
+        if known and known[0] == identity:
+            return known
+        ends = _find_ends(descriptor) if stat.S_ISSOCK(status.st_mode) else None
+        if ends is None or ends[1] not in self.ports:
+            return identity, None
+        if requests := self._requests.get(ends[0]):
+            requests.idle_s = 0.0  # the time of an earlier connection from the same port
+        return identity, _Accepted(descriptor, identity, *ends)
+
+    def _age(self, accepted: Iterable[_Accepted], elapsed_s: float) -> None:
+        for each in accepted:
+            each.age_s += elapsed_s
+            if requests := self._requests.get(each.client):
+                requests.last_pass = self._pass
+                if not requests.running:
+                    requests.idle_s += elapsed_s
+
+    def _choose(self, accepted: list[_Accepted]) -> Iterator[tuple[_Accepted, Closed]]:
+        kept: list[_Accepted] = []
+        for each in accepted:
+            if reason := self._judge(each):
+                yield each, reason
+            else:
+                kept.append(each)
+        chosen = {*self._find_excess(kept)}
+        yield from ((each, Closed.ADDRESS) for each in chosen)
+        for port in self.ports:
+            at_port = [each for each in kept if each.port == port and each not in chosen]
+            yield from ((each, Closed.CROWDED) for each in self._make_room(at_port))
+
+    def _find_excess(self, kept: list[_Accepted]) -> Iterator[_Accepted]:
+        """Yield the connections of each address beyond its limit."""
+        by_network: defaultdict[str, list[_Accepted]] = defaultdict(list)
+        for each in kept:
+            by_network[_network_of(each.client[0])].append(each)
+        for connections in by_network.values():
+            excess = len(connections) - self.address_limit
+            if excess > 0 and not self.is_exempt(connections[0].client[0]):
+                yield from sorted(connections, key=self._worth)[:excess]
+
+    def _judge(self, accepted: _Accepted) -> Closed | None:
+        requests = self._requests.get(accepted.client)
+        if requests is None:
+            is_crowded = accepted.port in self._crowded
+            limit_s = _CROWDED_FIRST_REQUEST_S if is_crowded else self.first_request_s
+            return Closed.SILENT if accepted.age_s > limit_s else None
+        if requests.is_stalled:
+            return Closed.STALLED
+        limit_s = self.provider_idle_s if requests.is_provider else self.idle_s
+        return Closed.IDLE if not requests.running and requests.idle_s > limit_s else None
+
+    def _make_room(self, kept: list[_Accepted]) -> list[_Accepted]:
+        """Return connections without requests that make room for others, if a listener is full."""
+        excess = len(kept) - int(self.limit * _CROWDED)
+        if excess <= 0:
+            return []
+        idle = [each for each in kept if not self._is_running(each)]
+        return sorted(idle, key=self._worth)[:excess]
+
+    def _is_running(self, accepted: _Accepted) -> bool:
+        requests = self._requests.get(accepted.client)
+        return requests is not None and requests.running > 0
+
+    def _worth(self, accepted: _Accepted) -> tuple[int, float]:
+        """Order connections by what closing them costs: silent ones first, running ones last."""
+        requests = self._requests.get(accepted.client)
+        if requests is None:
+            return 0, -accepted.age_s
+        return 3 if requests.running else 2 if requests.is_provider else 1, -requests.idle_s
+
+    def _close(self, accepted: _Accepted, reason: Closed) -> None:
+        accepted.is_closed = True
+        self._requests.pop(accepted.client, None)
+        if not self._shut_down(accepted):
+            return
+        self.closed[reason] += 1
+        if reason in {Closed.ADDRESS, Closed.CROWDED}:
+            self._warn(
+                "connections_closed",
+                reason=reason.value,
+                address=accepted.client[0],
+                open=len(self),
+                setting="--address-connections" if reason is Closed.ADDRESS else "ulimit -n",
+            )
+
+    def _shut_down(self, accepted: _Accepted) -> bool:
+        """End a connection.
+
+        Granian may close its descriptor at any moment, and the number then means another socket.
+        Our duplicate stays what it is: it is shut down only if it is the socket that was chosen.
+        """
+        try:
+            os.dup2(accepted.descriptor, self._spare, inheritable=False)
+        except OSError:  # closed meanwhile
+            return False
+        try:
+            status = os.fstat(self._spare)
+            if (status.st_dev, status.st_ino) != accepted.identity:
+                return False
+            return _end_connection(self._spare)
+        finally:
+            os.dup2(self._nothing, self._spare, inheritable=False)
+
+    def _forget(self) -> None:
+        """Drop what is known of connections that have ended."""
+        gone = [
+            client
+            for client, requests in self._requests.items()
+            if not requests.running and requests.last_pass < self._pass - 1
+        ]
+        for client in gone:
+            del self._requests[client]
+
+    def _keep_descriptors(self) -> None:
+        """Release the reserve when almost no descriptor is left, and take it again later."""
+        free = self.descriptor_limit - len(self._known)
+        if free < _FEW:
+            for each in self._reserve:
+                os.close(each)
+            self._reserve.clear()
+            self._warn(
+                "descriptors_exhausted", limit=self.descriptor_limit, advice=descriptors.ADVICE
+            )
+        elif not self._reserve and free > 2 * descriptors.HELD:
+            with contextlib.suppress(OSError):
+                self._reserve += [os.dup(self._nothing) for _ in range(descriptors.HELD)]
+
+    def _warn(self, event: str, **about: object) -> None:
+        """Log a warning, at most once a minute."""
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_EVERY_S:
+            self._logged_at = now
+            get_logger().warning(event, **about)
+
+
+def watch(settings: Settings) -> Connections:
+    """Return the connections of a server with these settings; its loop is `run`."""
+    ports = {each.port for each in (settings.listen, settings.tls_listen) if each}
+    limit = descriptors.get_limit()
+    return Connections(
+        ports=ports,
+        limit=descriptors.share(limit).http // len(ports),
+        address_limit=settings.address_connections,
+        descriptor_limit=limit,
+        receiving=Receiving(settings.max_body_bytes),
+    )
+
+
+def _list_descriptors(limit: int) -> Iterator[int]:
+    """Yield the open descriptors of this process; all there can be if there are no more."""
+    try:
+        entries = os.scandir(_LISTING)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        yield from range(limit)
+        return
+    with entries:
+        yield from (int(entry.name) for entry in entries)
+
+
+def _find_ends(descriptor: int) -> tuple[Client, int] | None:
+    """Return the client of a TCP connection, and our port."""
+    try:
+        borrowed = socket.socket(fileno=descriptor)
+    except OSError:
+        return None
+    try:
+        if borrowed.family not in {socket.AF_INET, socket.AF_INET6}:
+            return None
+        host, port, *_ = borrowed.getpeername()
+        return (host.partition("%")[0], str(port)), borrowed.getsockname()[1]
+    except OSError:  # it listens, or its client has gone
+        return None
+    finally:
+        borrowed.detach()  # it is not ours to close
+
+
+def _end_connection(descriptor: int) -> bool:
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        borrowed.shutdown(socket.SHUT_RDWR)
+    except OSError:  # its client has gone
+        return False
+    finally:
+        borrowed.detach()
+    return True
+
+
+@lru_cache(maxsize=10_000)
+def _network_of(host: str) -> str:
+    """Return what one client can have addresses of: an IPv4 address, or 64 bits of IPv6."""
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped:
+        return host
+    return str(ipaddress.ip_network((host, 64), strict=False))

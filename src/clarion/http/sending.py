@@ -1,0 +1,91 @@
+"""Sends a response: a large one in parts, so that a client that does not read costs little memory.
+
+Granian buffers four parts of a response and hyper a fifth; then `send` waits until one is written.
+A body that is handed over at once is copied and kept until it is written, and nobody is told when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clarion.http.asgi import Headers, Message, Send
+from clarion.http.budgets import Budget
+
+# The size of an HTTP/2 frame. What is no larger is sent at once.
+PART_BYTES = 16_384
+# The last parts are small: when the last one is taken over, no more than these are buffered.
+TAIL_PARTS = 6
+TAIL_BYTES = 64
+# A client must read a large response within 30 s and a second for each 32 KiB.
+STALLED_S = 30.0
+RATE_BYTES = 32_768
+
+
+@dataclass(slots=True, eq=False)
+class Sender:
+    """Sends one response with the headers of every response, and records its status."""
+
+    send: Send
+    extra: Headers
+    budget: Budget
+    who: str = ""
+    is_head: bool = False  # the listener drops the body
+    is_stream: bool = False  # its start is sent at once, and its parts as they come
+    status: int = 0
+    is_begun: bool = False  # part of the response is sent, so that no other can be
+    is_stalled: bool = False  # the client did not read it in time: close its connection
+    stalled_s: float = STALLED_S
+    start: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], *self.extra]
+            self.start = message
+            if self.is_stream:
+                await self._begin()
+        elif self.is_begun:
+            await self.send(message)
+        elif len(message["body"]) <= PART_BYTES or self.is_head or message.get("more_body"):
+            await self._begin()
+            await self.send(message)
+        else:
+            await self._send_in_parts(message["body"])
+
+    async def _begin(self) -> None:
+        self.is_begun = True
+        await self.send(self.start or {})
+
+    async def _send_in_parts(self, body: bytes) -> None:
+        size = len(body)
+        self.budget.take(self.who, size)
+        try:
+            _announce(self.start or {}, size)
+            async with asyncio.timeout(self.stalled_s + size / RATE_BYTES):
+                await self._begin()
+                for part, is_last in _cut(body):
+                    await self.send(
+                        {"type": "http.response.body", "body": part, "more_body": not is_last}
+                    )
+        except TimeoutError:
+            self.is_stalled = True
+        finally:
+            self.budget.release(self.who, size)
+
+
+def _announce(start: Message, size: int) -> None:
+    """State the length of the body: HTTP/1.1 would otherwise send it without one."""
+    headers: list[tuple[bytes, bytes]] = start["headers"]
+    if not any(name == b"content-length" for name, _ in headers):
+        headers.append((b"content-length", b"%d" % size))
+
+
+def _cut(body: bytes) -> Iterator[tuple[bytes, bool]]:
+    view: Any = memoryview(body)
+    tail = len(body) - TAIL_PARTS * TAIL_BYTES
+    starts = [*range(0, tail, PART_BYTES), *range(tail, len(body), TAIL_BYTES)]
+    for start, end in zip(starts, [*starts[1:], len(body)], strict=True):
+        yield bytes(view[start:end]), end == len(body)

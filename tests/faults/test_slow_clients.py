@@ -1,0 +1,197 @@
+"""T28: clients that send nothing, send slowly, or do not read; and more of them than descriptors.
+
+A head has 10 s, a body 30 s. Meanwhile another client is served as usual.
+"""
+
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.asking import Asker
+from tests.e2e.installation import Installation
+from tests.faults.http.frames import (
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    answer_pings,
+    frame,
+    head,
+)
+from tests.faults.http.frames import SETTINGS as SETTINGS_FRAME
+from tests.faults.http.server import Target, healthy_requests
+from tests.faults.sizes import SIZES
+
+HEAD_LIMIT_S = 10.0
+BODY_LIMIT_S = 30.0
+# A pass of the watcher each second, and a busy machine.
+SLACK_S = 6.0
+HEALTHY_RATIO = 0.99
+OPENING = PREFACE + frame(SETTINGS_FRAME, 0, 0)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def handshake(target: Target, *protocols: str) -> socket.socket:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols([*protocols])
+    return context.wrap_socket(connect(target.installation.tls_port))
+
+
+def sending(connection: socket.socket, data: bytes) -> socket.socket:
+    connection.sendall(data)
+    return connection
+
+
+# Each was still open after 100 s before there was a watcher, except those in the middle of a head
+# or of the handshake.
+SILENT: dict[str, Callable[[Target], socket.socket]] = {
+    "plain": lambda target: connect(target.port),
+    "one byte": lambda target: sending(connect(target.port), b"P"),
+    "half a head": lambda target: sending(connect(target.port), b"GET / HTTP/1.1\r\nhost: x\r\nx"),
+    "preface only": lambda target: sending(connect(target.port), OPENING),
+    "before the handshake": lambda target: connect(target.installation.tls_port),
+    "in the handshake": lambda target: sending(connect(target.installation.tls_port), b"\x16\x03"),
+    "after the handshake": handshake,
+    "after the handshake for HTTP/2": lambda target: handshake(target, "h2"),
+}  # fmt: skip
+
+
+def closed_after_s(connection: socket.socket) -> float:
+    """Return after how many seconds the server closed a connection, PINGs being answered."""
+    began = time.monotonic()
+    with connection:
+        assert answer_pings(connection, 60), "it is open after 60 s"
+    return time.monotonic() - began
+
+
+def drip_body(target: Target) -> tuple[float, bytes]:
+    """Send a byte of a body each second, and return when that was ended, and how."""
+    request = (
+        f"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {target.api_key}\r\n"
+        "content-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+    ).encode()
+    began, answer = time.monotonic(), b""
+    with connect(target.port) as connection:
+        connection.sendall(request)
+        connection.settimeout(1)
+        while time.monotonic() - began < 60:
+            with suppress(TimeoutError):
+                part = connection.recv(65_536)
+                if not part:
+                    break
+                answer += part
+            with suppress(OSError):
+                connection.sendall(b" ")
+    return time.monotonic() - began, answer
+
+
+def test_silent_connections_and_slow_bodies_are_closed_in_time(
+    target: Target, figures: Callable[[str], None]
+) -> None:
+    with healthy_requests(target) as healthy, ThreadPoolExecutor(16) as pool:
+        closings = {
+            name: pool.submit(closed_after_s, open_(target)) for name, open_ in SILENT.items()
+        }
+        bodies = [pool.submit(drip_body, target) for _ in range(3)]
+        used = pool.submit(stays_open, target)
+        took = {name: closing.result() for name, closing in closings.items()}
+        dripped = [body.result() for body in bodies]
+    figures(f"T28: closed after {', '.join(f'{name} {s:.1f} s' for name, s in took.items())}")
+    figures(f"T28: bodies ended after {[round(s, 1) for s, _ in dripped]} s; {healthy}")
+    assert max(took.values()) < HEAD_LIMIT_S + SLACK_S
+    assert used.result()
+    for seconds, answer in dripped:
+        assert BODY_LIMIT_S - 1 < seconds < BODY_LIMIT_S + SLACK_S
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"body_timeout" in answer
+    assert healthy.ratio >= HEALTHY_RATIO, healthy.faults[:3]
+
+
+def stays_open(target: Target) -> bool:
+    """Send one request over HTTP/2 and then answer PINGs, for longer than a head may take."""
+    with connect(target.port) as used:
+        used.sendall(OPENING + frame(HEADERS, END_HEADERS | END_STREAM, 1, head("/health")))
+        return not answer_pings(used, HEAD_LIMIT_S + SLACK_S)
+
+
+@pytest.mark.parametrize("listener", ["plain", "tls"])
+def test_more_silent_connections_than_descriptors_keep_nobody_out(
+    tmp_path: Path, listener: str, figures: Callable[[str], None]
+) -> None:
+    """1,224 connections with 1,024 descriptors stopped every listener and the store."""
+    prlimit = shutil.which("prlimit")
+    if not prlimit:
+        pytest.skip("prlimit is not installed")
+    installation = Installation(tmp_path, requests_per_minute="100000000")
+    installation.under = [prlimit, "--nofile=1024:1024"]
+    first = installation.initialise()
+    with installation:
+        target = Target(installation, first["app"]["api_key"])
+        port = target.port if listener == "plain" else installation.tls_port
+        with ExitStack() as stack:
+            for _ in range(1_224):
+                with suppress(OSError):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.1))
+            served_after_s = wait_until_served(target)
+            with healthy_requests(target) as healthy:
+                time.sleep(3)
+        written = target.app.ask("PUT", "/v1/users/ana", {"name": "Ana"}).status
+        figures(
+            f"T28: 1,224 silent {listener} connections, 1,024 descriptors: a write and a read "
+            f"succeed after {served_after_s:.1f} s, then {healthy}"
+        )
+        assert "few_descriptors" in installation.events()
+        assert {"connections_closed", "descriptors_exhausted"} & {*installation.events()}
+    assert written in {200, 201}
+    assert served_after_s < HEAD_LIMIT_S + SLACK_S
+    assert healthy.ratio >= HEALTHY_RATIO, healthy.faults[:3]
+
+
+def wait_until_served(target: Target) -> float:
+    """Return after how many seconds a client that comes now has been served, a write included."""
+    began = time.monotonic()
+    asker = Asker(target.port, target.api_key)
+    while time.monotonic() - began < 60:
+        with suppress(OSError):
+            if asker.ask("PUT", "/v1/users/bo", {"name": "Bo"}).status in {200, 201}:
+                return time.monotonic() - began
+    return time.monotonic() - began
+
+
+SLOW = {"slow heads": "-H", "slow bodies": "-B", "slow reads": "-X"}
+
+
+@pytest.mark.parametrize("attack", SLOW)
+def test_slowhttptest(
+    target: Target, attack: str, tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    program = shutil.which("slowhttptest")
+    if not program:
+        pytest.skip("slowhttptest is not installed (Debian: apt install slowhttptest)")
+    count, seconds = SIZES.slow_connections, SIZES.slow_s
+    url = f"http://127.0.0.1:{target.port}/3/device/00"
+    flags = [SLOW[attack], "-c", str(count), "-r", "200", "-i", "2", "-l", str(seconds), "-p", "3"]
+    with healthy_requests(target) as healthy:
+        done = subprocess.run(
+            [program, *flags, "-u", url, "-t", "POST" if attack == "slow bodies" else "GET"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + 60,
+        )
+    figures(f"T28: slowhttptest {attack}, {count} connections for {seconds} s: {healthy}")
+    assert healthy.ratio >= HEALTHY_RATIO, (healthy.faults[:3], done.stdout[-500:])

@@ -1,0 +1,98 @@
+"""Responses: large ones go out in parts, as the client reads them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from clarion.errors import Overloaded
+from clarion.http.asgi import Response, respond
+from clarion.http.budgets import TOTAL_BYTES, Budget
+from clarion.http.sending import PART_BYTES, RATE_BYTES, TAIL_BYTES, TAIL_PARTS, Sender
+
+LARGE = bytes(range(256)) * 4096
+# What the listener buffers before `send` waits.
+BUFFERED = 5
+
+
+class Client:
+    """Takes what is sent, up to a number of parts; then it reads nothing more."""
+
+    def __init__(self, parts: int = 1_000) -> None:
+        self.sent: list[Any] = []
+        self._left = parts
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.body":
+            if not self._left:
+                await asyncio.Event().wait()
+            self._left -= 1
+        self.sent.append(message)
+
+    @property
+    def parts(self) -> list[bytes]:
+        return [each["body"] for each in self.sent[1:]]
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES])
+async def test_a_small_response_goes_out_whole(size: int) -> None:
+    client, budget = Client(), Budget()
+    await respond(Sender(client.send, [], budget), Response(200, b"x" * size), [])
+    assert client.parts == [b"x" * size]
+    assert budget.held_bytes == 0
+
+
+@pytest.mark.parametrize("size", [PART_BYTES + 1, 3 * PART_BYTES, len(LARGE)])
+async def test_a_large_response_ends_with_parts_that_cost_nothing_to_buffer(size: int) -> None:
+    client = Client()
+    await respond(Sender(client.send, [], Budget()), Response(200, LARGE[:size]), [])
+    assert b"".join(client.parts) == LARGE[:size]
+    assert max(map(len, client.parts)) <= PART_BYTES
+    assert [len(part) for part in client.parts[-TAIL_PARTS:]] == [TAIL_BYTES] * TAIL_PARTS
+    assert [each["more_body"] for each in client.sent[-2:]] == [True, False]
+    assert (b"content-length", b"%d" % size) in client.sent[0]["headers"]
+
+
+async def test_the_length_is_stated_once() -> None:
+    client = Client()
+    given = (b"content-length", b"%d" % len(LARGE))
+    await respond(Sender(client.send, [], Budget()), Response(200, LARGE, (given,)), [])
+    assert client.sent[0]["headers"] == [given]
+
+
+async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
+    client, budget = Client(BUFFERED), Budget()
+    soon = 0.05 - len(LARGE) / RATE_BYTES
+    sender = Sender(client.send, [], budget, stalled_s=soon)
+    await respond(sender, Response(200, LARGE), [])
+    assert sender.is_stalled
+    assert sum(map(len, client.parts)) == BUFFERED * PART_BYTES
+    assert budget.held_bytes == 0
+
+
+async def test_while_it_waits_the_whole_response_is_counted() -> None:
+    client, budget = Client(BUFFERED), Budget()
+    sender = Sender(client.send, [], budget, who="a")
+    waiting = asyncio.create_task(respond(sender, Response(200, LARGE), []))
+    await asyncio.sleep(0)
+    assert budget.held_bytes == len(LARGE)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert budget.held_bytes == 0
+
+
+async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
+    client, budget = Client(), Budget()
+    budget.take("a", TOTAL_BYTES // 4)
+    sender = Sender(client.send, [], budget, who="a")
+    with pytest.raises(Overloaded):
+        await respond(sender, Response(200, LARGE), [])
+    assert (client.sent, sender.is_begun) == ([], False)
+    await respond(sender, Response(503, b"later"), [])
+    assert (client.sent[0]["status"], client.parts) == (503, [b"later"])
+
+
+async def test_the_body_of_a_head_is_left_to_the_listener() -> None:
+    client = Client()
+    await respond(Sender(client.send, [], Budget(), is_head=True), Response(200, LARGE), [])
+    assert client.parts == [LARGE]
