@@ -128,6 +128,7 @@ class Services:
         self.sockets = self._build_sockets(settings, stores)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
+        self.metrics.watch_sandbox(stores.sandbox)
         self.metrics.watch_loops(supervisor.count_restarts)
         self.metrics.registry.register(self.pipeline.metrics)
 

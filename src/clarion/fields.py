@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
+from collections.abc import Iterable
 
+import msgspec
+
+# Of JSON that apps send. The encoders recurse, and fail near a thousand levels.
+NESTING_LIMIT = 64
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
 _LANGUAGE = re.compile(
@@ -60,3 +65,24 @@ def check_timezone(text: str) -> str:
 def is_plain(text: str) -> bool:
     """Whether every store, log and header can hold the text."""
     return not any(unicodedata.category(character) in _NOT_PLAIN for character in text)
+
+
+def is_nested_too_deeply(value: object) -> bool:
+    """Whether JSON is nested more than `NESTING_LIMIT` levels deep."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except RecursionError:
+        return True
+    # Almost every value has fewer brackets than that, so that it cannot be deeper.
+    if encoded.count(b"{") + encoded.count(b"[") <= NESTING_LIMIT:
+        return False
+    level: list[object] = [value]
+    for _ in range(NESTING_LIMIT):
+        level = [part for each in level for part in _parts(each)]
+    return any(isinstance(each, (dict, list)) for each in level)
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -69,11 +69,11 @@ class Decider:
             undecided.append((job, event))
             requests.append(make_request(event, job.user_id, entry, self.ports.clock.now()))
         cases = await self.cases.read(requests)
-        decided, later = self._decide_in_order(zip(undecided, cases, strict=True))
+        decided, later = await self._decide_in_order(zip(undecided, cases, strict=True))
         refused = await self.writer.write([*outcomes, *decided])
         return [*refused, *later]
 
-    def _decide_in_order(
+    async def _decide_in_order(
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
@@ -85,14 +85,14 @@ class Decider:
             if projected is None:
                 later.append(job)
                 continue
-            outcome = self.writer.run_safely(job, self._decide_one, job, event, projected)
+            outcome = await self.writer.run_safely(job, self._decide_one, job, event, projected)
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
         return outcomes, later
 
-    def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
+    async def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
         notification_id = self.ports.clock.new_id()
-        return apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
+        return await apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
 
 
 def make_request(event: Event, user_id: str, entry: CatalogEntry, now: int) -> DecisionRequest:

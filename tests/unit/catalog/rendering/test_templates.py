@@ -5,25 +5,20 @@ from typing import Any
 
 import pytest
 
-from clarion.catalog.model import Channel, RenderedText, Template, build_context
-from clarion.catalog.rendering.templates import check_template, render
+from clarion.catalog.model import RenderedText, build_context
+from clarion.catalog.rendering import templates
+from clarion.catalog.rendering.templates import check_template
 from clarion.errors import FieldFault, InvalidFields
-from tests.factories import NOW
 
 BIG = "x" * 60_000
 
 
-def template(body: str, subject: str | None = None) -> Template:
-    return Template(
-        type="T",
-        channel=Channel.EMAIL,
-        language="en",
-        version=1,
-        subject=subject,
-        body=body,
-        variables=(),
-        created_at=NOW,
-    )
+def template(body: str, subject: str | None = None) -> RenderedText:
+    return RenderedText(subject, body)
+
+
+def render(made: RenderedText, context: dict[str, Any], *, is_html: bool = False) -> RenderedText:
+    return templates.render(made, context, is_html=is_html)
 
 
 def fault_of(body: str, **values: Any) -> FieldFault:
