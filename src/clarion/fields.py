@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
-from collections.abc import Iterable
+from itertools import accumulate
 
 import msgspec
 
 # Of JSON that apps send. The encoders recurse, and fail near a thousand levels.
 NESTING_LIMIT = 64
+_TOO_DEEP = f"must be nested at most {NESTING_LIMIT} levels deep"
+_BESIDE_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+')
+# One level down is 2, one up is 0.
+_STEPS = bytes.maketrans(b"[{]}", bytes((2, 2, 0, 0)))
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
 _LANGUAGE = re.compile(
@@ -67,22 +71,17 @@ def is_plain(text: str) -> bool:
     return not any(unicodedata.category(character) in _NOT_PLAIN for character in text)
 
 
-def is_nested_too_deeply(value: object) -> bool:
-    """Whether JSON is nested more than `NESTING_LIMIT` levels deep."""
+def check_json(value: object, longest_bytes: int) -> bytes:
+    """Return a value as JSON, if it is neither too long nor nested too deeply."""
     try:
         encoded = msgspec.json.encode(value)
     except RecursionError:
-        return True
+        raise ValueError(_TOO_DEEP) from None
+    if len(encoded) > longest_bytes:
+        raise ValueError(f"must have at most {longest_bytes:,} bytes as JSON")
     # Almost every value has fewer brackets than that, so that it cannot be deeper.
-    if encoded.count(b"{") + encoded.count(b"[") <= NESTING_LIMIT:
-        return False
-    level: list[object] = [value]
-    for _ in range(NESTING_LIMIT):
-        level = [part for each in level for part in _parts(each)]
-    return any(isinstance(each, (dict, list)) for each in level)
-
-
-def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    if encoded.count(b"{") + encoded.count(b"[") > NESTING_LIMIT:
+        steps = _BESIDE_BRACKETS.sub(b"", encoded).translate(_STEPS)
+        if max(accumulate(step - 1 for step in steps)) > NESTING_LIMIT:
+            raise ValueError(_TOO_DEEP)
+    return encoded

@@ -34,8 +34,9 @@ class DataSchema:
         self._run = run
 
     async def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
-        if self._small is not None and self._small.takes(data):
-            return self._small.find_faults(data)
+        faults = None if self._small is None else self._small.find_faults(data)
+        if faults is not None:
+            return faults
         return (await self._run(FindFaults(self._raw, dict(data)))).faults
 
     @cached_property

@@ -13,13 +13,7 @@ from clarion.catalog.model import Channel, Priority
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
-from clarion.fields import (
-    NESTING_LIMIT,
-    check_topic,
-    check_user_id,
-    is_nested_too_deeply,
-    is_user_id,
-)
+from clarion.fields import check_json, check_topic, check_user_id, is_user_id
 from clarion.http.bodies import Body
 
 RECIPIENTS_LIMIT = 10_000
@@ -76,11 +70,12 @@ def find_timeless_faults(draft: EventDraft) -> Iterator[FieldFault]:
     """Yield those of them that do not depend on the time either."""
     yield from _recipient_faults(draft.recipient)
     yield from _time_faults(draft)
-    if draft.data and is_nested_too_deeply(draft.data):
-        yield FieldFault("data", f"must be nested at most {NESTING_LIMIT} levels deep")
-    elif draft.data and len(msgspec.json.encode(draft.data)) > DATA_LIMIT_BYTES:
-        yield FieldFault("data", f"must have at most {DATA_LIMIT_BYTES:,} bytes as JSON")
-    elif _has_zero(draft):
+    try:
+        check_json(draft.data, DATA_LIMIT_BYTES)
+    except ValueError as error:
+        yield FieldFault("data", str(error))
+        return
+    if _has_zero(draft):
         for name in draft.__struct_fields__:
             if _has_zero(getattr(draft, name)):
                 yield FieldFault(name, "must not contain zero characters")

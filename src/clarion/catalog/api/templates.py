@@ -22,7 +22,7 @@ from clarion.catalog.rendering.templates import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import NESTING_LIMIT, check_language, is_nested_too_deeply
+from clarion.fields import check_json, check_language
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -38,6 +38,8 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 
 VARIABLES_LIMIT = 100
+# As for events.
+DATA_LIMIT_BYTES = 65_536
 # Of the templates of a type for one channel.
 LANGUAGES_LIMIT = 50
 # Of all templates of a type, in characters: they are read together.
@@ -239,15 +241,14 @@ def _check_room(entry: Entry, template: Template) -> None:
 async def _preview(
     template: Template, data: PreviewBody, run: Run, *, version: int | None
 ) -> PreviewView:
+    for name in ("data", "actor", "target", "user"):
+        check_value(name, partial(check_json, longest_bytes=DATA_LIMIT_BYTES), getattr(data, name))
     missing = [name for name in template.variables if data.data.get(name) is None]
     if missing:
         raise InvalidFields(*(FieldFault(f"data.{name}", "is required") for name in missing))
     context = build_context(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
-    if is_nested_too_deeply(context):
-        reason = f"must be nested at most {NESTING_LIMIT} levels deep"
-        raise InvalidFields(FieldFault("data", reason))
     text = await render(template, context, run)
     return PreviewView.of(text, language=template.language, version=version)
 
