@@ -36,6 +36,7 @@ from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
 from tests.factories import NOW
+from tests.sandbox import DirectSandbox
 
 LEASE = 45_000
 EACH_LANE = dict.fromkeys(Priority, 100)
@@ -169,7 +170,7 @@ def build_pipeline(
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
-        catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock),
+        catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         providers=providers,
     )

@@ -139,6 +139,7 @@ class Services:
         self.sockets = self._build_sockets(settings, stores)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
+        self.metrics.watch_sandbox(stores.sandbox)
         self.metrics.watch_loops(supervisor.count_restarts)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self.metrics.watch_stalls(lambda: self.loop_watch.stalls)

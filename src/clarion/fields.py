@@ -9,6 +9,9 @@ import re
 import unicodedata
 import zoneinfo
 from collections.abc import Collection
+from itertools import accumulate
+
+import msgspec
 
 # With these a link runs code in the page that shows it, or reads what is on the machine.
 REFUSED_SCHEMES = (
@@ -24,6 +27,12 @@ REFUSED_SCHEMES = (
 )
 _IMAGE_SCHEMES = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Of JSON that apps send. The encoders recurse, and fail near a thousand levels.
+NESTING_LIMIT = 64
+_TOO_DEEP = f"must be nested at most {NESTING_LIMIT} levels deep"
+_BESIDE_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+')
+# One level down is 2, one up is 0.
+_STEPS = bytes.maketrans(b"[{]}", bytes((2, 2, 0, 0)))
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
 _LANGUAGE = re.compile(
@@ -98,3 +107,19 @@ def _read_scheme(text: str) -> str | None:
 def is_plain(text: str) -> bool:
     """Whether every store, log and header can hold the text."""
     return not any(unicodedata.category(character) in _NOT_PLAIN for character in text)
+
+
+def check_json(value: object, longest_bytes: int) -> bytes:
+    """Return a value as JSON, if it is neither too long nor nested too deeply."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if len(encoded) > longest_bytes:
+        raise ValueError(f"must have at most {longest_bytes:,} bytes as JSON")
+    # Almost every value has fewer brackets than that, so that it cannot be deeper.
+    if encoded.count(b"{") + encoded.count(b"[") > NESTING_LIMIT:
+        steps = _BESIDE_BRACKETS.sub(b"", encoded).translate(_STEPS)
+        if max(accumulate(step - 1 for step in steps)) > NESTING_LIMIT:
+            raise ValueError(_TOO_DEEP)
+    return encoded

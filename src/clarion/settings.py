@@ -144,6 +144,9 @@ class Settings:
     app_messages_per_minute: int = _number(
         1_000_000, 1, 1_000_000_000, "Pushes per minute and app on one node."
     )
+    app_template_cpu_s: int = _number(
+        20, 1, 60, "Processor seconds per minute for the templates and schemas of an app."
+    )
     device_stored: int = _number(
         1000, 1, 100_000, "Stored messages per device; more replace the oldest of lowest priority."
     )

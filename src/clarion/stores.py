@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
@@ -34,7 +35,9 @@ from clarion.telemetry.logs import get_logger
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
-    def __init__(self, engine: Engine, clock: Clock, directory: DataDirectory) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, directory: DataDirectory, sandbox: ProcessSandbox
+    ) -> None:
         self.engine = engine
         self.clock = clock
         self.directory = directory
@@ -46,7 +49,8 @@ class Stores:
         self.users = SqlUsers(engine)
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
-        self.catalog = CachedCatalog(self.types, self.templates, clock)
+        self.sandbox = sandbox
+        self.catalog = CachedCatalog(self.types, self.templates, clock, sandbox)
         self.devices = SqlDevices(engine)
         self.feedback = SqlFeedback(engine)
         self.messages = SqlMessages(engine)
@@ -84,7 +88,9 @@ async def open_stores(
         batch_limit=settings.write_batch,
         on_broken=on_broken,
     )
+    sandbox = ProcessSandbox(settings.app_template_cpu_s)
     try:
-        yield Stores(engine, SystemClock(), directory)
+        yield Stores(engine, SystemClock(), directory, sandbox)
     finally:
+        await sandbox.close()
         await engine.close()

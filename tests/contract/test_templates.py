@@ -102,3 +102,12 @@ async def test_no_version_is_given_twice(templates: Templates, other_node: Engin
         written, key=lambda each: each.version
     )
     assert [each.version for each in page.items] == list(range(len(written), 0, -1))
+
+
+async def test_old_versions_are_deleted(templates: Templates) -> None:
+    for _ in range(53):
+        await templates.put("app", make_template())
+    await templates.put("app", make_template(language="de"))
+    kept = (await templates.versions(*PLACE, after=None, limit=99)).items
+    assert [each.version for each in kept] == list(range(53, 3, -1))
+    assert (await templates.count("app"), await templates.count("other")) == (51, 0)

@@ -73,3 +73,13 @@ async def test_templates_without_a_definition_are_deleted_too(
     await templates.put("app", make_template("POST_LIKE"))
     assert await types.delete("app", "POST_LIKE")
     assert await templates.list("app", "POST_LIKE") == ()
+
+
+async def test_the_definitions_of_an_app_are_measured(types: Types) -> None:
+    assert await types.measure("app", "ANY") == (0, 0)
+    await types.put("app", FULL, NOW)
+    count, size = await types.measure("app", "ANY")
+    assert count == 1
+    assert size > 300
+    assert await types.measure("app", "FULL") == (0, 0)
+    assert await types.measure("other", "ANY") == (0, 0)

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from clarion.catalog import built_in
 from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import NotificationType
-from clarion.catalog.port import Templates, Types
+from clarion.catalog.port import Sandbox, Templates, Types
 from clarion.clock import Clock
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once.
 CACHED_MS = 10_000
 _CACHE_LIMIT = 10_000
+# Of the texts of templates in the cache, in characters.
+_CACHE_LIMIT_SIZE = 1 << 25
 _LOCKS = 64
 
 
 class CachedCatalog:
     """The `Catalog` port."""
 
-    def __init__(self, types: Types, templates: Templates, clock: Clock) -> None:
+    def __init__(self, types: Types, templates: Templates, clock: Clock, sandbox: Sandbox) -> None:
         self._types = types
         self._templates = templates
         self._clock = clock
+        self._sandbox = sandbox
+        self._size = 0
         self._cache: dict[tuple[str, str], tuple[int, Entry | None]] = {}
         self._changes = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -52,11 +57,12 @@ class CachedCatalog:
         if "\0" in type_name:
             # There is no such type, and PostgreSQL would refuse the query.
             return None
-        own = await self._types.get(app_id, type_name)
-        definition = own or built_in.TYPES.get(type_name)
+        changed = await self._types.get(app_id, type_name)
+        definition = changed or built_in.TYPES.get(type_name)
         if definition is None:
             return None
-        return build_entry(definition, await self._templates.list(app_id, type_name))
+        own = await self._templates.list(app_id, type_name)
+        return build_entry(definition, own, partial(self._sandbox.run, app_id))
 
     async def _load(self, key: tuple[str, str]) -> Entry | None:
         now, changes = self._clock.monotonic(), self._changes
@@ -72,6 +78,10 @@ class CachedCatalog:
         return (entry,) if self._clock.monotonic() - cached_at < CACHED_MS else None
 
     def _store(self, key: tuple[str, str], now: int, entry: Entry | None) -> None:
-        if len(self._cache) >= _CACHE_LIMIT:
+        size = entry.size_bytes if entry else 0
+        if len(self._cache) >= _CACHE_LIMIT or self._size + size > _CACHE_LIMIT_SIZE:
             self._cache.clear()
+            self._size = 0
+        # Entries that are replaced count again, so that the cache is emptied early, never late.
+        self._size += size
         self._cache[key] = (now, entry)

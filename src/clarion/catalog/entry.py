@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import msgspec
 
 from clarion.catalog import built_in
 from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
-from clarion.catalog.rendering.templates import render
-from clarion.catalog.schemas import Schema
-from clarion.errors import FieldFault, NotFound
+from clarion.catalog.rendering.templates import render_quickly
+from clarion.catalog.sandbox.jobs import Answer, FindFaults, Job, Render
+from clarion.catalog.schemas import SmallSchema, load_small
+from clarion.errors import FieldFault, InvalidFields, NotFound
 
 _CACHE_LIMIT = 1_000
+# Templates that are rendered in a row to check them, before other work gets its turn.
+_CHECKED_IN_A_ROW = 16
+# Names that a template may show without declaring them.
+_UNDECLARED = ("actor", "target")
+# Does a job for the app of the entry.
+Run = Callable[[Job], Awaitable[Answer]]
+
+
+class DataSchema:
+    """Checks data in this process if that is certainly cheap, and in the sandbox otherwise."""
+
+    def __init__(self, document: Mapping[str, object], run: Run) -> None:
+        self._document = document
+        self._run = run
+
+    async def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
+        faults = None if self._small is None else self._small.find_faults(data)
+        if faults is not None:
+            return faults
+        return (await self._run(FindFaults(self._raw, dict(data)))).faults
+
+    @cached_property
+    def _small(self) -> SmallSchema | None:
+        return load_small(self._document)
+
+    @cached_property
+    def _raw(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(self._document))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -20,10 +53,13 @@ class Entry:
     """The `CatalogEntry` port."""
 
     type: NotificationType
-    schema: Schema | None
+    schema: DataSchema | None
     templates: Mapping[tuple[Channel, str], Template]
     channels: frozenset[Channel]
     variables: Mapping[Channel, frozenset[str]]  # declared by the templates of any language
+    run: Run
+    mentions: Mapping[str, tuple[Template, ...]]  # which templates mention an undeclared name
+    size_bytes: int
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
 
     def pick(self, channel: Channel, language: str) -> Template | None:
@@ -43,37 +79,51 @@ class Entry:
         languages = sorted(known for of, known in self.templates if of is channel)
         return self.templates[channel, languages[0]] if languages else None
 
-    def find_faults(
+    async def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
-        faults = self.schema.find_faults(data) if self.schema else ()
+        faults = await self.schema.find_faults(data) if self.schema else ()
         required = frozenset[str]().union(*(self.variables.get(each, ()) for each in channels))
         missing = sorted(name for name in required if data.get(name) is None)
         return faults + tuple(
             FieldFault(f"data.{name}", "is required by a template") for name in missing
         )
 
-    def render(
+    async def render(
         self, channel: Channel, language: str, context: Mapping[str, object]
     ) -> RenderedText:
         template = self.pick(channel, language)
         if template is None:
             raise NotFound(f"{self.type.type} has no template for {channel}.")
-        return render(template, context, is_html=channel is Channel.EMAIL)
+        return await render(template, context, self.run)
 
-    def check_context(
+    async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
     ) -> None:
-        for (channel, _), template in self.templates.items():
-            text = f"{template.subject}{template.body}"
-            if channel in channels and any(name in text for name in missing):
-                render(template, context, is_html=channel is Channel.EMAIL)
+        mentioning = {id(each): each for name in missing for each in self.mentions.get(name, ())}
+        for number, template in enumerate(mentioning.values(), 1):
+            if template.channel in channels:
+                await render(template, context, self.run)
+            if not number % _CHECKED_IN_A_ROW:
+                await asyncio.sleep(0)
 
     def with_type(self, definition: NotificationType) -> Entry:
         return replace(self, type=definition)
 
 
-def build_entry(definition: NotificationType, own: Collection[Template]) -> Entry:
+async def render(template: Template, context: Mapping[str, object], run: Run) -> RenderedText:
+    """Render a template; in the sandbox if it needs Liquid. `InvalidFields` if it fails there."""
+    is_html = template.channel is Channel.EMAIL
+    text = render_quickly(template, context, is_html=is_html)
+    if text is not None:
+        return text
+    answer = await run(Render(template.subject, template.body, is_html, dict(context)))
+    if answer.faults:
+        raise InvalidFields(*answer.faults)
+    return RenderedText(answer.subject, answer.body)
+
+
+def build_entry(definition: NotificationType, own: Collection[Template], run: Run) -> Entry:
     """Return the entry of a type; the app's own templates override built-in ones."""
     all_templates = (*built_in.TEMPLATES.get(definition.type, ()), *own)
     templates = {(each.channel, each.language): each for each in all_templates}
@@ -82,8 +132,22 @@ def build_entry(definition: NotificationType, own: Collection[Template]) -> Entr
         variables[each.channel] |= frozenset(each.variables)
     return Entry(
         type=definition,
-        schema=Schema(definition.data_schema) if definition.data_schema else None,
+        schema=DataSchema(definition.data_schema, run) if definition.data_schema else None,
         templates=templates,
         channels=frozenset(variables),
         variables=dict(variables),
+        run=run,
+        mentions={name: tuple(_find_mentions(name, templates.values())) for name in _UNDECLARED},
+        size_bytes=sum(map(measure, own)),
     )
+
+
+def measure(template: Template) -> int:
+    """Return the size of a template; at most four bytes for each character."""
+    return len(template.body) + len(template.subject or "")
+
+
+def _find_mentions(name: str, templates: Collection[Template]) -> Iterator[Template]:
+    for each in templates:
+        if name in each.body or (each.subject and name in each.subject):
+            yield each

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
+from clarion.catalog.sandbox.jobs import Answer, Job
 from clarion.errors import FieldFault
 from clarion.pages import Page
 
@@ -22,6 +23,9 @@ class Types(Protocol):
     async def list(self, app_id: str) -> tuple[NotificationType, ...]:
         """Return the app's definitions sorted by name, at most 1,000."""
 
+    async def measure(self, app_id: str, without: str) -> tuple[int, int]:
+        """Return how many definitions the app has beside that of a type, and their bytes."""
+
     async def delete(self, app_id: str, type_name: str) -> bool:
         """Delete the app's definition of a type and its templates; False if there were none."""
 
@@ -32,8 +36,12 @@ class Templates(Protocol):
     async def put(self, app_id: str, template: Template) -> Template:
         """Add a template and return it with its version: one more than the newest, or 1.
 
-        `Conflict` if another node adds one at the same moment.
+        Only the newest 50 versions are kept. `Conflict` if another node adds one at the same
+        moment.
         """
+
+    async def count(self, app_id: str) -> int:
+        """Return how many versions of templates the app has, at most 20,000."""
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
         """Return the newest version for each channel and language, at most 1,000."""
@@ -51,6 +59,17 @@ class Templates(Protocol):
         """Return the versions, newest first. `InvalidFields` if `after` is not a `next`."""
 
 
+class Sandbox(Protocol):
+    """Runs what apps wrote where it can harm nobody: schemas and templates."""
+
+    async def run(self, app_id: str, job: Job) -> Answer:
+        """Do a job for an app, in turn with other apps. One that exceeds its limits has a fault.
+
+        `TooManyRequests` if the app has used its processor time, or too much of it waits;
+        `Overloaded` if there is no process for it.
+        """
+
+
 class CatalogEntry(Protocol):
     """A notification type with its schema and templates."""
 
@@ -62,12 +81,15 @@ class CatalogEntry(Protocol):
     def channels(self) -> frozenset[Channel]:
         """The channels for which there is a template."""
 
-    def find_faults(
+    async def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
-        """Return how data violates the schema, and which required variables are missing."""
+        """Return how data violates the schema, and which required variables are missing.
 
-    def render(
+        Like `render` and `check_context` it may need the sandbox, and fail as that does.
+        """
+
+    async def render(
         self, channel: Channel, language: str, context: Mapping[str, object]
     ) -> RenderedText:
         """Render the template for a channel in the nearest language: `pt-BR`, `pt`, `en`, any.
@@ -75,7 +97,7 @@ class CatalogEntry(Protocol):
         `NotFound` if the channel has no template, `InvalidFields` if it cannot be rendered.
         """
 
-    def check_context(
+    async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
     ) -> None:
         """Raise `InvalidFields` if a template of these channels shows one of the missing names."""

@@ -1,4 +1,7 @@
-"""JSON Schema of the data of events: compiled once; remote references are never fetched."""
+"""JSON Schema of the data of events: compiled once; remote references are never fetched.
+
+A small schema checks small data in this process; everything else is checked in the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,104 @@ from typing import NoReturn
 import jsonschema_rs
 import msgspec
 
+from clarion.catalog.schema_cost import OverBudget, measure
 from clarion.errors import FieldFault
+from clarion.fields import check_json
 
 SCHEMA_LIMIT_BYTES = 65_536
+# A schema that is checked in this process: its compilation takes a few milliseconds at most.
+SMALL_COST = 2_000
+SMALL_BYTES = 8_192
+# Its cost times the size of the data in bytes: 12 ms for the worst that was found, multiples of
+# large numbers.
+SMALL_WORK = 500_000
+# To name the faults takes far longer than to find that there are some: 3 µs for each.
+TINY_WORK = 3_000
+# Of larger data one fault is named: for each of them, the library copies the data.
+_ALL_FAULTS_BYTES = 4_096
 # Reported at once: in a long list every item may have a fault.
 _FAULTS_LIMIT = 20
 _REASON_LENGTH = 200
+_PATH_LENGTH = 500
+_encode = msgspec.json.Encoder().encode
+# This engine of regular expressions does not backtrack: its time is linear in the text. The sizes
+# are in bytes, for each pattern.
+_PATTERNS = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
 
 class Schema:
-    """Checks data against one JSON Schema."""
+    """Checks data against one JSON Schema; `ValueError` if the document is none."""
 
-    def __init__(self, document: dict[str, object]) -> None:
-        # This engine of regular expressions does not backtrack: its time is linear in the text.
-        self._validator = jsonschema_rs.validator_for(
-            document, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions()
-        )
+    def __init__(self, document: Mapping[str, object]) -> None:
+        try:
+            self._validator = jsonschema_rs.validator_for(
+                dict(document), retriever=_refuse, pattern_options=_PATTERNS
+            )
+        except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+            raise ValueError(f"must be a JSON Schema: {str(error).splitlines()[0]}") from error
 
     def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
         """Return what is wrong with the data, naming each field as `data.…`."""
-        if self._validator.is_valid(data):
+        if self.is_valid(data):
             return ()
+        if len(_encode(data)) > _ALL_FAULTS_BYTES:
+            return self._find_first(data)
         errors = islice(self._validator.iter_errors(data), _FAULTS_LIMIT)
         return tuple(_fault(error) for error in errors)
 
+    def is_valid(self, data: Mapping[str, object]) -> bool:
+        return self._validator.is_valid(data)
 
-def check_schema(document: dict[str, object]) -> dict[str, object]:
-    """Return the document; `ValueError` if it is too large or no JSON Schema."""
-    if len(msgspec.json.encode(document)) > SCHEMA_LIMIT_BYTES:
-        raise ValueError(f"must have at most {SCHEMA_LIMIT_BYTES:,} bytes as JSON")
+    def _find_first(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
+        try:
+            self._validator.validate(data)
+        except jsonschema_rs.ValidationError as error:
+            return (_fault(error),)
+        return ()
+
+
+class SmallSchema:
+    """A schema that may be used in this process, for small data."""
+
+    def __init__(self, document: Mapping[str, object], cost: int) -> None:
+        self._schema = Schema(document)
+        self._cost = cost
+
+    def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...] | None:
+        """Return the faults of the data; None if that may take long."""
+        work = self._cost * len(_encode(data))
+        if work > SMALL_WORK:
+            return None
+        if self._schema.is_valid(data):
+            return ()
+        return self._schema.find_faults(data) if work <= TINY_WORK else None
+
+
+def load_small(document: Mapping[str, object]) -> SmallSchema | None:
+    """Return a schema that is certainly cheap, or None."""
     try:
-        Schema(document)
-    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        raise ValueError(f"must be a JSON Schema: {str(error).splitlines()[0]}") from error
+        if len(_encode(document)) > SMALL_BYTES:
+            return None
+        cost = measure(document, SMALL_COST)
+        return SmallSchema(document, cost.total) if cost.is_known else None
+    except ValueError:
+        # Also one that an earlier release accepted: the sandbox says what is wrong with it.
+        return None
+
+
+def check_size(document: dict[str, object]) -> dict[str, object]:
+    """Return the document; `ValueError` if it is too large or too deep to look at."""
+    check_json(document, SCHEMA_LIMIT_BYTES)
     return document
+
+
+def check_schema(document: dict[str, object]) -> None:
+    """Raise `ValueError` if a document costs too much or is no JSON Schema. Takes its time."""
+    try:
+        measure(document)
+    except OverBudget as error:
+        raise ValueError(f"at {error}") from error
+    Schema(document)
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> FieldFault:
@@ -54,7 +121,7 @@ def _fault(error: jsonschema_rs.ValidationError) -> FieldFault:
 
 def _place(root: str | int, *keys: str | int) -> str:
     parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return f"{root}{''.join(parts)}"
+    return f"{root}{''.join(parts)}"[:_PATH_LENGTH]
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -10,6 +10,10 @@ from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
+# Of one template.
+VERSIONS_KEPT = 50
+# Of all templates of an app.
+VERSIONS_LIMIT = 20_000
 TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
 _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
@@ -31,6 +35,11 @@ LIST_TYPES = statement(
     """SELECT definition FROM notification_types WHERE app_id = :app_id
     ORDER BY type LIMIT 1000""",
 )
+MEASURE_TYPES = statement(
+    "measure_types",
+    """SELECT COUNT(*), COALESCE(SUM(LENGTH(definition)), 0) FROM notification_types
+    WHERE app_id = :app_id AND type <> :type""",
+)
 DELETE_TYPE = statement(
     "delete_type",
     "DELETE FROM notification_types WHERE app_id = :app_id AND type = :type RETURNING type",
@@ -45,6 +54,16 @@ PUT_TEMPLATE = statement(
     f"""INSERT INTO templates (app_id, {TEMPLATES.columns})
     VALUES (:app_id, {TEMPLATES.parameters.replace(":version", _NEXT_VERSION)})
     RETURNING {TEMPLATES.columns}""",
+)
+DELETE_OLD_VERSIONS = statement(
+    "delete_old_versions",
+    f"""DELETE FROM templates WHERE {_PLACE}
+    AND version <= (SELECT MAX(version) FROM templates WHERE {_PLACE}) - {VERSIONS_KEPT}""",
+)
+COUNT_VERSIONS = statement(
+    "count_versions",
+    f"""SELECT COUNT(*) FROM (SELECT 1 FROM templates WHERE app_id = :app_id
+    LIMIT {VERSIONS_LIMIT}) AS versions""",
 )
 LIST_TEMPLATES = statement(
     "list_templates_of_type",
@@ -81,6 +100,10 @@ class SqlTypes:
         rows = await self._engine.fetch(LIST_TYPES, app_id=app_id)
         return tuple(_read_type(row[0]) for row in rows)
 
+    async def measure(self, app_id: str, without: str) -> tuple[int, int]:
+        rows = await self._engine.fetch(MEASURE_TYPES, app_id=app_id, type=without)
+        return int(rows[0][0]), int(rows[0][1])
+
     async def delete(self, app_id: str, type_name: str) -> bool:
         steps = (
             DELETE_TYPE.step(app_id=app_id, type=type_name),
@@ -99,10 +122,18 @@ class SqlTemplates:
     async def put(self, app_id: str, template: Template) -> Template:
         values = TEMPLATES.values(template)
         del values["version"]
-        step = PUT_TEMPLATE.step(app_id=app_id, **values)
-        done = await self._engine.write(Unit(app_id, (step,), app_id))
+        place = {key: values[key] for key in ("type", "channel", "language")}
+        steps = (
+            PUT_TEMPLATE.step(app_id=app_id, **values),
+            DELETE_OLD_VERSIONS.step(app_id=app_id, **place),
+        )
+        done = await self._engine.write(Unit(app_id, steps, app_id))
         assert done is not None  # noqa: S101 - there is no guard that could refuse it
         return TEMPLATES.read(done[0][0])
+
+    async def count(self, app_id: str) -> int:
+        rows = await self._engine.fetch(COUNT_VERSIONS, app_id=app_id)
+        return int(rows[0][0])
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
         rows = await self._engine.fetch(LIST_TEMPLATES, app_id=app_id, type=type_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from clarion.events.waiting import fail_without_type
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
 ROUNDS = 20
+# How long the slow templates of an app may hold a worker; then other jobs come first.
+RENDERING_S = 1.0
+LATER_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +73,38 @@ class Decider:
             undecided.append((job, event))
             requests.append(make_request(event, job.user_id, entry, self.ports.clock.now()))
         cases = await self.cases.read(requests)
-        decided, later = self._decide_in_order(zip(undecided, cases, strict=True))
+        decided, later = await self._decide_in_order(zip(undecided, cases, strict=True))
         refused = await self.writer.write([*outcomes, *decided])
         return [*refused, *later]
 
-    def _decide_in_order(
+    async def _decide_in_order(
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
         batch = BatchView()
         outcomes: list[JobOutcome] = []
         later: list[Job] = []
+        clock = asyncio.get_running_loop().time
+        rendered_s = 0.0
         for (job, event), prepared in cases:
+            if rendered_s > RENDERING_S:
+                again = Reschedule(due_at=self.ports.clock.now() + LATER_MS)
+                outcomes.append(JobOutcome(job=job, next=again))
+                continue
             projected = batch.project(prepared)
             if projected is None:
                 later.append(job)
                 continue
-            outcome = self.writer.run_safely(job, self._decide_one, job, event, projected)
+            began = clock()
+            outcome = await self.writer.run_safely(job, self._decide_one, job, event, projected)
+            rendered_s += clock() - began
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
         return outcomes, later
 
-    def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
+    async def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
         notification_id = self.ports.clock.new_id()
-        return apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
+        return await apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
 
 
 def make_request(event: Event, user_id: str, entry: CatalogEntry, now: int) -> DecisionRequest:

@@ -88,7 +88,7 @@ class Deliverer:
     async def _attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
         job, provider = waiting.job, self.ports.providers[delivery.channel]
         try:
-            message = make_message(waiting, delivery)
+            message = await make_message(waiting, delivery)
         except Exception as error:  # noqa: BLE001 - a template may fail in any way
             return self.writer.fail(job, error)
         outcome = await _try(provider, message)
@@ -131,11 +131,11 @@ def _is_to_send(job: Job, delivery: Delivery) -> bool:
     return delivery.channel == job.subject.partition("/")[0] and (is_queued or is_replayed)
 
 
-def make_message(waiting: WaitingNotification, delivery: Delivery) -> OutgoingMessage:
+async def make_message(waiting: WaitingNotification, delivery: Delivery) -> OutgoingMessage:
     """Return the message for the provider."""
     notification, user = waiting.notification, waiting.prepared.case.recipient
     entry = waiting.prepared.request.entry
-    text = render(entry, delivery.channel, user, notification.content, delivery.count)
+    text = await render(entry, delivery.channel, user, notification.content, delivery.count)
     return OutgoingMessage(
         id=f"{notification.id}/{delivery.channel}",
         notification=notification,

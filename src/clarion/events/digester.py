@@ -48,14 +48,14 @@ class Digester:
         parts, _ = await self.waiting.read(pairs, _is_collected)
         if not parts:
             return _drop_all(job, collected)
-        return self.writer.run_safely(job, digest, job, parts)
+        return await self.writer.run_safely(job, digest, job, parts)
 
 
 def _is_collected(job: Job, delivery: Delivery) -> bool:
     return delivery.status is DeliveryStatus.COLLECTED and delivery.digest == job.id
 
 
-def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
+async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
     """Return the outcome of a digest: the newest part is sent for all, the others join it.
 
     Each part is decided by itself: one may be cancelled or expired while the others are sent.
@@ -79,10 +79,10 @@ def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
         until = decision.verdict.until
         again = Reschedule(due_at=NEVER if until is None else until)
         return JobOutcome(job=job, next=again, deliveries=tuple(dropped))
-    return _send(job, lead, decision, [part for part, _ in left[1:]], dropped)
+    return await _send(job, lead, decision, [part for part, _ in left[1:]], dropped)
 
 
-def _send(
+async def _send(
     job: Job,
     lead: WaitingNotification,
     decision: Decision,
@@ -97,7 +97,7 @@ def _send(
     outcome = JobOutcome(job=job, deliveries=(first, *joined, *dropped))
     if channel is Channel.IN_APP:
         expected = notification.count
-        update = update_inbox(lead.prepared, notification.id, count, expected, is_new=True)
+        update = await update_inbox(lead.prepared, notification.id, count, expected, is_new=True)
         return replace(outcome, inbox_update=update)
     send = make_deliver_job(lead.prepared.request, notification.event_id, first)
     return replace(outcome, jobs=(send,))

@@ -17,6 +17,7 @@ from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, 
 from clarion.fields import (
     REFUSED_SCHEMES,
     check_image_url,
+    check_json,
     check_link,
     check_topic,
     check_user_id,
@@ -86,9 +87,12 @@ def find_timeless_faults(
     yield from _recipient_faults(draft.recipient)
     yield from _time_faults(draft)
     yield from _link_faults(draft, refused_schemes)
-    if draft.data and len(msgspec.json.encode(draft.data)) > DATA_LIMIT_BYTES:
-        yield FieldFault("data", f"must have at most {DATA_LIMIT_BYTES:,} bytes as JSON")
-    elif _has_zero(draft):
+    try:
+        check_json(draft.data, DATA_LIMIT_BYTES)
+    except ValueError as error:
+        yield FieldFault("data", str(error))
+        return
+    if _has_zero(draft):
         for name in draft.__struct_fields__:
             if name not in _LINKS and _has_zero(getattr(draft, name)):
                 yield FieldFault(name, "must not contain zero characters")

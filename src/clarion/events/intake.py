@@ -39,7 +39,7 @@ class Intake:
         entry = await find_entry(self.ports.catalog, app_id, draft, faults)
         event_id = self.ports.clock.new_id()
         event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
-        check_context(entry, _template_channels(draft, entry), event.content)
+        await check_context(entry, _template_channels(draft, entry), event.content)
         await self._check_recipients(event, draft)
         return event
 
@@ -105,15 +105,19 @@ async def find_entry(
     entry = await catalog.find(app_id, draft.type)
     if entry is None:
         raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
-    if found := (*faults, *_find_type_faults(draft, entry)):
+    found = tuple(faults)
+    # Data that is too large or too deep is not looked at.
+    if not any(each.field == "data" for each in found):
+        found += await _find_type_faults(draft, entry)
+    if found:
         raise InvalidFields(*found)
     return entry
 
 
-def _find_type_faults(draft: EventDraft, entry: CatalogEntry) -> tuple[FieldFault, ...]:
+async def _find_type_faults(draft: EventDraft, entry: CatalogEntry) -> tuple[FieldFault, ...]:
     if not entry.type.is_active:
         return (FieldFault("type", f"{draft.type} is not active"),)
-    return entry.find_faults(draft.data, _template_channels(draft, entry))
+    return await entry.find_faults(draft.data, _template_channels(draft, entry))
 
 
 def _template_channels(draft: EventDraft, entry: CatalogEntry) -> set[Channel]:

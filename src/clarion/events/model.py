@@ -308,10 +308,14 @@ class InboxUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reschedule:
-    """The job is due again at a time; with an `error` this counts as a failed try."""
+    """The job is due again at a time; with an `error` this counts as a failed try.
+
+    If it `is_failure`; otherwise the event shows why it waits.
+    """
 
     due_at: int
     error: str | None = None
+    is_failure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

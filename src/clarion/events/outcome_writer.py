@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clarion.clock import Clock
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, Overloaded, TooManyRequests
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes
 from clarion.telemetry.logs import get_logger
@@ -17,6 +17,8 @@ from clarion.telemetry.metrics import PipelineMetrics
 TRIES = 5
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 600.0
+# Jobs that wait for the same thing are not all due at the same moment.
+WAIT_SPREAD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +30,29 @@ class OutcomeWriter:
     metrics: PipelineMetrics
     on_inbox_changed: Callable[[str, str], None]
 
-    def run_safely(self, job: Job, work: Callable[..., JobOutcome], *arguments: Any) -> JobOutcome:
+    async def run_safely(
+        self, job: Job, work: Callable[..., Awaitable[JobOutcome]], *arguments: Any
+    ) -> JobOutcome:
         """Return what the work returns, or the outcome of its failure."""
         try:
-            return work(*arguments)
+            return await work(*arguments)
         except Exception as error:  # noqa: BLE001 - a job that fails must not fail its batch
             return self.fail(job, error)
 
     def fail(self, job: Job, error: Exception) -> JobOutcome:
         """Return the outcome of a failed try: a retry, or a dead letter."""
         message = error.detail if isinstance(error, ClarionError) else type(error).__name__
+        if isinstance(error, (TooManyRequests, Overloaded)):
+            return JobOutcome(job=job, next=self._wait(message, error.retry_after_s))
         if not isinstance(error, ClarionError):
             get_logger().error("job_failed", kind=job.kind, job=job.id, exc_info=error)
         return JobOutcome(job=job, next=self.retry(job, message))
+
+    def _wait(self, message: str, least_s: float) -> Reschedule:
+        """Return when a job is tried again that could not be tried: its app used up its time."""
+        wait_s = random.uniform(least_s, least_s + WAIT_SPREAD_S)  # noqa: S311 - jitter
+        due_at = self.clock.now() + int(wait_s * 1000)
+        return Reschedule(due_at=due_at, error=message, is_failure=False)
 
     def retry(self, job: Job, error: str, after_s: float | None = None) -> Reschedule | DeadLetter:
         """Return when a job that failed is tried again; after the last try, a dead letter."""
@@ -66,8 +78,9 @@ class OutcomeWriter:
         if outcome.changes_inbox:
             self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
         is_dead = isinstance(outcome.next, DeadLetter)
-        is_retry = isinstance(outcome.next, Reschedule) and outcome.next.error is not None
-        if is_dead or is_retry:
+        next_ = outcome.next
+        is_retry = isinstance(next_, Reschedule) and next_.error is not None
+        if is_dead or (isinstance(next_, Reschedule) and is_retry and next_.is_failure):
             self.metrics.failures[outcome.job.kind, is_dead] += 1
         if is_retry:
             # Its deliveries keep their status.

@@ -38,7 +38,7 @@ _UNSENT = {
 _OVER_LIMIT = frozenset({ReasonCode.LIMIT_WAITS, ReasonCode.LIMIT_JOINS_DIGEST})
 
 
-def apply_decisions(
+async def apply_decisions(
     job: Job,
     event: Event,
     prepared: PreparedCase,
@@ -48,7 +48,7 @@ def apply_decisions(
     """Return the outcome of deciding an event for one user: a new notification."""
     request, earlier, update = prepared.request, prepared.case.earlier, None
     if (folded_into := _find_fold(decisions)) and earlier:
-        update = update_inbox(prepared, folded_into, earlier.count + 1, earlier.count)
+        update = await update_inbox(prepared, folded_into, earlier.count + 1, earlier.count)
     deliveries = tuple(_make_delivery(request, notification_id, each) for each in decisions)
     jobs, shared = make_jobs(request, job.event_id, deliveries)
     return JobOutcome(
@@ -56,7 +56,7 @@ def apply_decisions(
         final_status=_final_status(event, decisions),
         dedupe_claim=None if folded_into else _claim_key(prepared, decisions, notification_id),
         limit_claims=claim_limits(prepared, decisions),
-        notification=_make_notification(event, prepared, decisions, notification_id),
+        notification=await _make_notification(event, prepared, decisions, notification_id),
         inbox_update=update,
         deliveries=deliveries,
         jobs=jobs,
@@ -71,11 +71,11 @@ def _find_fold(decisions: Iterable[Decision]) -> str | None:
     return None
 
 
-def _make_notification(
+async def _make_notification(
     event: Event, prepared: PreparedCase, decisions: Sequence[Decision], notification_id: str
 ) -> Notification:
     request = prepared.request
-    title, body = _inbox_text(prepared, decisions)
+    title, body = await _inbox_text(prepared, decisions)
     return Notification(
         app_id=request.app_id,
         user_id=request.user_id,
@@ -99,22 +99,24 @@ def shows(decisions: Iterable[Decision]) -> bool:
     return any(d.channel is Channel.IN_APP and isinstance(d.verdict, Send) for d in decisions)
 
 
-def _inbox_text(prepared: PreparedCase, decisions: Sequence[Decision]) -> tuple[str | None, str]:
+async def _inbox_text(
+    prepared: PreparedCase, decisions: Sequence[Decision]
+) -> tuple[str | None, str]:
     """Return title and body for the inbox; empty if it never shows the notification."""
     verdict = next((d.verdict for d in decisions if d.channel is Channel.IN_APP), None)
     if verdict is None or isinstance(verdict, Drop):
         return None, ""
-    text = _render_inbox(prepared, 1)
+    text = await _render_inbox(prepared, 1)
     return text.subject, text.body
 
 
-def _render_inbox(prepared: PreparedCase, count: int) -> RenderedText:
+async def _render_inbox(prepared: PreparedCase, count: int) -> RenderedText:
     request = prepared.request
     user = prepared.case.recipient
-    return render(request.entry, Channel.IN_APP, user, request.content, count)
+    return await render(request.entry, Channel.IN_APP, user, request.content, count)
 
 
-def update_inbox(
+async def update_inbox(
     prepared: PreparedCase,
     notification_id: str,
     count: int,
@@ -123,7 +125,7 @@ def update_inbox(
     is_new: bool = False,
 ) -> InboxUpdate:
     """Return the update of a notification to a count; `is_new` if the inbox does not show it."""
-    text = _render_inbox(prepared, count)
+    text = await _render_inbox(prepared, count)
     return InboxUpdate(
         id=notification_id,
         title=text.subject,

@@ -26,7 +26,7 @@ class Releaser:
         for each in held:
             projected = batch.project(each.prepared) or each.prepared
             waiting = replace(each, prepared=projected)
-            outcome = self.writer.run_safely(each.job, release, waiting)
+            outcome = await self.writer.run_safely(each.job, release, waiting)
             batch.add(each.prepared.request, outcome)
             outcomes.append(outcome)
         await self.writer.write(outcomes)
@@ -36,7 +36,7 @@ def _is_held(_job: Job, delivery: Delivery) -> bool:
     return delivery.status is DeliveryStatus.HELD
 
 
-def release(waiting: WaitingNotification) -> JobOutcome:
+async def release(waiting: WaitingNotification) -> JobOutcome:
     """Return the outcome of deciding a held notification again."""
     job, notification, prepared = waiting.job, waiting.notification, waiting.prepared
     decisions = waiting.decide()
@@ -45,7 +45,7 @@ def release(waiting: WaitingNotification) -> JobOutcome:
     held_until = find_held_until(deliveries)
     count, update = notification.count, None
     if shows(decisions):
-        update = update_inbox(prepared, notification.id, count, count, is_new=True)
+        update = await update_inbox(prepared, notification.id, count, count, is_new=True)
     return JobOutcome(
         job=job,
         next=None if held_until is None else Reschedule(due_at=held_until),

@@ -14,13 +14,13 @@ from clarion.people.model import User
 _SAMPLE_USER: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
 
 
-def render(
+async def render(
     entry: CatalogEntry, channel: Channel, user: User, content: Content, count: int
 ) -> RenderedText:
     """Render the template of a channel; `InvalidFields` if that fails."""
     recipient = {"id": user.id, "name": user.name, "language": user.language}
     context = _context(content, recipient, count)
-    return entry.render(template_channel(channel), user.language, context)
+    return await entry.render(template_channel(channel), user.language, context)
 
 
 def template_channel(channel: Channel) -> Channel:
@@ -28,14 +28,16 @@ def template_channel(channel: Channel) -> Channel:
     return Channel.IN_APP if channel is Channel.STUB else channel
 
 
-def check_context(entry: CatalogEntry, channels: Collection[Channel], content: Content) -> None:
+async def check_context(
+    entry: CatalogEntry, channels: Collection[Channel], content: Content
+) -> None:
     """Raise `InvalidFields` if a template shows an actor or a target that the event lacks.
 
     Its other variables are declared and have been checked; these are not declared.
     """
     missing = [name for name in ("actor", "target") if _lacks(getattr(content, name))]
     if missing:
-        entry.check_context(channels, _context(content, _SAMPLE_USER, 1), missing)
+        await entry.check_context(channels, _context(content, _SAMPLE_USER, 1), missing)
 
 
 def _lacks(named: Actor | Target | None) -> bool:

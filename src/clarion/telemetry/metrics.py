@@ -42,6 +42,22 @@ class ClosedConnections(Sized, Protocol):
     def closed(self) -> Mapping[Any, int]: ...
 
 
+class SandboxCounts(Protocol):
+    """The processes for schemas and templates, with what they have done since the start."""
+
+    @property
+    def jobs(self) -> Mapping[tuple[str, str], int]: ...
+
+    @property
+    def cpu_s(self) -> Mapping[str, float]: ...
+
+    @property
+    def restarts(self) -> Mapping[str, int]: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+
 class Metrics:
     """The metrics of the server, in a registry of their own."""
 
@@ -127,6 +143,23 @@ class Metrics:
         self.registry.register(_Collector(read))
         doc = "Open connections to the HTTP listeners."
         self._watch("clarion_http_connections", doc, connections.__len__)
+
+    def watch_sandbox(self, sandbox: SandboxCounts) -> None:
+        """Export what was run for the schemas and templates of apps."""
+
+        def read() -> Iterable[Metric]:
+            jobs = "Schemas and templates run in the sandbox, by kind and result."
+            seconds = "Processor time of the sandbox, by kind of job."
+            restarts = "Processes of the sandbox that ended during a job, by reason."
+            yield _counter("clarion_sandbox_jobs", jobs, ("kind", "result"), sandbox.jobs)
+            taken = {(kind,): count for kind, count in sandbox.cpu_s.items()}
+            yield _counter("clarion_sandbox_cpu_seconds", seconds, ("kind",), taken)
+            ended = {(reason,): count for reason, count in sandbox.restarts.items()}
+            yield _counter("clarion_sandbox_restarts", restarts, ("reason",), ended)
+
+        self.registry.register(_Collector(read))
+        doc = "Schemas and templates that wait for the sandbox."
+        self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""
@@ -233,7 +266,7 @@ class _Collector(Collector):
 
 
 def _counter(
-    name: str, doc: str, labels: tuple[str, ...], counts: Mapping[tuple[Any, ...], int]
+    name: str, doc: str, labels: tuple[str, ...], counts: Mapping[tuple[Any, ...], float]
 ) -> Metric:
     family = CounterMetricFamily(name, doc, labels=labels)
     for values, count in counts.items():

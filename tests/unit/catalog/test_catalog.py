@@ -10,6 +10,7 @@ from clarion.catalog.catalog import CACHED_MS, CachedCatalog
 from clarion.catalog.model import Channel, NotificationType, Template
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
+from tests.sandbox import DirectSandbox
 
 
 class MemoryTypes:
@@ -34,6 +35,9 @@ class MemoryTypes:
     async def list(self, app_id: str) -> tuple[NotificationType, ...]:
         return tuple(each for (app, _), each in self.own.items() if app == app_id)
 
+    async def measure(self, app_id: str, without: str) -> tuple[int, int]:
+        raise NotImplementedError(app_id, without)
+
     async def delete(self, app_id: str, type_name: str) -> bool:
         return self.own.pop((app_id, type_name), None) is not None
 
@@ -48,6 +52,9 @@ class MemoryTemplates:
         assert app_id
         self.own.append(template)
         return template
+
+    async def count(self, app_id: str) -> int:
+        raise NotImplementedError(app_id)
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
         assert app_id
@@ -83,7 +90,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def catalog(types: MemoryTypes, templates: MemoryTemplates, clock: FixedClock) -> CachedCatalog:
-    return CachedCatalog(types, templates, clock)
+    return CachedCatalog(types, templates, clock, DirectSandbox())
 
 
 async def test_a_built_in_type_is_there_from_the_start(catalog: CachedCatalog) -> None:

@@ -6,11 +6,12 @@ from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Channel
 from clarion.errors import FieldFault
 from tests.factories import make_template, make_type
+from tests.sandbox import run_directly
 
 
 def entry_in(*languages: str) -> Entry:
     templates = [make_template(language=language, channel=Channel.PUSH) for language in languages]
-    return build_entry(make_type(), templates)
+    return build_entry(make_type(), templates, run_directly)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +42,18 @@ def test_the_cache_of_picks_is_limited() -> None:
     assert len(entry._picked) <= 1_000
 
 
-def test_faults_name_what_the_schema_and_the_templates_require() -> None:
+async def test_faults_name_what_the_schema_and_the_templates_require() -> None:
     schema: dict[str, object] = {
         "required": ["a"],
         "properties": {"b": {"items": {"type": "integer"}}},
     }
-    entry = build_entry(make_type(data_schema=schema), [make_template(variables=("order", "c"))])
-    assert entry.find_faults({"b": [1, "x"], "c": None}, [Channel.EMAIL]) == (
+    entry = build_entry(
+        make_type(data_schema=schema), [make_template(variables=("order", "c"))], run_directly
+    )
+    assert await entry.find_faults({"b": [1, "x"], "c": None}, [Channel.EMAIL]) == (
         FieldFault("data.a", "is required"),
         FieldFault("data.b[1]", '"x" is not of type "integer"'),
         FieldFault("data.c", "is required by a template"),
         FieldFault("data.order", "is required by a template"),
     )
-    assert entry.find_faults({"a": 1}, [Channel.PUSH]) == ()
+    assert await entry.find_faults({"a": 1}, [Channel.PUSH]) == ()

@@ -9,15 +9,25 @@ from clarion.catalog.schemas import Schema, check_schema
     "document",
     [
         {"type": "objekt"},
-        {"$ref": "http://127.0.0.1:1/x"},
-        {"$ref": "file:///etc/passwd"},
-        {"$ref": "#/nowhere"},
         {"pattern": "("},
         {"$schema": "http://127.0.0.1:1/x"},
     ],
 )
 def test_an_invalid_schema_is_refused_and_nothing_is_fetched(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"^must be a JSON Schema: "):
+        check_schema(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"$ref": "http://127.0.0.1:1/x"}, r"at #/\$ref: must be a JSON pointer"),
+        ({"$ref": "file:///etc/passwd"}, r"at #/\$ref: must be a JSON pointer"),
+        ({"items": {"$ref": "#/nowhere"}}, r"at #/items/\$ref: there is no #/nowhere"),
+    ],
+)
+def test_a_reference_stays_in_the_schema(document: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         check_schema(document)
 
 

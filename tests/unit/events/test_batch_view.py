@@ -17,8 +17,9 @@ from clarion.events.model import (
     LimitClaim,
 )
 from tests.factories import NOW
+from tests.sandbox import run_directly
 
-ENTRY = build_entry(built_in.TYPES["POST_LIKE"], ())
+ENTRY = build_entry(built_in.TYPES["POST_LIKE"], (), run_directly)
 JOB = Job("j", Priority.LOW, NOW, JobKind.DECIDE, "a", "e", "ana")
 EARLIER = EarlierNotification(notification_id="n", count=3, is_unread=True)
 

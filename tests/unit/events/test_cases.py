@@ -10,10 +10,13 @@ from clarion.catalog.model import Overflow, Priority, RateLimit
 from clarion.events.cases import HOUR_MS, DecisionRequest, FrequencyCaps
 from clarion.events.model import Content
 from tests.factories import NOW
+from tests.sandbox import run_directly
 
-PLAIN = build_entry(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), ())
+PLAIN = build_entry(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), (), run_directly)
 LIMITED = build_entry(
-    replace(PLAIN.type, rate_limit=RateLimit(per_user_per_hour=5, overflow=Overflow.DIGEST)), ()
+    replace(PLAIN.type, rate_limit=RateLimit(per_user_per_hour=5, overflow=Overflow.DIGEST)),
+    (),
+    run_directly,
 )
 REQUEST = DecisionRequest(
     app_id="a",
@@ -53,7 +56,7 @@ def test_an_unlimited_request_has_no_limits() -> None:
 
 
 def test_each_limit_counts_for_itself() -> None:
-    other_type = build_entry(replace(LIMITED.type, type="OTHER"), ())
+    other_type = build_entry(replace(LIMITED.type, type="OTHER"), (), run_directly)
     requests = [
         REQUEST,
         replace(REQUEST, user_id="bo"),

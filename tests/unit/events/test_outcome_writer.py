@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.errors import NotFound
+from clarion.errors import NotFound, TooManyRequests
 from clarion.events.model import DeadLetter, DeliveryStatus, JobOutcome, ReasonCode, Reschedule
 from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, back_off
 from clarion.telemetry.metrics import PipelineMetrics
@@ -62,18 +62,33 @@ def test_a_provider_may_set_the_time_of_the_next_try(writing: Writing) -> None:
     assert writing.writer.retry(JOB, "no", 7.5) == Reschedule(due_at=NOW + 7_500, error="no")
 
 
-def test_an_error_becomes_an_outcome(writing: Writing) -> None:
-    def work(error: Exception) -> JobOutcome:
-        raise error
+async def fail_with(error: Exception) -> JobOutcome:
+    raise error
 
-    failed = writing.writer.run_safely(JOB, work, NotFound("There is no template."))
-    broken = writing.writer.run_safely(JOB, work, ZeroDivisionError("a secret"))
+
+async def succeed() -> JobOutcome:
+    return JobOutcome(job=JOB)
+
+
+async def test_an_error_becomes_an_outcome(writing: Writing) -> None:
+    failed = await writing.writer.run_safely(JOB, fail_with, NotFound("There is no template."))
+    broken = await writing.writer.run_safely(JOB, fail_with, ZeroDivisionError("a secret"))
     assert isinstance(failed.next, Reschedule)
     assert failed.next.error == "There is no template."
     # The text of an unexpected error may contain anything.
     assert isinstance(broken.next, Reschedule)
     assert broken.next.error == "ZeroDivisionError"
-    assert writing.writer.run_safely(JOB, lambda: JobOutcome(job=JOB)) == JobOutcome(job=JOB)
+    assert await writing.writer.run_safely(JOB, succeed) == JobOutcome(job=JOB)
+
+
+async def test_a_job_whose_app_has_used_its_time_waits_and_does_not_fail(writing: Writing) -> None:
+    last = replace(JOB, tries=TRIES - 1)
+    outcome = await writing.writer.run_safely(last, fail_with, TooManyRequests(30, "Used up."))
+    assert isinstance(outcome.next, Reschedule)
+    assert (outcome.next.error, outcome.next.is_failure) == ("Used up.", False)
+    assert NOW + 30_000 <= outcome.next.due_at <= NOW + 40_000
+    await writing.writer.write([outcome])
+    assert writing.writer.metrics.failures == {}
 
 
 async def test_who_sees_something_new_is_told_and_who_was_refused_is_not(

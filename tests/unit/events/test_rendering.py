@@ -12,6 +12,7 @@ from clarion.events.model import Actor, Content, Target
 from clarion.events.rendering import check_context, render
 from clarion.people.model import User
 from tests.factories import NOW
+from tests.sandbox import run_directly
 
 ANA = User(app_id="a", id="ana", name="Ana", created_at=NOW, updated_at=NOW)
 FULL = Content(actor=Actor("bo", "Bo"), target=Target("p1", "post"))
@@ -28,14 +29,14 @@ def make_entry(body: str, channel: Channel = Channel.IN_APP) -> Entry:
         variables=(),
         created_at=NOW,
     )
-    return build_entry(replace(built_in.TYPES["POST_LIKE"], type="OWN"), (template,))
+    return build_entry(replace(built_in.TYPES["POST_LIKE"], type="OWN"), (template,), run_directly)
 
 
 @pytest.mark.parametrize("name", built_in.TYPES)
-def test_built_in_templates_need_neither_actor_nor_target(name: str) -> None:
-    entry = build_entry(built_in.TYPES[name], ())
-    check_context(entry, tuple(Channel), Content())
-    assert render(entry, Channel.IN_APP, replace(ANA, name=None), Content(), 1).body
+async def test_built_in_templates_need_neither_actor_nor_target(name: str) -> None:
+    entry = build_entry(built_in.TYPES[name], (), run_directly)
+    await check_context(entry, tuple(Channel), Content())
+    assert (await render(entry, Channel.IN_APP, replace(ANA, name=None), Content(), 1)).body
 
 
 @pytest.mark.parametrize(
@@ -46,32 +47,34 @@ def test_built_in_templates_need_neither_actor_nor_target(name: str) -> None:
         (replace(FULL, actor=None), "actor"),
     ],
 )
-def test_an_actor_that_is_shown_must_be_there(content: Content, field: str) -> None:
+async def test_an_actor_that_is_shown_must_be_there(content: Content, field: str) -> None:
     with pytest.raises(InvalidFields) as raised:
-        check_context(make_entry("{{ actor.name }} was here"), (Channel.IN_APP,), content)
+        await check_context(make_entry("{{ actor.name }} was here"), (Channel.IN_APP,), content)
     assert [fault.field for fault in raised.value.faults] == [field]
 
 
-def test_a_target_that_is_tested_for_may_be_missing() -> None:
+async def test_a_target_that_is_tested_for_may_be_missing() -> None:
     entry = make_entry("{% if target.id %}{{ target.id }}{% else %}it{% endif %}")
-    check_context(entry, (Channel.IN_APP,), Content())
-    assert render(entry, Channel.IN_APP, ANA, Content(), 1).body == "it"
-    assert render(entry, Channel.IN_APP, ANA, FULL, 1).body == "p1"
+    await check_context(entry, (Channel.IN_APP,), Content())
+    assert (await render(entry, Channel.IN_APP, ANA, Content(), 1)).body == "it"
+    assert (await render(entry, Channel.IN_APP, ANA, FULL, 1)).body == "p1"
 
 
-def test_only_the_channels_of_the_event_count() -> None:
-    check_context(make_entry("{{ actor.name }}"), (Channel.PUSH,), Content())
+async def test_only_the_channels_of_the_event_count() -> None:
+    await check_context(make_entry("{{ actor.name }}"), (Channel.PUSH,), Content())
     with pytest.raises(InvalidFields):
-        check_context(make_entry("{{ actor.name }}"), (Channel.PUSH, Channel.IN_APP), Content())
+        await check_context(
+            make_entry("{{ actor.name }}"), (Channel.PUSH, Channel.IN_APP), Content()
+        )
 
 
-def test_the_stub_uses_the_template_of_the_inbox() -> None:
+async def test_the_stub_uses_the_template_of_the_inbox() -> None:
     entry = make_entry("{{ actor.name }} was here")
-    inbox = render(entry, Channel.IN_APP, ANA, FULL, 1)
-    assert render(entry, Channel.STUB, ANA, FULL, 1) == inbox
+    inbox = await render(entry, Channel.IN_APP, ANA, FULL, 1)
+    assert await render(entry, Channel.STUB, ANA, FULL, 1) == inbox
     assert inbox.body == "Bo was here"
 
 
-def test_a_channel_without_template_is_an_error() -> None:
+async def test_a_channel_without_template_is_an_error() -> None:
     with pytest.raises(NotFound, match="OWN has no template for sms"):
-        render(make_entry("x"), Channel.SMS, ANA, FULL, 1)
+        await render(make_entry("x"), Channel.SMS, ANA, FULL, 1)

@@ -12,15 +12,17 @@ from litestar import Controller, get, post, put
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
-from clarion.catalog.api.types import find_entry
+from clarion.catalog.api.types import find_entry, refuse
 from clarion.catalog.built_in import ENGLISH
 from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.entry import Entry, Run, measure, render
 from clarion.catalog.model import GIVEN, Channel, Template, build_context
 from clarion.catalog.port import Templates
-from clarion.catalog.rendering.templates import check_template, render
+from clarion.catalog.rendering.templates import check_size
+from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import check_language
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.fields import check_json, check_language
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -36,6 +38,14 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 
 VARIABLES_LIMIT = 100
+# As for events.
+DATA_LIMIT_BYTES = 65_536
+# Of the templates of a type for one channel.
+LANGUAGES_LIMIT = 50
+# Of all templates of a type, in characters: they are read together.
+TYPE_TEXT_LIMIT = 1 << 20
+# Of all templates of an app; the store keeps 50 of each.
+APP_VERSIONS_LIMIT = 20_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Language = Annotated[str | None, Parameter(description="A language tag; the default is `en`.")]
@@ -153,7 +163,12 @@ class TemplatesController(Controller):
         if language is not None and _check_place(channel, language) != place:
             raise InvalidFields(FieldFault("language", "differs between query and body"))
         template = _draft(type_name, place, data, data.body, clock.now())
-        await find_entry(catalog, app_id, type_name)
+        entry = await find_entry(catalog, app_id, type_name)
+        _check_room(entry, template)
+        if await templates.count(app_id) >= APP_VERSIONS_LIMIT:
+            reason = f"an app can have at most {APP_VERSIONS_LIMIT:,} versions of templates"
+            raise Conflict(f"{reason[0].upper()}{reason[1:]}; delete types that are not used.")
+        await _check(template, entry.run)
         written = await templates.put(app_id, template)
         catalog.forget(app_id, type_name)
         return _view(written)
@@ -173,9 +188,11 @@ class TemplatesController(Controller):
         place = _check_place(channel, language)
         entry = await find_entry(catalog, app_id, type_name)
         if data.body is not None:
-            return _preview(_draft(type_name, place, data, data.body, 0), data, version=None)
+            template = _draft(type_name, place, data, data.body, 0)
+            await _check(template, entry.run)
+            return await _preview(template, data, entry.run, version=None)
         template = _check_found(entry.pick(*place))
-        return _preview(template, data, version=template.version)
+        return await _preview(template, data, entry.run, version=template.version)
 
 
 def _draft(
@@ -185,10 +202,10 @@ def _draft(
     body: str,
     now: int,
 ) -> Template:
-    """Return a template, checked, that has no version yet."""
+    """Return a template that has no version yet, and a size that can be looked at."""
     channel, language = place
     variables = check_value("variables", _check_variables, data.variables)
-    check_template(data.subject, body, variables)
+    check_size(data.subject, body)
     return Template(
         type=type_name,
         channel=channel,
@@ -201,14 +218,38 @@ def _draft(
     )
 
 
-def _preview(template: Template, data: PreviewBody, *, version: int | None) -> PreviewView:
+async def _check(template: Template, run: Run) -> None:
+    job = CheckTemplate(template.subject, template.body, template.variables)
+    refuse((await run(job)).faults)
+
+
+def _check_room(entry: Entry, template: Template) -> None:
+    """Raise `InvalidFields` if a type would have too many templates, or too much text."""
+    others = [
+        each
+        for each in entry.templates.values()
+        if (each.channel, each.language) != (template.channel, template.language)
+    ]
+    if sum(each.channel is template.channel for each in others) >= LANGUAGES_LIMIT:
+        reason = f"a type can have at most {LANGUAGES_LIMIT} languages for a channel"
+        raise InvalidFields(FieldFault("language", reason))
+    if measure(template) + sum(map(measure, others)) > TYPE_TEXT_LIMIT:
+        reason = f"the templates of a type can have at most {TYPE_TEXT_LIMIT:,} characters together"
+        raise InvalidFields(FieldFault("body", reason))
+
+
+async def _preview(
+    template: Template, data: PreviewBody, run: Run, *, version: int | None
+) -> PreviewView:
+    for name in ("data", "actor", "target", "user"):
+        check_value(name, partial(check_json, longest_bytes=DATA_LIMIT_BYTES), getattr(data, name))
     missing = [name for name in template.variables if data.data.get(name) is None]
     if missing:
         raise InvalidFields(*(FieldFault(f"data.{name}", "is required") for name in missing))
     context = build_context(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
-    text = render(template, context, is_html=template.channel is Channel.EMAIL)
+    text = await render(template, context, run)
     return PreviewView.of(text, language=template.language, version=version)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -26,8 +26,9 @@ from clarion.catalog.model import (
     Priority,
     RateLimit,
 )
-from clarion.catalog.port import Types
-from clarion.catalog.schemas import check_schema
+from clarion.catalog.port import Sandbox, Types
+from clarion.catalog.sandbox.jobs import CheckSchema
+from clarion.catalog.schemas import check_size
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import is_plain
@@ -47,6 +48,8 @@ from clarion.http.shapes import (
 from clarion.http.views import View
 
 TYPES_LIMIT = 1_000
+# Of all definitions of an app together: they are listed at once.
+DEFINITIONS_LIMIT = 1 << 21
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
@@ -147,12 +150,16 @@ class TypesController(Controller):
         data: TypeBody,
         types: Injected[Types],
         catalog: Injected[CachedCatalog],
+        sandbox: Injected[Sandbox],
         clock: Injected[Clock],
     ) -> TypeView:
         """Define the type. Built-in types can be changed, too."""
         app_id = app_of(request, Scope.TYPES_WRITE).app_id
         definition = _define(check_value("type", _check_name, type_name), data)
-        await _check_count(types, app_id, type_name)
+        await _check_count(types, app_id, definition)
+        if data.data_schema:
+            answer = await sandbox.run(app_id, CheckSchema(data.data_schema))
+            refuse(answer.faults)
         await types.put(app_id, definition, clock.now())
         catalog.forget(app_id, type_name)
         return _view(definition)
@@ -195,11 +202,20 @@ def _check_name(text: str) -> str:
     return text
 
 
-async def _check_count(types: Types, app_id: str, type_name: str) -> None:
-    defined = {each.type for each in await types.list(app_id)}
-    if len(defined) >= TYPES_LIMIT and type_name not in defined:
+def refuse(faults: Sequence[FieldFault]) -> None:
+    """Raise `InvalidFields` if there are faults."""
+    if faults:
+        raise InvalidFields(*faults)
+
+
+async def _check_count(types: Types, app_id: str, definition: NotificationType) -> None:
+    others, size = await types.measure(app_id, definition.type)
+    if others >= TYPES_LIMIT:
         reason = f"an app can define at most {TYPES_LIMIT:,} types"
         raise InvalidFields(FieldFault("type", reason))
+    if size + len(msgspec.json.encode(definition)) > DEFINITIONS_LIMIT:
+        reason = f"the definitions of an app can have at most {DEFINITIONS_LIMIT:,} bytes together"
+        raise InvalidFields(FieldFault("data_schema", reason))
 
 
 def _define(name: str, data: TypeBody) -> NotificationType:
@@ -252,7 +268,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "rate_limit": lambda body: RateLimit(**msgspec.structs.asdict(body)),
     "dedupe": lambda body: Dedupe(**msgspec.structs.asdict(body)),
     "digest": _check_digest,
-    "data_schema": check_schema,
+    "data_schema": check_size,
 }
 
 

@@ -14,11 +14,15 @@ from liquid.exceptions import ResourceLimitError
 TEXT_LIMIT_BYTES = 65_536
 LOOP_LIMIT = 1_000
 TIME_LIMIT_S = 0.1
-_CACHE_LIMIT = 10_000
+# Of parsed templates, which take up to 2 MB each in the sandbox's limited memory.
+_CACHE_LIMIT = 64
 # A filter that repeats one text inside another multiplies their sizes.
 _MULTIPLYING = frozenset({"join", "replace", "replace_first", "replace_last"})
 _MULTIPLIER = 256
 _LARGEST_NUMBER = 10**15
+# Filters that take time with the square of their input, or more than their input says.
+_LENGTHS = {"uniq": 1_000, "strip_html": 4_096, "date": 100}
+_DIGITS = 30
 # These read other templates, write HTML, or are meant for tools.
 _REMOVED_TAGS = ("include", "render", "tablerow", "liquid", "doc")
 # These would insert values into HTML unescaped.
@@ -89,12 +93,13 @@ class _LimitedEnvironment(Environment):
 def _limit_filter(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     """Return the filter with limits on the size of its input and output."""
     longest = _MULTIPLIER if name in _MULTIPLYING else TEXT_LIMIT_BYTES
+    largest = _DIGITS if name == "round" else _LARGEST_NUMBER
 
     @wraps(plain)
     def limited(value: object, *arguments: object, **named: object) -> Any:
-        _check_size(value, TEXT_LIMIT_BYTES)
+        _check_size(value, _LENGTHS.get(name, TEXT_LIMIT_BYTES))
         for argument in arguments:
-            _check_size(argument, longest)
+            _check_size(argument, longest, largest)
             if name == "date" and not _DATE_FORMAT.fullmatch(str(argument)):
                 raise _too_much()
         result = plain(value, *arguments, **named)
@@ -104,14 +109,14 @@ def _limit_filter(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     return limited
 
 
-def _check_size(value: object, longest: int) -> None:
+def _check_size(value: object, longest: int, largest: int = _LARGEST_NUMBER) -> None:
     match value:
         case str():
             is_over = len(value) > longest
         case list() | tuple() | range():
-            is_over = len(value) > TEXT_LIMIT_BYTES // 8
+            is_over = len(value) > min(longest, TEXT_LIMIT_BYTES // 8)
         case int() | float():
-            is_over = abs(value) > _LARGEST_NUMBER
+            is_over = abs(value) > largest
         case _:
             is_over = False
     if is_over:

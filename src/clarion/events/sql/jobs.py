@@ -153,7 +153,7 @@ def set_error(job: Job, failure: Reschedule | DeadLetter, now: int) -> Step:
     return SET_ERROR.step(
         app_id=job.app_id,
         event_id=job.event_id,
-        tries=job.tries + 1,
+        tries=job.tries + (isinstance(failure, DeadLetter) or failure.is_failure),
         error=(failure.error or "")[:ERROR_LENGTH],
         is_dead=int(isinstance(failure, DeadLetter)),
         now=now,

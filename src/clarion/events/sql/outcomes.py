@@ -126,7 +126,7 @@ def _end(outcome: JobOutcome) -> Step:
             return queue.end(job)
         case DeadLetter():
             return queue.MAKE_DEAD.guard(id=job.id, token=job.token)
-        case Reschedule(due_at=due_at, error=None):
+        case Reschedule(due_at=due_at, error=None) | Reschedule(due_at=due_at, is_failure=False):
             return queue.reschedule(job, due_at, job.subject)
         case Reschedule(due_at=due_at):
             return queue.RETRY.guard(id=job.id, token=job.token, due_at=due_at)

@@ -5,25 +5,20 @@ from typing import Any
 
 import pytest
 
-from clarion.catalog.model import Channel, RenderedText, Template, build_context
-from clarion.catalog.rendering.templates import check_template, render
+from clarion.catalog.model import RenderedText, build_context
+from clarion.catalog.rendering import templates
+from clarion.catalog.rendering.templates import check_template
 from clarion.errors import FieldFault, InvalidFields
-from tests.factories import NOW
 
 BIG = "x" * 60_000
 
 
-def template(body: str, subject: str | None = None) -> Template:
-    return Template(
-        type="T",
-        channel=Channel.EMAIL,
-        language="en",
-        version=1,
-        subject=subject,
-        body=body,
-        variables=(),
-        created_at=NOW,
-    )
+def template(body: str, subject: str | None = None) -> RenderedText:
+    return RenderedText(subject, body)
+
+
+def render(made: RenderedText, context: dict[str, Any], *, is_html: bool = False) -> RenderedText:
+    return templates.render(made, context, is_html=is_html)
 
 
 def fault_of(body: str, **values: Any) -> FieldFault:
@@ -145,3 +140,46 @@ def test_what_is_given_or_made_in_the_template_needs_no_declaration() -> None:
     with pytest.raises(InvalidFields) as caught:
         check_template(subject, body, [])
     assert [fault.field for fault in caught.value.faults] == ["body"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{{ many | uniq | size }}",
+        "{{ many | map: 'x' | uniq | size }}",
+        "{{ tags | strip_html }}",
+        "{{ tags | date: '%Y' }}",
+        "{{ 1.5 | round: 1000000000 }}",
+    ],
+)
+def test_a_filter_with_more_than_linear_time_takes_little_input(body: str) -> None:
+    began = time.thread_time()
+    fault = fault_of(body, many=[{"x": n} for n in range(4_000)], tags="<script" * 8_000)
+    assert time.thread_time() - began < 0.2
+    assert fault.reason.startswith("exceeds a limit")
+
+
+def test_a_filter_with_a_limit_does_its_work_below_it() -> None:
+    body = "{{ few | uniq | join: ',' }}{{ tags | strip_html }}{{ 1.256 | round: 2 }}"
+    assert render(template(body), {"few": [1, 2, 1], "tags": "<b>x</b>"}).body == "1,2x1.26"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("{{ count }}" * 1_001, "must have at most 1,000 values and tags"),
+        ("x {{ count", "is not a valid template: a {{ or {% is not closed"),
+        ("{{ count }} {% if", "is not a valid template: a {{ or {% is not closed"),
+        ("{% raw %}" * 9, "is not a valid template: raw tag was never closed"),
+    ],
+)
+def test_what_the_parser_would_search_for_long_is_refused_before(body: str, reason: str) -> None:
+    with pytest.raises(InvalidFields) as caught:
+        templates.check_size(None, body)
+    assert [fault.reason for fault in caught.value.faults] == [reason]
+
+
+def test_what_is_raw_may_hold_anything() -> None:
+    body = "{% raw %}{{ x }}{% endraw %}{{ count }}"
+    templates.check_size(None, body)
+    assert render(template(body), {"count": 2}).body == "{{ x }}2"

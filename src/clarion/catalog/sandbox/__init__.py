@@ -1,0 +1,1 @@
+"""Runs schemas and templates of apps in processes that can be killed."""

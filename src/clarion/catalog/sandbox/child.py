@@ -1,0 +1,127 @@
+"""A process of the sandbox: receives jobs over a socket, one after the other, and answers them.
+
+Each job has a timer on the processor time of this process, whose signal kills it also within C or
+Rust, and its memory is limited. The server starts another process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+import socket
+import sys
+import time
+from functools import lru_cache
+
+import msgspec
+
+from clarion.catalog.model import RenderedText
+from clarion.catalog.rendering.templates import check_template, render
+from clarion.catalog.sandbox.jobs import (
+    HEADER_BYTES,
+    JOB_CPU_S,
+    Answer,
+    CheckSchema,
+    CheckTemplate,
+    FindFaults,
+    Job,
+    Render,
+)
+from clarion.catalog.schemas import Schema, check_schema
+from clarion.errors import FieldFault, InvalidFields
+
+# Of addresses, which are more than the memory in use; macOS does not enforce it.
+MEMORY_LIMIT_BYTES = 1 << 29
+_SCHEMAS = 32
+
+
+def serve(channel: socket.socket) -> None:
+    """Do jobs until the other side closes the socket."""
+    encode = msgspec.json.Encoder().encode
+    decode = msgspec.json.Decoder(Job).decode
+    while message := _receive(channel):
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, JOB_CPU_S)
+        answer = do(decode(message))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        taken = time.process_time() - began
+        encoded = encode(msgspec.structs.replace(answer, cpu_s=taken))
+        channel.sendall(len(encoded).to_bytes(HEADER_BYTES, "big") + encoded)
+
+
+def do(job: Job) -> Answer:
+    """Return the answer to a job."""
+    try:
+        return _answer(job)
+    except InvalidFields as error:
+        return Answer(faults=error.faults)
+    except (MemoryError, RecursionError):
+        return Answer(faults=(job.exceeded,))
+
+
+def _answer(job: Job) -> Answer:
+    match job:
+        case CheckSchema(document):
+            return _check_schema(document)
+        case FindFaults(document, data):
+            return _find_faults(bytes(document), data)
+        case CheckTemplate(subject, body, variables):
+            check_template(subject, body, variables)
+            return Answer()
+        case Render(subject, body, is_html, context):
+            text = render(RenderedText(subject, body), context, is_html=is_html)
+            return Answer(subject=text.subject, body=text.body)
+
+
+def _check_schema(document: dict[str, object]) -> Answer:
+    try:
+        check_schema(document)
+    except ValueError as error:
+        return Answer(faults=(FieldFault("data_schema", str(error)),))
+    return Answer()
+
+
+def _find_faults(document: bytes, data: dict[str, object]) -> Answer:
+    try:
+        return Answer(faults=_load(document).find_faults(data))
+    except ValueError as error:
+        # An earlier release accepted it.
+        return Answer(faults=(FieldFault("type", f"its data_schema {error}"),))
+
+
+@lru_cache(_SCHEMAS)
+def _load(document: bytes) -> Schema:
+    return Schema(msgspec.json.decode(document))
+
+
+def _receive(channel: socket.socket) -> bytes:
+    header = _receive_exactly(channel, HEADER_BYTES)
+    return _receive_exactly(channel, int.from_bytes(header, "big")) if header else b""
+
+
+def _receive_exactly(channel: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = channel.recv(min(size - len(parts), 1 << 20))
+        if not part:  # the server ended
+            return b""
+        parts += part
+    return bytes(parts)
+
+
+def _limit_resources() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+
+
+if __name__ == "__main__":
+    # Ctrl-C reaches the whole process group; the server ends this process by closing the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Without a handler it kills the process, wherever it is.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _limit_resources()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,92 @@
+"""The server's side of a process of the sandbox: starts it, sends a job, receives the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+from clarion.catalog.sandbox.jobs import HEADER_BYTES
+from clarion.settings import PREFIX
+
+# A job may wait for the processor, but not for ever. Its processor time is limited by the kernel.
+WALL_LIMIT_S = 10.0
+
+
+class ProcessEnded(Exception):
+    """The process ended during a job: `cpu`, `wall` or `crash`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class SandboxProcess:
+    """One process, which does one job at a time."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self.jobs = 0
+
+    @classmethod
+    async def start(cls) -> SandboxProcess:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "clarion.catalog.sandbox.child",
+                str(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+                # What a killed library prints is no line of the server's log.
+                stderr=asyncio.subprocess.DEVNULL,
+                # It needs no passwords.
+                env={key: x for key, x in os.environ.items() if not key.startswith(PREFIX)},
+            )
+        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def run(self, message: bytes) -> bytes:
+        """Return the answer to a job; `ProcessEnded` if the process does not survive it."""
+        self.jobs += 1
+        try:
+            async with asyncio.timeout(WALL_LIMIT_S):
+                self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
+                self._writer.write(message)
+                size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
+                return await self._reader.readexactly(size)
+        except TimeoutError:
+            await self.kill()
+            raise ProcessEnded("wall") from None
+        except (EOFError, OSError):
+            await self.kill()
+            is_cpu = self._process.returncode == -signal.SIGPROF
+            raise ProcessEnded("cpu" if is_cpu else "crash") from None
+
+    async def kill(self) -> None:
+        """Kill the process, and wait until it has ended."""
+        self._writer.close()
+        # It may be about to end by itself, by the signal that says why.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._process.wait()
+                return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
