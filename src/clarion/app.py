@@ -274,6 +274,7 @@ class Server:
             _start_loops(supervisor, services, stores, settings)
             if redis:
                 redis.on_change = services.metrics.dependency_health.labels("redis").set
+                redis.on_change(int(not redis.is_open))
                 supervisor.start("redis_probe", redis.run)
             supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)

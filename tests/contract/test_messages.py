@@ -264,6 +264,13 @@ async def test_many_devices_acknowledge_at_once(messages: Messages, history: His
     assert set(await states(history, many)) == {DELIVERED}
 
 
+async def test_many_acknowledgements_are_units_of_a_few(messages: Messages, engine: Engine) -> None:
+    """A commit cannot be shorter than one unit: others would wait for all of them."""
+    before = engine.commit.units
+    await messages.acknowledge([(f"device-{n}", "message") for n in range(1_600)], NOW)
+    assert engine.commit.units - before >= 3
+
+
 async def test_a_device_acknowledges_its_own_messages_alone(messages: Messages) -> None:
     (message,) = await stored(messages, make_message())
     await messages.acknowledge([("other", message.id), ("device", "unknown")], NOW)

@@ -16,10 +16,9 @@ from clarion.store.statement import Row, Unit
 # What a row counts beside its texts. It takes about so much memory while it waits, and as long to
 # write as a kibibyte of text: 4 to 12 microseconds.
 ROW_BYTES = 1024
-
-
+_Future = asyncio.Future[tuple[tuple[Row, ...], ...] | None]
 # A unit that waits, its size, and the future of its caller.
-Waiting = tuple[Unit, int, asyncio.Future[tuple[tuple[Row, ...], ...] | None]]
+Waiting = tuple[Unit, int, _Future]
 
 
 class _OfOwner:
@@ -39,43 +38,33 @@ class FairQueue:
         self.units = self.bytes = 0
         self._units_limit = units_limit
         self._bytes_limit = bytes_limit
+        # Those that came since the last batch. They are sorted by owner only if that matters:
+        # usually the next batch takes them all.
+        self._unsorted: list[Waiting] = []
         self._owners: dict[str | None, _OfOwner] = {}
         # A heap of those who have units: the bytes taken so far (for an owner that comes, as many
         # as for the one whose turn it is), the order in which they came, and the owner.
         self._turns: list[tuple[int, int, str | None]] = []
         self._turn = self._arrivals = 0
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, unit: Unit, size: int, future: _Future) -> None:
         """Add a unit; `Overloaded` if there is no space for one more of its owner.
 
         An app may have as many units and bytes waiting as are still free: alone it gets half of
         the space, beside another greedy one a third, and there is always some for the next.
         """
-        (_, _, owner), size, _ = waiting
-        free_units, free_bytes = self._units_limit - self.units, self._bytes_limit - self.bytes
-        # A unit that is larger than all the space may wait if no other does.
-        if free_units <= 0 or (size > free_bytes and self.units):
-            raise Overloaded
-        own = self._owners.get(owner)
-        if own is None:
-            own = self._admit(owner)
-        elif owner is not None and (len(own.units) >= free_units or own.bytes >= free_bytes):
-            raise Overloaded("Too many requests of this app are waiting; nothing was stored.")
-        own.units.append(waiting)
-        own.bytes += size
+        # While half of the space is free, nobody can have more than that.
+        if self.units * 2 >= self._units_limit or (self.bytes + size) * 2 >= self._bytes_limit:
+            self._check_space(unit.owner, size)
+        self._unsorted.append((unit, size, future))
         self.units += 1
         self.bytes += size
-
-    def _admit(self, owner: str | None) -> _OfOwner:
-        own = self._owners[owner] = _OfOwner()
-        self._arrivals += 1
-        heappush(self._turns, (self._turn, self._arrivals, owner))
-        return own
 
     def take(self, *, units: int, size: int) -> list[Waiting]:
         """Remove and return so much at most, but at least one unit if any waits."""
         if self.units <= units and self.bytes <= size:  # the usual case
             return self._take_all()
+        self._sort()
         taken: list[Waiting] = []
         while len(taken) < units and self._turns:
             size -= self._owners[self._turns[0][2]].units[0][1]
@@ -84,10 +73,36 @@ class FairQueue:
             taken.append(self._take_next())
         return taken
 
+    def _check_space(self, owner: str | None, size: int) -> None:
+        free_units, free_bytes = self._units_limit - self.units, self._bytes_limit - self.bytes
+        # A unit that is larger than all the space may wait if no other does.
+        if free_units <= 0 or (size > free_bytes and self.units):
+            raise Overloaded
+        self._sort()
+        own = self._owners.get(owner)
+        if own is None or owner is None:
+            return
+        if len(own.units) >= free_units or own.bytes >= free_bytes:
+            raise Overloaded("Too many requests of this app are waiting; nothing was stored.")
+
+    def _sort(self) -> None:
+        for waiting in self._unsorted:
+            owner = waiting[0].owner
+            own = self._owners.get(owner)
+            if own is None:
+                own = self._owners[owner] = _OfOwner()
+                self._arrivals += 1
+                heappush(self._turns, (self._turn, self._arrivals, owner))
+            own.units.append(waiting)
+            own.bytes += waiting[1]
+        self._unsorted.clear()
+
     def _take_all(self) -> list[Waiting]:
         taken = [waiting for own in self._owners.values() for waiting in own.units]
+        taken += self._unsorted
         self._owners.clear()
         self._turns.clear()
+        self._unsorted.clear()
         self.units = self.bytes = 0
         return taken
 

@@ -87,7 +87,7 @@ class GroupCommit:
             raise Overloaded
         future: asyncio.Future[Rows | None] = self._loop.create_future()
         try:
-            self._queue.add((unit, size_of(unit), future))
+            self._queue.add(unit, size_of(unit), future)
         except Overloaded:
             self.refused += 1
             raise

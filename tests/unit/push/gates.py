@@ -101,7 +101,7 @@ class GatedEngine(MemoryEngine):
 class OpenEngine(MemoryEngine):
     """A store in memory, for the test itself."""
 
-    fetch_slowly = MemoryEngine.fetch
+    fetch_slowly = fetch_in_background = MemoryEngine.fetch
 
 
 class GatedStore:

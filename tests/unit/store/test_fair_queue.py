@@ -22,7 +22,7 @@ async def queue() -> FairQueue:
 
 def add(queue: FairQueue, owner: str | None, name: str = "", size: int = 1) -> None:
     future = asyncio.get_running_loop().create_future()
-    queue.add((Unit(name, (), owner), size, future))
+    queue.add(Unit(name, (), owner), size, future)
 
 
 def add_until_refused(queue: FairQueue, owner: str | None, size: int = 1) -> int:

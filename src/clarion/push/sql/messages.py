@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from itertools import islice
 
@@ -14,6 +15,8 @@ from clarion.store.sweeps import count_changed, sweep
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
+# In one unit: a commit takes several units, but cannot be shorter than one.
+ACKNOWLEDGED_AT_ONCE = 500
 _NEWEST = 1 << 62
 WAITS = "status IN ('pending', 'queued')"
 # Followed by a condition. A step of the units that invalidate a device, too.
@@ -173,10 +176,13 @@ class SqlMessages:
         return int(count)
 
     async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
-        # In key order, as every batch is written.
-        rows = [ACKNOWLEDGE.bind(device_id=d, id=i, now=now) for d, i in sorted(pairs)]
-        if rows:
-            await self._engine.write(Unit(pairs[0][0], (ACKNOWLEDGE.many(rows),)))
+        ordered = sorted(pairs)  # in key order, as every batch is written
+        units = []
+        for start in range(0, len(ordered), ACKNOWLEDGED_AT_ONCE):
+            chunk = ordered[start : start + ACKNOWLEDGED_AT_ONCE]
+            rows = [ACKNOWLEDGE.bind(device_id=d, id=i, now=now) for d, i in chunk]
+            units.append(Unit(chunk[0][0], (ACKNOWLEDGE.many(rows),)))
+        await asyncio.gather(*map(self._engine.write, units))
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
         step = FAIL.step(device_id=device_id, id=message_id, now=now)
