@@ -112,10 +112,11 @@ class UserEndpoint:
             socket.end(CloseCode.RESTARTING, error.detail)
 
     async def _welcome(self, socket: UserSocket, caller: UserCaller, after: int | None) -> None:
-        socket.mark_authenticated()
         socket.client = self.live.open(
             caller.app_id, caller.user_id, wake=socket.wake, end=socket.stop
         )
+        # Now, because one too many of a user's counts as unauthenticated until it is closed.
+        socket.mark_authenticated()
         feed = Feed(self.inboxes, caller.app_id, caller.user_id)
         first = await feed.begin(after)
         socket.feed = feed
