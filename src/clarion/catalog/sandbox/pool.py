@@ -12,7 +12,7 @@ from clarion.catalog.sandbox.budget import Budget
 from clarion.catalog.sandbox.jobs import Answer, Job
 from clarion.catalog.sandbox.process import ProcessEnded, SandboxProcess
 from clarion.catalog.sandbox.turns import Turns
-from clarion.errors import Overloaded
+from clarion.errors import Overloaded, TooManyRequests
 from clarion.telemetry.logs import get_logger
 
 # An app has at most one of them at a time, so one that keeps it busy does not stop the others.
@@ -45,7 +45,7 @@ class ProcessSandbox:
         return [each.pid for each in self._idle]
 
     async def run(self, app_id: str, job: Job) -> Answer:
-        self._budget.check(app_id)
+        self._check(app_id, job)
         # A caller that goes away does not stop a job: its process would have to be killed.
         task = asyncio.get_running_loop().create_task(self._run(app_id, job))
         self._tasks.add(task)
@@ -64,10 +64,17 @@ class ProcessSandbox:
         await self._turns.take(app_id)
         try:
             # What came before it in the queue may have used the time up.
-            self._budget.check(app_id)
+            self._check(app_id, job)
             return await self._do(app_id, job)
         finally:
             self._turns.leave(app_id)
+
+    def _check(self, app_id: str, job: Job) -> None:
+        try:
+            self._budget.check(app_id)
+        except TooManyRequests:
+            self.jobs[type(job).__name__, "over_budget"] += 1
+            raise
 
     async def _do(self, app_id: str, job: Job) -> Answer:
         kind, message = type(job).__name__, _encode(job)

@@ -110,6 +110,7 @@ async def test_time_that_is_used_up_is_refused_until_later() -> None:
         with pytest.raises(TooManyRequests) as caught:
             await sandbox.run("noisy", PLAIN)
         assert 1 <= caught.value.retry_after_s <= 60
+        assert sandbox.jobs["Render", "over_budget"] == 1
         assert (await sandbox.run("quiet", PLAIN)).body == "X"
     finally:
         await sandbox.close()
