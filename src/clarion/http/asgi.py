@@ -181,12 +181,17 @@ def identity_of(caller: Caller) -> str:
 
 
 def _require_json(scope: Scope) -> None:
-    if header(scope, b"content-encoding") not in {None, "identity"}:
-        raise NotJson
-    kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not (
-        kind.startswith("application/") and kind.endswith("+json")
-    ):
+    given = b""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            given = value
+        elif name == b"content-encoding" and value != b"identity":
+            raise NotJson
+    if given == b"application/json":
+        return
+    kind = bytes(given).decode("latin-1").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    if not is_json or not kind.startswith("application/"):
         raise NotJson
 
 

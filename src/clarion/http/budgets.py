@@ -91,8 +91,8 @@ class Receiving:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        self._since.pop(task, None)
-        self._expired.discard(task)
+        if self._since.pop(task, None) is None:
+            self._expired.discard(task)
 
     def explain(self, task: asyncio.Task[Any]) -> None:
         """Raise `BodyTimeout` if a cancelled task was cancelled for being late."""

@@ -60,8 +60,8 @@ _USERS_PART = 0.75
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
 # For those who run the server: not there for strangers, or with less in them.
-_PRIVATE = ("/metrics", "/docs", "/static/", "/openapi.json")
-_PARTLY_PRIVATE = ("/health", "/ready")
+_FOR_ALL = ("/health", "/ready")
+_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
@@ -112,7 +112,8 @@ class Front:
         started = time.perf_counter()
         request_id = self._request_id(scope)
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        sender = Sender(send, extra, self.sending, is_head=scope["method"] == "HEAD")
+        sender = Sender(send, extra, self.sending)
+        sender.is_head = scope["method"] == "HEAD"
         request = Request(
             scope,
             receive,
@@ -149,10 +150,10 @@ class Front:
         check_head(request.scope)
         _check_path(request.scope)
         path = request.scope["path"]
-        if path.startswith(_PARTLY_PRIVATE):
+        if path.startswith(_FOR_OPERATORS):
             request.is_trusted = self._trusts(request.scope)
-        elif path.startswith(_PRIVATE) and not self._trusts(request.scope):
-            raise NotFound
+            if not request.is_trusted and not path.startswith(_FOR_ALL):
+                raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
         readers = self._settings.metrics_and_docs

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from clarion.http.asgi import Headers, Message, Send
@@ -24,56 +23,56 @@ STALLED_S = 30.0
 RATE_BYTES = 32_768
 
 
-@dataclass(slots=True, eq=False)
 class Sender:
     """Sends one response with the headers of every response, and records its status."""
 
-    send: Send
-    extra: Headers
-    budget: Budget
-    who: str = ""
-    is_head: bool = False  # the listener drops the body
-    is_stream: bool = False  # its start is sent at once, and its parts as they come
-    status: int = 0
-    is_begun: bool = False  # part of the response is sent, so that no other can be
-    is_stalled: bool = False  # the client did not read it in time: close its connection
-    stalled_s: float = STALLED_S
-    start: Message | None = None
+    is_head = False  # the listener drops the body
+    is_stream = False  # its start is sent at once, and its parts as they come
+    status = 0
+    is_begun = False  # part of the response is sent, so that no other can be
+    is_stalled = False  # the client did not read it in time: close its connection
+    stalled_s = STALLED_S
+    who = ""
+
+    def __init__(self, send: Send, extra: Headers, budget: Budget) -> None:
+        self._send = send
+        self._extra = extra
+        self._budget = budget
+        self._start: Message = {}
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], *self.extra]
-            self.start = message
+            message["headers"] = [*message["headers"], *self._extra]
+            self._start = message
             if self.is_stream:
-                await self._begin()
+                self.is_begun = True
+                await self._send(message)
         elif self.is_begun:
-            await self.send(message)
+            await self._send(message)
         elif len(message["body"]) <= PART_BYTES or self.is_head or message.get("more_body"):
-            await self._begin()
-            await self.send(message)
+            self.is_begun = True
+            await self._send(self._start)
+            await self._send(message)
         else:
             await self._send_in_parts(message["body"])
 
-    async def _begin(self) -> None:
-        self.is_begun = True
-        await self.send(self.start or {})
-
     async def _send_in_parts(self, body: bytes) -> None:
         size = len(body)
-        self.budget.take(self.who, size)
+        self._budget.take(self.who, size)
         try:
-            _announce(self.start or {}, size)
+            _announce(self._start, size)
+            self.is_begun = True
             async with asyncio.timeout(self.stalled_s + size / RATE_BYTES):
-                await self._begin()
+                await self._send(self._start)
                 for part, is_last in _cut(body):
-                    await self.send(
+                    await self._send(
                         {"type": "http.response.body", "body": part, "more_body": not is_last}
                     )
         except TimeoutError:
             self.is_stalled = True
         finally:
-            self.budget.release(self.who, size)
+            self._budget.release(self.who, size)
 
 
 def _announce(start: Message, size: int) -> None:

@@ -50,13 +50,15 @@ def check_head(scope: Scope) -> None:
     """Raise `MalformedRequest` if a proxy might understand the request in another way than we do.
 
     RFC 9112 requires one `Host`. A transfer coding other than `chunked` is not decoded here.
+    HTTP/2 has neither question.
     """
+    if scope["http_version"] == _HTTP_2:
+        return
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) > 1:
         raise MalformedRequest("Send one `Host` header, not several.")
     if scope["http_version"] == "1.1" and hosts == [b""]:
         raise MalformedRequest("Send a `Host` header.")
-    if scope["http_version"] != _HTTP_2:
-        codings = [value for name, value in scope["headers"] if name == b"transfer-encoding"]
-        if codings and [each.strip().lower() for each in codings] != [b"chunked"]:
-            raise MalformedRequest("`Transfer-Encoding` must be chunked, or not be sent.")
+    codings = [value for name, value in scope["headers"] if name == b"transfer-encoding"]
+    if codings and [each.strip().lower() for each in codings] != [b"chunked"]:
+        raise MalformedRequest("`Transfer-Encoding` must be chunked, or not be sent.")

@@ -63,7 +63,8 @@ async def test_the_length_is_stated_once() -> None:
 async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
     client, budget = Client(BUFFERED), Budget()
     soon = 0.05 - len(LARGE) / RATE_BYTES
-    sender = Sender(client.send, [], budget, stalled_s=soon)
+    sender = Sender(client.send, [], budget)
+    sender.stalled_s = soon
     await respond(sender, Response(200, LARGE), [])
     assert sender.is_stalled
     assert sum(map(len, client.parts)) == BUFFERED * PART_BYTES
@@ -72,7 +73,8 @@ async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
 
 async def test_while_it_waits_the_whole_response_is_counted() -> None:
     client, budget = Client(BUFFERED), Budget()
-    sender = Sender(client.send, [], budget, who="a")
+    sender = Sender(client.send, [], budget)
+    sender.who = "a"
     waiting = asyncio.create_task(respond(sender, Response(200, LARGE), []))
     await asyncio.sleep(0)
     assert budget.held_bytes == len(LARGE)
@@ -84,7 +86,8 @@ async def test_while_it_waits_the_whole_response_is_counted() -> None:
 async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
     client, budget = Client(), Budget()
     budget.take("a", TOTAL_BYTES // 4)
-    sender = Sender(client.send, [], budget, who="a")
+    sender = Sender(client.send, [], budget)
+    sender.who = "a"
     with pytest.raises(Overloaded):
         await respond(sender, Response(200, LARGE), [])
     assert (client.sent, sender.is_begun) == ([], False)
@@ -94,5 +97,7 @@ async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
 
 async def test_the_body_of_a_head_is_left_to_the_listener() -> None:
     client = Client()
-    await respond(Sender(client.send, [], Budget(), is_head=True), Response(200, LARGE), [])
+    sender = Sender(client.send, [], Budget())
+    sender.is_head = True
+    await respond(sender, Response(200, LARGE), [])
     assert client.parts == [LARGE]
