@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from clarion.errors import ServiceError
+from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.telemetry.logs import get_logger
 
@@ -29,10 +30,21 @@ class DeviceChanges:
         """Check all connections in turn, until cancelled."""
         while True:
             await asyncio.sleep(self.pause_s)
-            waiting = iter(self.registry.connections)
-            while chunk := [each.session.device for each in islice(waiting, CHUNK)]:
-                try:
-                    await self.registry.check([device for device in chunk if device])
-                except ServiceError as error:
-                    get_logger().warning("device_check_failed", code=error.code)
-                await asyncio.sleep(self.pause_s)
+            for app_id, devices in self._by_app().items():
+                waiting = iter(devices)
+                while chunk := list(islice(waiting, CHUNK)):
+                    await self._check(app_id, chunk)
+                    await asyncio.sleep(self.pause_s * len(chunk) / CHUNK)
+
+    def _by_app(self) -> dict[str, list[Device]]:
+        by_app: dict[str, list[Device]] = {}
+        for connection in self.registry.connections:
+            if device := connection.session.device:
+                by_app.setdefault(device.app_id, []).append(device)
+        return by_app
+
+    async def _check(self, app_id: str, devices: list[Device]) -> None:
+        try:
+            await self.registry.check(app_id, devices)
+        except ServiceError as error:
+            get_logger().warning("device_check_failed", code=error.code)

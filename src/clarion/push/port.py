@@ -69,8 +69,8 @@ class Devices(Protocol):
     async def get(self, app_id: str, device_id: str) -> Device | None:
         """Return the device, valid or not, or None."""
 
-    async def find_many(self, device_ids: Collection[str]) -> dict[str, Device]:
-        """Return those devices that exist, of any app, valid or not, by id, in one read."""
+    async def find_many(self, app_id: str, device_ids: Collection[str]) -> dict[str, Device]:
+        """Return those devices that exist, valid or not, by id, in one read."""
 
     async def list(
         self, app_id: str, user_id: str, *, after: str | None, limit: int

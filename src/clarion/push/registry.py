@@ -175,9 +175,9 @@ class Registry:
         await self._revoke_excess(device)
         return device
 
-    async def check(self, connected: Collection[Device]) -> None:
+    async def check(self, app_id: str, connected: Collection[Device]) -> None:
         """End the connections of devices that were changed since they connected, by any node."""
-        found = await self.devices.find_many([device.id for device in connected])
+        found = await self.devices.find_many(app_id, [device.id for device in connected])
         for device in connected:
             self._compare(device, found.get(device.id))
 

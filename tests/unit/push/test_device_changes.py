@@ -95,7 +95,7 @@ async def test_a_connection_ends_if_it_must_not_go_on(
     found = await node.registry.find("app", node.device.token_hash)
     assert found is not None
     await node.change(change)
-    await node.registry.check([node.device])
+    await node.registry.check("app", [node.device])
     assert node.phone.closed == code
     # What is cached is read again, too.
     assert node.registry.is_current(found) is (code is None)

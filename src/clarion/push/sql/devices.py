@@ -94,7 +94,9 @@ AUTHENTICATE = statement(
     AND users.status = 'inactive')""",
 )
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
-FIND_MANY = statement("find_devices", f"{_SELECT} WHERE id IN (SELECT key FROM json_each(:ids))")
+FIND_MANY = statement(
+    "find_devices", f"{_SELECT} WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))"
+)
 LIST = statement(
     "list_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
@@ -209,10 +211,10 @@ class SqlDevices:
         rows = await self._engine.fetch(GET, id=device_id, app_id=app_id)
         return DEVICES.read(rows[0]) if rows else None
 
-    async def find_many(self, device_ids: Collection[str]) -> dict[str, Device]:
+    async def find_many(self, app_id: str, device_ids: Collection[str]) -> dict[str, Device]:
         if not device_ids:
             return {}
-        rows = await self._engine.fetch(FIND_MANY, ids=keys_of(device_ids))
+        rows = await self._engine.fetch(FIND_MANY, app_id=app_id, ids=keys_of(device_ids))
         return {device.id: device for device in map(DEVICES.read, rows)}
 
     async def list(
