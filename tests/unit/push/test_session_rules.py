@@ -290,7 +290,8 @@ class Gateway(RuleBasedStateMachine):
     def ping(self) -> None:
         pongs = self.replies["pong"]
         self.receive(type="ping")
-        assert self.replies["pong"] == pongs + 1
+        # A client that does not read gets no pongs: it could make the server keep any number.
+        assert self.replies["pong"] == pongs + (not self.session.is_paused)
 
     @rule()
     def pause(self) -> None:
