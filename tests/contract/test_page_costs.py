@@ -35,7 +35,7 @@ def notification(n: int) -> tuple[Value, ...]:
 
 
 def topic(n: int) -> tuple[Value, ...]:
-    return ("app", f"topic-{n:06}", int(n in MATCHING), -1, 0, NOW, None)
+    return ("app", f"topic-{n:06}", int(n in MATCHING), -1, 0, NOW, None, 0)
 
 
 def user(n: int) -> tuple[Value, ...]:
