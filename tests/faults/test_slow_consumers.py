@@ -29,6 +29,9 @@ MEBIBYTE = 1 << 20
 # Of what is written to a connection that does not read, beyond the buffers of the system.
 WRITE_LIMIT_BYTES = MEBIBYTE
 RESIDENT_LIMIT_BYTES = 100 * MEBIBYTE
+# What other work on this machine may add to a percentile. A server that waited for one slow client
+# would add seconds.
+NOISE_S = 0.5
 
 
 class Reader:
@@ -160,7 +163,7 @@ async def test_slow_consumers_are_closed_lose_nothing_and_delay_nobody(
     assert max(messages for messages, _ in queues) <= MAILBOX_LIMIT + IN_FLIGHT_LIMIT + CHUNK
     assert max(size for _, size in queues) <= WRITE_LIMIT_BYTES
     assert grown < RESIDENT_LIMIT_BYTES
-    assert beside_s < 1.2 * alone_s + 0.2
+    assert beside_s < 1.2 * alone_s + NOISE_S
     await let_time_pass(gateway, slow, ACK_LIMIT_MS + STEP_MS)
     assert [gateway.connections.get(gateway.devices[number].id) for number in SLOW] == [None] * len(
         slow
