@@ -346,16 +346,21 @@ def test_the_keys_of_an_app_share_a_limit(limited: Callable[..., Any]) -> None:
             made = app.post("/v1/keys", {"label": "a", "scopes": ["*"]})
             keys.append(Asker(installation.port, made.json["api_key"]))
         answers = [key.get("/v1/caller") for key in keys for _ in range(8)]
-        assert answers[-1].status == 429
-        assert "app" in answers[-1].problem["detail"]
+        # A minute may begin in between: more than ten of these are in one of the two.
+        refused = [each for each in answers if each.status == 429]
+        assert {each.status for each in answers} == {200, 429}
+        assert "app" in refused[0].problem["detail"]
         other = Server(installation, first).make_app()
         assert Asker(installation.port, other["api_key"]).get("/v1/caller").status == 200
 
 
 def test_a_user_registers_only_so_many_devices_an_hour(ana: InboxUser) -> None:
-    answers = [ana.me.post("/v1/devices", {"platform": "clarion"}) for _ in range(25)]
-    assert [each.status for each in answers] == [201] * 20 + [429] * 5
-    assert int(answers[-1].headers["retry-after"]) > 60
+    # An hour may begin in between: one more than two hours allow is refused in any case.
+    answers = [ana.me.post("/v1/devices", {"platform": "clarion"}) for _ in range(41)]
+    assert 20 <= [each.status for each in answers].count(201) <= 40
+    refused = next(each for each in answers if each.status != 201)
+    assert (refused.status, refused.problem["code"]) == (429, "too_many_requests")
+    assert 0 < int(refused.headers["retry-after"]) <= 3600
     listed = ana.me.get("/v1/me/devices?limit=100").json["items"]
     assert len(listed) <= 3 + 10, "revoked devices pile up"
 
