@@ -196,36 +196,3 @@ def test_other_responses_that_nobody_reads_are_bounded_too(
     )
     assert growth[-1] < MEMORY_LIMIT
     assert healthy.ratio >= HEALTHY_RATIO
-
-
-def test_unfinished_bodies_are_bounded(target: Target, figures: Callable[[str], None]) -> None:
-    """500 streams on five connections each send 900 KiB of a body and wait."""
-    block = head(
-        "/v1/events",
-        method="POST",
-        authorization=f"Bearer {target.api_key}",
-        content_type="application/json",
-    )
-    part = b" " * 16_384
-    with (
-        watched_memory(target) as growth,
-        healthy_requests(target) as healthy,
-        ExitStack() as stack,
-    ):
-        for _ in range(5):
-            connection = stack.enter_context(connected(target.port))
-            send_unfinished(connection, block, part, streams=100)
-        time.sleep(1)
-    figures(f"T27: 500 unfinished bodies: RSS +{growth[-1] / MIB:.1f} MiB, {healthy}")
-    assert growth[-1] < MEMORY_LIMIT
-    assert healthy.ratio >= HEALTHY_RATIO
-
-
-def send_unfinished(connection: socket.socket, block: bytes, part: bytes, *, streams: int) -> None:
-    """Send as much as the windows of the server let through."""
-    connection.settimeout(2)
-    with suppress(OSError):
-        for number in range(streams):
-            connection.sendall(frame(HEADERS, END_HEADERS, 1 + 2 * number, block))
-        for number in list(range(streams)) * 56:
-            connection.sendall(frame(DATA, 0, 1 + 2 * number, part))
