@@ -42,15 +42,24 @@ class FixedClock:
 
     milliseconds: int = NOW
     _ids: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
+    _stepped: int = 0
 
     def now(self) -> int:
         return self.milliseconds
+
+    def monotonic(self) -> int:
+        return self.milliseconds - self._stepped
 
     def new_id(self) -> str:
         return f"0190f000-0000-7000-8000-{next(self._ids):012x}"
 
     def advance(self, milliseconds: int) -> None:
         self.milliseconds += milliseconds
+
+    def step(self, milliseconds: int) -> None:
+        """Set the time of day forward or back, as an administrator may; no time passes."""
+        self.milliseconds += milliseconds
+        self._stepped += milliseconds
 
 
 def new_app_id() -> str:

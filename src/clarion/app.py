@@ -168,6 +168,7 @@ def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClient
         ports,
         on_inbox_changed=live_clients.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
+        app_waiting=settings.app_waiting,
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
     )
@@ -314,7 +315,7 @@ def _start_loops(
 ) -> None:
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
-    supervisor.start("queue_age", services.pipeline.watch_queue_age)
+    supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
     for task in list_tasks(stores, services.dispatch, settings):

@@ -19,6 +19,9 @@ class Clock(Protocol):
     def now(self) -> int:
         """Return the milliseconds since 1970, UTC."""
 
+    def monotonic(self) -> int:
+        """Milliseconds of a clock that never steps."""
+
     def new_id(self) -> str:
         """Return a new UUIDv7; ids made later sort later."""
 
@@ -26,6 +29,9 @@ class Clock(Protocol):
 class SystemClock:
     def now(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
     def new_id(self) -> str:
         return str(uuid_utils.uuid7())

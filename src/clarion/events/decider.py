@@ -14,10 +14,13 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
 from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
+from clarion.slices import Slices
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
 ROUNDS = 20
+# An event can have 64 KiB of data, which are decoded without a pause.
+READ_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,19 @@ class Decider:
         await self._decide(await self._with_events(jobs))
 
     async def handle_accepted(self, pairs: Sequence[tuple[Job, Event]]) -> None:
-        """Decide for events that this process has just accepted, of any apps."""
-        by_app: dict[str, list[tuple[Job, Event | None]]] = {}
-        for job, event in pairs:
-            by_app.setdefault(job.app_id, []).append((job, event))
-        for some in by_app.values():
-            await self._decide(some)
+        """Decide for events of one app that this process has just accepted."""
+        await self._decide(pairs)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        events = await self.ports.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        ids, slices = sorted({job.event_id for job in jobs}), Slices()
+        events: dict[str, Event] = {}
+        for start in range(0, len(ids), READ_AT_ONCE):
+            some = ids[start : start + READ_AT_ONCE]
+            events |= await self.ports.events.find_many(jobs[0].app_id, some)
+            await slices.pause()
         return [(job, events.get(job.event_id)) for job in jobs]
 
-    async def _decide(self, pairs: Sequence[tuple[Job, Event | None]]) -> None:
+    async def _decide(self, pairs: Iterable[tuple[Job, Event | None]]) -> None:
         left = await self._decide_round(pairs)
         for _ in range(ROUNDS):
             if not left:
@@ -53,7 +57,7 @@ class Decider:
         again = Reschedule(due_at=self.ports.clock.now())
         await self.writer.write([JobOutcome(job=job, next=again) for job in left])
 
-    async def _decide_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
+    async def _decide_round(self, pairs: Iterable[tuple[Job, Event | None]]) -> list[Job]:
         """Decide for all that can be decided now; return the jobs that are left."""
         outcomes: list[JobOutcome] = []
         undecided: list[tuple[Job, Event]] = []
@@ -69,15 +73,15 @@ class Decider:
             undecided.append((job, event))
             requests.append(make_request(event, job.user_id, entry, self.ports.clock.now()))
         cases = await self.cases.read(requests)
-        decided, later = self._decide_in_order(zip(undecided, cases, strict=True))
+        decided, later = await self._decide_in_order(zip(undecided, cases, strict=True))
         refused = await self.writer.write([*outcomes, *decided])
         return [*refused, *later]
 
-    def _decide_in_order(
+    async def _decide_in_order(
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
-        batch = BatchView()
+        batch, slices = BatchView(), Slices()
         outcomes: list[JobOutcome] = []
         later: list[Job] = []
         for (job, event), prepared in cases:
@@ -88,6 +92,7 @@ class Decider:
             outcome = self.writer.run_safely(job, self._decide_one, job, event, projected)
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
+            await slices.pause()
         return outcomes, later
 
     def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:

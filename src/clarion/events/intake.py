@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
-from clarion.errors import FieldFault, InvalidFields, Overloaded
+from clarion.errors import FieldFault, InvalidFields
 from clarion.events.drafts import EventDraft, find_faults, make_event
-from clarion.events.handover import FIRST_TOKEN, LEASE_MS, Handover
-from clarion.events.model import AudienceKind, Event, Job, JobKind
+from clarion.events.handover import Handover
+from clarion.events.leases import FIRST_TOKEN, LEASE_MS
+from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job, JobKind
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -26,8 +27,8 @@ class Intake:
 
     ports: PipelinePorts
     handover: Handover | None
-    on_accepted: Callable[[int], None]
-    is_overloaded: Callable[[], bool]
+    on_accepted: Callable[[Sequence[Job]], None]
+    check_backlog: Callable[[str], None]
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     async def prepare(self, app_id: str, draft: EventDraft) -> Event:
@@ -43,31 +44,40 @@ class Intake:
     async def accept(
         self, events: Sequence[Event], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Store events; return after the commit.
+        """Store events of one app; return after the commit.
 
         If an earlier request has claimed `once`, store nothing and return its response.
+        `TooManyRequests` if the queue of the app is too old or too long.
         """
-        if self.is_overloaded():
-            raise Overloaded
+        self.check_backlog(events[0].app_id)
         pairs = [(self._make_job(each), each) for each in events]
-        replay = await self.ports.events.accept(events, [job for job, _ in pairs], once)
+        jobs = [job for job, _ in pairs]
+        replay = await self.ports.events.accept(events, jobs, once)
         if replay is None:
             if self.handover is not None:
                 self.handover.put(pair for pair in pairs if pair[0].token)
-            self.on_accepted(len(events))
+            self.on_accepted(jobs)
         return replay
 
     def _make_job(self, event: Event) -> Job:
         """Return the first job of an event, claimed by this process if it is due at once."""
-        kind, user_id = JobKind.EXPAND, ""
+        kind, user_id, pool = JobKind.EXPAND, "", AUDIENCES
         if event.audience.kind is AudienceKind.USER:
-            kind, user_id = JobKind.DECIDE, event.audience.ids[0]
+            kind, user_id, pool = JobKind.DECIDE, event.audience.ids[0], DECISIONS
         due_at, token = event.scheduled_at or event.created_at, 0
         is_due = event.scheduled_at is None and kind is JobKind.DECIDE
-        if is_due and self.handover is not None and self.handover.has_room():
+        if is_due and self.handover is not None and self.handover.has_room(event.app_id):
             due_at, token = event.created_at + LEASE_MS, FIRST_TOKEN
         return Job(
-            event.id, event.priority, due_at, kind, event.app_id, event.id, user_id, token=token
+            event.id,
+            event.priority,
+            due_at,
+            kind,
+            event.app_id,
+            event.id,
+            user_id,
+            token=token,
+            pool=pool,
         )
 
     async def find_response(self, once: IdempotencyClaim | None) -> StoredResponse | None:

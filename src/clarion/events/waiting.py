@@ -21,6 +21,10 @@ from clarion.events.model import (
 )
 from clarion.events.outcomes import redecide
 from clarion.events.port import PipelinePorts
+from clarion.slices import Slices
+
+# A notification can have 64 KiB of data, which are decoded without a pause.
+READ_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,19 @@ class WaitingReader:
         Also return the outcomes of the other jobs: one is done if its notification was deleted or
         no delivery waits for it, and a dead letter if the type was deleted.
         """
+        waiting: list[WaitingNotification] = []
+        outcomes: list[JobOutcome] = []
+        slices = Slices()
+        for start in range(0, len(pairs), READ_AT_ONCE):
+            found, others = await self._read_some(pairs[start : start + READ_AT_ONCE], waits)
+            waiting += found
+            outcomes += others
+            await slices.pause()
+        return waiting, outcomes
+
+    async def _read_some(
+        self, pairs: Sequence[tuple[Job, str]], waits: Callable[[Job, Delivery], bool]
+    ) -> tuple[list[WaitingNotification], list[JobOutcome]]:
         ports, app_id, now = self.ports, pairs[0][0].app_id, self.ports.clock.now()
         ids = [notification_id for _, notification_id in pairs]
         known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
