@@ -70,10 +70,12 @@ async def set_up(engine: Engine, app_id: str, users: int) -> None:
 @asynccontextmanager
 async def running(pipeline: Pipeline) -> AsyncIterator[None]:
     loops = [asyncio.ensure_future(each()) for each in pipeline.worker_loops().values()]
-    yield
-    for loop in loops:
-        loop.cancel()
-    await asyncio.wait(loops)
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.wait(loops)
 
 
 async def send(

@@ -20,7 +20,7 @@ from clarion.slices import Slices
 # back to the queue, and other jobs come first.
 ROUNDS = 20
 # An event can have 64 KiB of data, which are decoded without a pause.
-READ_AT_ONCE = 64
+READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)

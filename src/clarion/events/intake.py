@@ -15,9 +15,12 @@ from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job,
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.slices import Slices
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
+# Read without a pause.
+USERS_AT_ONCE = 200
 _FAULTS_LIMIT = 10
 
 
@@ -93,9 +96,14 @@ class Intake:
         unknown = [i for i in event.audience.ids if (app_id, i) not in self._known]
         if not unknown:
             return
-        found = await self.ports.users.find_many(app_id, unknown)
-        self._remember(app_id, found)
-        missing = [user_id for user_id in unknown if user_id not in found]
+        missing: list[str] = []
+        slices = Slices()
+        for start in range(0, len(unknown), USERS_AT_ONCE):
+            some = unknown[start : start + USERS_AT_ONCE]
+            found = await self.ports.users.find_many(app_id, some)
+            self._remember(app_id, found)
+            missing += [user_id for user_id in some if user_id not in found]
+            await slices.pause()
         if missing:
             raise InvalidFields(*_missing_faults(draft, missing))
 

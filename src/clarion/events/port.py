@@ -47,6 +47,9 @@ class Events(Protocol):
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""
 
+    async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
+        """Return the ids of those of the events that are cancelled."""
+
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:

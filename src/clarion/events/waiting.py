@@ -13,7 +13,6 @@ from clarion.events.model import (
     DeadLetter,
     Delivery,
     DeliveryStatus,
-    EventStatus,
     Job,
     JobOutcome,
     Notification,
@@ -24,7 +23,7 @@ from clarion.events.port import PipelinePorts
 from clarion.slices import Slices
 
 # A notification can have 64 KiB of data, which are decoded without a pause.
-READ_AT_ONCE = 64
+READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +96,14 @@ class WaitingReader:
             else:
                 found.append((job, notification, own))
                 requests.append(_make_request(notification, own, entry, now))
-        cancelled = await self._find_cancelled(app_id, known.values())
+        events = {each.event_id for each in known.values()}
+        cancelled = await ports.events.find_cancelled(app_id, events)
         cases = await self.cases.read(requests)
         waiting = [
             WaitingNotification(*each, each[1].event_id in cancelled, prepared)
             for each, prepared in zip(found, cases, strict=True)
         ]
         return waiting, outcomes
-
-    async def _find_cancelled(self, app_id: str, notifications: Iterable[Notification]) -> set[str]:
-        ids = {each.event_id for each in notifications}
-        events = await self.ports.events.find_many(app_id, ids)
-        return {each.id for each in events.values() if each.status is EventStatus.CANCELLED}
 
 
 def _make_request(
