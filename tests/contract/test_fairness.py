@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from statistics import median
 
+import pytest
+
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage
@@ -25,6 +27,9 @@ TYPE = make_type("PLAIN", default_channels=(Channel.IN_APP, Channel.STUB))
 BROADCASTS, USERS = 200, 500
 RUNS = 9
 WAIT_LIMIT_S = 45.0
+COUNT_STUB = statement(
+    "count_stub_deliveries", "SELECT COUNT(*) FROM jobs WHERE subject LIKE 'stub/%'"
+)
 # As many attempts as a provider runs for one app.
 MANY = 1_000
 COUNT_CLAIMED = statement(
@@ -166,3 +171,37 @@ async def test_a_provider_that_hangs_does_not_delay_the_others(engine: Engine) -
     await finish_sending()
     assert took_s < 2.0
     assert claimed <= MANY
+
+
+@pytest.mark.parametrize("step_ms", [61_000, -61_000])
+async def test_a_step_of_the_clock_sends_nothing_twice_and_delays_nothing(
+    engine: Engine, step_ms: int
+) -> None:
+    """A delivery is under way when the clock is set, and another is queued before and after."""
+    app_id, clock = new_app_id(), SteppingClock()
+    await set_up(engine, app_id, 2)
+    hanging, quick = Hanging(), Quick()
+    pipeline = build_pipeline(engine, clock, {Channel.STUB: hanging, Channel.EMAIL: quick})
+    async with asyncio.timeout(WAIT_LIMIT_S):
+        async with running(pipeline):
+            await send(pipeline, app_id, Recipient(user_id="user-0"), [Channel.STUB])
+            while not hanging.under_way:
+                await asyncio.sleep(0.01)
+            clock.step_ms = step_ms
+            await send(pipeline, app_id, Recipient(user_id="user-1"), [Channel.EMAIL])
+            await quick.has_many.wait()
+            await pipeline.backlog.measure()
+            await asyncio.sleep(0.2)
+            hanging.is_over.set()
+            await finish_sending()
+        left = (await engine.fetch(COUNT_STUB))[0][0]
+    assert (hanging.under_way, left) == (1, 0)
+
+
+class SteppingClock(SystemClock):
+    """The system's clock, set forward or back."""
+
+    step_ms = 0
+
+    def now(self) -> int:
+        return super().now() + self.step_ms

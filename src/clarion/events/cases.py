@@ -12,7 +12,7 @@ from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
 from clarion.people.model import User
-from clarion.slices import Slices
+from clarion.slices import WORK_SLICE_S, Slices
 
 HOUR_MS = 3_600_000
 
@@ -93,7 +93,7 @@ class CaseReader:
         earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
         limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
-        slices, prepared = Slices(), []
+        slices, prepared = Slices(WORK_SLICE_S), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
             prepared.append(self._prepare(each, user, before, used))

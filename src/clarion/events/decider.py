@@ -14,7 +14,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
 from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
-from clarion.slices import Slices
+from clarion.slices import WORK_SLICE_S, Slices
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
@@ -40,7 +40,7 @@ class Decider:
         await self._decide(pairs)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        ids, slices = sorted({job.event_id for job in jobs}), Slices()
+        ids, slices = sorted({job.event_id for job in jobs}), Slices(WORK_SLICE_S)
         events: dict[str, Event] = {}
         for start in range(0, len(ids), READ_AT_ONCE):
             some = ids[start : start + READ_AT_ONCE]
@@ -81,7 +81,7 @@ class Decider:
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
-        batch, slices = BatchView(), Slices()
+        batch, slices = BatchView(), Slices(WORK_SLICE_S)
         outcomes: list[JobOutcome] = []
         later: list[Job] = []
         for (job, event), prepared in cases:

@@ -29,7 +29,7 @@ from clarion.events.outcomes import archive_decision, make_jobs
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
 from clarion.events.waiting import WaitingNotification, WaitingReader
-from clarion.slices import Slices
+from clarion.slices import WORK_SLICE_S, Slices
 from clarion.telemetry.logs import get_logger
 
 # Shorter than the lease: an outcome that comes after it would be refused.
@@ -113,7 +113,7 @@ class Deliverer:
             return []
         pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
         waiting, outcomes = await self.waiting.read(pairs, _is_to_send)
-        slices = Slices()
+        slices = Slices(WORK_SLICE_S)
         for each in waiting:
             if (outcome := self._decide(each)) is not None:
                 outcomes.append(outcome)

@@ -6,6 +6,7 @@ claimed like any other job.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable
 
@@ -17,6 +18,10 @@ from clarion.events.turns import Turns
 # Events that come while so many wait are claimed from the store. An app may have as many as there
 # is room left for others: alone it has half of it.
 LIMIT = 8_000
+# While so many events of an app wait, its requests wait too, but not for long: work that keeps up
+# with the requests reads nothing again from the store.
+BUSY = 512
+BUSY_S = 0.5
 _LANES = sorted(Priority, reverse=True)
 Accepted = tuple[Job, Event]
 
@@ -30,6 +35,8 @@ class Handover:
         self._apps: dict[str, dict[Priority, deque[Accepted]]] = {}
         self._counts: dict[str, int] = {}
         self._total = 0
+        # Done when the app has fewer events than make it busy.
+        self._busy: dict[str, asyncio.Future[None]] = {}
 
     def __len__(self) -> int:
         return self._total
@@ -38,9 +45,19 @@ class Handover:
         """Whether one more event of an app can be handed over."""
         return self._counts.get(app_id, 0) < LIMIT - self._total
 
-    def has(self, app_id: str) -> bool:
-        """Whether events of an app wait."""
-        return app_id in self._counts
+    def is_busy(self, app_id: str) -> bool:
+        """Whether many events of an app wait."""
+        return self._counts.get(app_id, 0) >= BUSY
+
+    async def wait(self, app_id: str) -> None:
+        """Wait until an app is no longer busy, at most half a second."""
+        future = self._busy.get(app_id)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = self._busy[app_id] = loop.create_future()
+            # One timer for all that wait is cheaper than one for each.
+            loop.call_later(BUSY_S, self._end_wait, app_id, future)
+        await asyncio.shield(future)
 
     def put(self, pairs: Iterable[Accepted]) -> None:
         """Hand over events with their claimed jobs, after they are stored."""
@@ -69,4 +86,11 @@ class Handover:
         else:
             self._counts[app_id] -= len(taken)
             self._turns.add(app_id)
+        if app_id in self._busy and not self.is_busy(app_id):
+            self._end_wait(app_id, self._busy[app_id])
         return taken
+
+    def _end_wait(self, app_id: str, future: asyncio.Future[None]) -> None:
+        if self._busy.get(app_id) is future:
+            del self._busy[app_id]
+            future.set_result(None)

@@ -52,7 +52,10 @@ class Intake:
         If an earlier request has claimed `once`, store nothing and return its response.
         `TooManyRequests` if the queue of the app is too old or too long.
         """
-        self.check_backlog(events[0].app_id)
+        app_id = events[0].app_id
+        self.check_backlog(app_id)
+        if self.handover is not None and self.handover.is_busy(app_id):
+            await self.handover.wait(app_id)
         pairs = [(self._make_job(each), each) for each in events]
         jobs = [job for job, _ in pairs]
         replay = await self.ports.events.accept(events, jobs, once)

@@ -20,7 +20,7 @@ from clarion.events.model import (
 )
 from clarion.events.outcomes import redecide
 from clarion.events.port import PipelinePorts
-from clarion.slices import Slices
+from clarion.slices import WORK_SLICE_S, Slices
 
 # A notification can have 64 KiB of data, which are decoded without a pause.
 READ_AT_ONCE = 16
@@ -66,7 +66,7 @@ class WaitingReader:
         """
         waiting: list[WaitingNotification] = []
         outcomes: list[JobOutcome] = []
-        slices = Slices()
+        slices = Slices(WORK_SLICE_S)
         for start in range(0, len(pairs), READ_AT_ONCE):
             found, others = await self._read_some(pairs[start : start + READ_AT_ONCE], waits)
             waiting += found

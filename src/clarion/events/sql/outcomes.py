@@ -21,7 +21,7 @@ from clarion.events.sql import deliveries
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
-from clarion.slices import Slices
+from clarion.slices import WORK_SLICE_S, Slices
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.statement import Statement, Step, Unit, statement
@@ -97,7 +97,7 @@ class SqlOutcomes:
         self._engine = engine
 
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
-        slices = Slices()
+        slices = Slices(WORK_SLICE_S)
         writes: list[asyncio.Future[Rows | None]] = []
         for each in outcomes:
             unit = Unit(each.job.user_id, tuple(_steps(each, now)))
