@@ -16,6 +16,7 @@ from clarion.clock import SystemClock
 from clarion.events.deliverer import LEAST_ROOM
 from clarion.events.drafts import EventDraft, Recipient
 from clarion.events.pipeline import Pipeline
+from clarion.events.worker import POLL_S
 from clarion.people.model import Preferences, User
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
@@ -126,6 +127,7 @@ class Hanging:
 
     def __init__(self) -> None:
         self.under_way = 0
+        self.has_any = asyncio.Event()
         self.has_many = asyncio.Event()
         self.is_over = asyncio.Event()
 
@@ -134,6 +136,7 @@ class Hanging:
 
     async def deliver(self, _message: OutgoingMessage) -> Outcome:
         self.under_way += 1
+        self.has_any.set()
         if self.under_way >= MANY - LEAST_ROOM:
             self.has_many.set()
         await self.is_over.wait()
@@ -185,13 +188,11 @@ async def test_a_step_of_the_clock_sends_nothing_twice_and_delays_nothing(
     async with asyncio.timeout(WAIT_LIMIT_S):
         async with running(pipeline):
             await send(pipeline, app_id, Recipient(user_id="user-0"), [Channel.STUB])
-            while not hanging.under_way:
-                await asyncio.sleep(0.01)
+            await hanging.has_any.wait()
             clock.step_ms = step_ms
             await send(pipeline, app_id, Recipient(user_id="user-1"), [Channel.EMAIL])
             await quick.has_many.wait()
-            await pipeline.backlog.measure()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(3 * POLL_S)
             hanging.is_over.set()
             await finish_sending()
         left = (await engine.fetch(COUNT_STUB))[0][0]
