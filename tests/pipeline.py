@@ -1,7 +1,7 @@
 """Makes events, jobs and outcomes, and builds the real pipeline on an open store."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -10,8 +10,11 @@ from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.port import ChannelProvider
 from clarion.clock import Clock
+from clarion.errors import ClarionError
 from clarion.events.cases import FrequencyCaps
 from clarion.events.model import (
+    AUDIENCES,
+    DECISIONS,
     Audience,
     AudienceKind,
     Content,
@@ -137,9 +140,11 @@ class PipelineStore:
         await self.events.accept([make_event(self.app_id)], [job])
 
     async def claim(self, now: int = NOW) -> list[Job]:
-        """Claim what is due of this app; others may use the same database."""
-        jobs = await self.queue.claim(EACH_LANE, now=now, until=now + LEASE)
-        return sorted((job for job in jobs if job.app_id == self.app_id), key=lambda job: job.id)
+        """Claim what is due of this app."""
+        jobs: list[Job] = []
+        for pool in (DECISIONS, AUDIENCES, Channel.STUB):
+            jobs += await self.queue.claim(pool, self.app_id, EACH_LANE, now=now, until=now + LEASE)
+        return sorted(jobs, key=lambda job: job.id)
 
     async def claimed(self, **changes: Any) -> tuple[Event, Job]:
         """Store an event, and claim its job."""
@@ -147,7 +152,7 @@ class PipelineStore:
         (job,) = await self.claim()
         return event, job
 
-    async def write(self, *outcomes: JobOutcome, now: int = NOW) -> list[bool]:
+    async def write(self, *outcomes: JobOutcome, now: int = NOW) -> list[bool | ClarionError]:
         return await self.outcomes.write(outcomes, now)
 
     async def due_times(self, ids: Iterable[str]) -> dict[str, int]:
@@ -178,6 +183,7 @@ def build_pipeline(
         ports,
         on_inbox_changed=on_inbox_changed,
         queue_age_limit_s=3600,
+        app_waiting=1_000_000,
         has_workers=True,
         caps=FrequencyCaps(),
     )
@@ -195,8 +201,18 @@ def is_sending(task: asyncio.Task[Any]) -> bool:
 
 async def drain(pipeline: Pipeline) -> int:
     """Do all due jobs, and return how many there were."""
-    worker, done = pipeline.workers[0], 0
-    while count_done := await worker.work():
-        done += count_done
+    done = 0
+    while True:
+        await pipeline.backlog.measure()
+        turns = [each async for each in _work(pipeline)]
         await finish_sending()
-    return done
+        if not any(turns):
+            return done
+        done += sum(turns)
+
+
+async def _work(pipeline: Pipeline) -> AsyncIterator[int]:
+    """Yield how many jobs each turn does, until no app has one."""
+    for worker in pipeline.workers:
+        while (count_done := await worker.work()) is not None:
+            yield count_done

@@ -188,6 +188,7 @@ def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClient
         ports,
         on_inbox_changed=live_clients.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
+        app_waiting=settings.app_waiting,
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
@@ -360,7 +361,7 @@ def _start_loops(
     supervisor.start("inactive_users", services.active_users.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
-    supervisor.start("queue_age", services.pipeline.watch_queue_age)
+    supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
     for task in list_tasks(stores, services.dispatch, settings):

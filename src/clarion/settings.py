@@ -188,7 +188,13 @@ class Settings:
         0, 0, 1_000_000, "Notifications per user and hour; more are held. 0: no limit."
     )
     queue_age_limit_s: int = _number(
-        60, 1, 86_400, "Age of the oldest waiting event at which new ones are answered 503."
+        60, 1, 86_400, "Age of an app's oldest due job at which its new events are answered 429."
+    )
+    app_waiting: int = _number(
+        1_000_000,
+        1000,
+        1_000_000_000,
+        "Jobs of one app that may wait, scheduled ones included; more events are answered 429.",
     )
     write_waiting: int = _number(
         20_000,

@@ -1,12 +1,14 @@
 """The `Outcomes` port: an outcome is stored whole or not at all, and inboxes count right."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from clarion.catalog.model import Channel
+from clarion.events.leases import Leases
 from clarion.events.model import (
     Attempt,
     DeadLetter,
@@ -22,10 +24,14 @@ from clarion.events.model import (
     Notification,
     Reschedule,
 )
+from clarion.events.outcome_writer import OutcomeWriter
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
-from tests.factories import DAY, MINUTE, NOW, new_app_id
+from clarion.store.opening import migrate
+from clarion.telemetry.metrics import PipelineMetrics
+from tests.contract.conftest import nothing_left, opened
+from tests.factories import DAY, MINUTE, NOW, FixedClock, new_app_id
 from tests.pipeline import (
     LEASE,
     PipelineStore,
@@ -36,6 +42,8 @@ from tests.pipeline import (
 )
 
 EVENTS = 60
+# How many writes may wait for a commit.
+ROOM = 20
 
 
 @pytest.fixture
@@ -262,7 +270,7 @@ async def test_a_refused_outcome_does_not_affect_its_batch(
     jobs = {job.event_id: job for job in await store.claim()}
     outcomes = [full_outcome(event, jobs[event.id], dedupe_claim=None) for event in events]
     held = await store.write(*outcomes)
-    assert sorted(held) == [False, False, True]
+    assert sorted(map(bool, held)) == [False, False, True]
     assert await inboxes.state(store.app_id, "ana") == InboxState(1, 1)
 
 
@@ -406,3 +414,38 @@ async def test_a_digest_begins_anew_if_more_was_collected(store: PipelineStore) 
         JobOutcome(job=again, deliveries=(replace(late, status=DeliveryStatus.FOLDED),))
     )
     assert await store.due_times([digest]) == {}
+
+
+async def test_what_was_stored_before_an_overload_is_counted_and_reported(
+    database_url: str,
+) -> None:
+    """The rest is written when the store has room again."""
+    await migrate(database_url)
+    metrics, changed = PipelineMetrics(), Counter[str]()
+    async with nothing_left(), opened(database_url, waiting_limit=ROOM) as engine:
+        store = PipelineStore(engine, new_app_id())
+        events = [make_event(store.app_id) for _ in range(3 * ROOM)]
+        await store.events.accept(events, [make_job(each) for each in events])
+        jobs = {job.event_id: job for job in await store.claim()}
+        outcomes = [make_outcome(each, jobs[each.id], f"user-{n}") for n, each in enumerate(events)]
+        writer = OutcomeWriter(
+            store.outcomes,
+            FixedClock(),
+            metrics,
+            lambda _app_id, user_id: changed.update([user_id]),
+            lambda *_: None,
+            Leases(),
+        )
+        assert await writer.write(outcomes) == []
+        stored = await store.notifications.find_many(
+            store.app_id,
+            [f"user-{n}" for n in range(3 * ROOM)],
+            [each.notification.id for each in outcomes if each.notification],
+        )
+    assert len(stored) == 3 * ROOM
+    assert changed == Counter({f"user-{n}": 1 for n in range(3 * ROOM)})
+
+
+def make_outcome(event: Event, job: Job, user_id: str) -> JobOutcome:
+    notification = make_notification(event, user_id=user_id)
+    return JobOutcome(job=replace(job, user_id=user_id), notification=notification)

@@ -48,6 +48,7 @@ BIG = {
 # What may read a big table whole, and why.
 ALLOWED = {
     "count_devices": "counts the devices of an app; read where nobody waits for it",
+    "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
 }
@@ -136,6 +137,7 @@ VALUES: dict[str, Value] = {
     "kind": "decide",
     "notification_id": "n-7",
     "past_decisions": "[]",
+    "pool": "",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
 # Parameters that have another meaning in some statements.
@@ -225,7 +227,7 @@ def job_row(app_id: str, n: int) -> tuple[Value, ...]:
     lane = -1 if n % 500 == 0 else n % 4
     kind = ("decide", "deliver", "held", "digest")[n % 4]
     due_at = NEVER if n % 200 in {2, 3} else NOW + n
-    return (f"job-{n}", lane, due_at, 0, 0, kind, app_id, f"event-{n}", f"user-{n}", "x" * 500)
+    return (f"job-{n}", lane, due_at, 0, 0, kind, app_id, f"event-{n}", f"user-{n}", "x" * 500, "")
 
 
 def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:

@@ -1,15 +1,19 @@
 """The `Queue` port: leases with fencing tokens, lanes, waking a user, expanding audiences."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from clarion.catalog.model import Priority
+from clarion.catalog.model import Channel, Priority
 from clarion.events.model import (
+    AUDIENCES,
+    DECISIONS,
     NEVER,
     Audience,
     AudienceKind,
     DeadLetter,
+    DueJobs,
     Event,
     EventStatus,
     Job,
@@ -43,7 +47,7 @@ async def test_each_lane_has_its_quota_and_the_oldest_go_first(store: PipelineSt
         for age in (1, 3, 2)
     ]
     quotas = {Priority.LOW: 1, Priority.MEDIUM: 5, Priority.CRITICAL: 2}
-    jobs = await store.queue.claim(quotas, now=NOW, until=NOW + LEASE)
+    jobs = await store.queue.claim(DECISIONS, store.app_id, quotas, now=NOW, until=NOW + LEASE)
     assert {job.id for job in jobs} == {made[1].id, made[4].id, made[5].id}
     assert {(job.token, job.due_at) for job in jobs} == {(1, NOW + LEASE)}
 
@@ -159,17 +163,55 @@ async def test_only_claimed_jobs_are_released(
     assert moved.id in {job.id for job in await store.claim(NOW + 2)}
 
 
-async def test_the_oldest_job_and_the_number_of_due_jobs_of_a_lane(store: PipelineStore) -> None:
+async def test_the_number_of_due_jobs_of_an_app_in_a_lane(store: PipelineStore) -> None:
     lane = Priority.HIGH
-    assert await store.queue.oldest_due_at(lane) is None
     job = await add(store, lane=lane, due_at=NOW - 7)
     other = await add(store, lane=lane, due_at=NOW + 1)
-    assert await store.queue.oldest_due_at(lane) == NOW - 7
-    assert await store.queue.count_due(lane, NOW, 9) == 1
-    assert await store.queue.count_due(lane, NOW + 1, 9) == 2
-    assert await store.queue.count_due(lane, NOW + 1, 1) == 1
+    await add(store, lane=lane, pool=Channel.STUB)
+    counting = partial(store.queue.count_due, DECISIONS, lane, store.app_id)
+    assert [await counting(NOW, 9), await counting(NOW + 1, 9), await counting(NOW + 1, 1)] == [
+        1,
+        2,
+        1,
+    ]
     due = {job.id: job.due_at, other.id: other.due_at}
     assert await store.due_times([job.id, other.id, "x"]) == due
+
+
+async def test_a_claim_takes_the_jobs_of_one_app_in_one_pool(
+    store: PipelineStore, engine: Engine
+) -> None:
+    job = await add(store)
+    await add(store, pool=Channel.STUB)
+    await add(PipelineStore(engine, new_app_id()))
+    jobs = await store.queue.claim(
+        DECISIONS, store.app_id, dict.fromkeys(Priority, 9), now=NOW, until=NOW + LEASE
+    )
+    assert [each.id for each in jobs] == [job.id]
+
+
+async def test_the_oldest_job_of_each_app_in_each_lane_and_pool(
+    store: PipelineStore, engine: Engine
+) -> None:
+    """Page by page, in the order of pools, lanes and apps; dead letters are in lane -1."""
+    stores = [store, *(PipelineStore(engine, new_app_id()) for _ in range(6))]
+    expected = []
+    for number, each in enumerate(stores):
+        for pool in (DECISIONS, AUDIENCES, Channel.STUB.value):
+            for lane in (Priority.LOW, Priority.HIGH):
+                for age in (1, number, 2):
+                    await add(each, pool=pool, lane=lane, due_at=NOW - age)
+                oldest = NOW - max(number, 2)
+                expected.append(DueJobs(pool, lane, each.app_id, oldest))
+    await add(store, lane=Priority.LOW, user_id="dead")
+    found: list[DueJobs] = []
+    while page := await store.queue.find_oldest(
+        after=found[-1] if found else DueJobs("", -2, "", 0), limit=4
+    ):
+        found += page
+    assert found == sorted(expected)
+    counts = await store.queue.count_by_app()
+    assert counts == {store.app_id: 19, **{each.app_id: 18 for each in stores[1:]}}
 
 
 async def claim_audience(store: PipelineStore) -> tuple[Event, Job]:

@@ -126,6 +126,19 @@ class ClarionServer:
         except subprocess.TimeoutExpired:
             raise self._failed("does not end") from None
 
+    def create_app(self, bundle_id: str) -> str:
+        """Create another app, and return its API key."""
+        printed = self._log.with_name("app")
+        with (
+            printed.open("wb") as log,
+            self._spawn(f"app create {bundle_id} {bundle_id}", log=log) as create,
+        ):
+            create.wait(START_LIMIT_S)
+        if create.returncode != 0:
+            raise self._failed(f"cannot create an app: {printed.read_text()}")
+        api_key: str = json.loads(printed.read_bytes())["api_key"]
+        return api_key
+
     def _initialise(self) -> None:
         with self._log.open("wb") as log, self._spawn("init", log=log) as init:
             init.wait(START_LIMIT_S)
@@ -144,7 +157,7 @@ class ClarionServer:
 
     def _spawn(self, command: str, *flags: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "clarion", command, f"--data={self.data}", *flags],
+            [sys.executable, "-m", "clarion", *command.split(), f"--data={self.data}", *flags],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,

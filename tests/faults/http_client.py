@@ -11,6 +11,7 @@ from typing import Any, Self
 ANSWER_LIMIT_S = 20.0
 NO_CONTENT = 204
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+_RETRY_AFTER = re.compile(rb"\r\nretry-after: *(\d+)\r\n", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
 
@@ -21,6 +22,7 @@ class Answer:
     status: int
     body: bytes
     is_last: bool  # the server closes the connection behind it
+    retry_after_s: int | None = None
 
     @property
     def json(self) -> Any:
@@ -87,4 +89,10 @@ async def _read(reader: asyncio.StreamReader) -> Answer:
     status, length = int(head[9:12]), _LENGTH.search(head)
     assert length or status == NO_CONTENT, head
     body = await reader.readexactly(int(length[1])) if length else b""
-    return Answer(status=status, body=body, is_last=bool(_CLOSE.search(head)))
+    retry = _RETRY_AFTER.search(head)
+    return Answer(
+        status=status,
+        body=body,
+        is_last=bool(_CLOSE.search(head)),
+        retry_after_s=int(retry[1]) if retry else None,
+    )

@@ -56,6 +56,14 @@ class Sizes:
     pipeline_steps: int
     pipeline_walks: int
 
+    # T33: overload, and T34: a noisy app beside quiet ones.
+    overload_phase_s: float
+    overload_goodput: float  # of the ceiling; CI shares its processors with the load
+    quiet_apps: int
+    noisy_users: int
+    noisy_phase_s: float
+    quiet_p99_factor: float
+
     # T01, T43: the pipeline under kills.
     pipeline_events: int
     pipeline_kills: int
@@ -106,6 +114,12 @@ TABLE = {
         pipeline_sequences=30,
         pipeline_steps=20,
         pipeline_walks=30,
+        overload_phase_s=4,
+        overload_goodput=0.7,
+        quiet_apps=5,
+        noisy_users=200,
+        noisy_phase_s=6,
+        quiet_p99_factor=4,
         pipeline_events=2_000,
         pipeline_kills=4,
         fuzz_examples=20,
@@ -143,6 +157,12 @@ TABLE = {
         pipeline_sequences=2_000,
         pipeline_steps=50,
         pipeline_walks=1_000,
+        overload_phase_s=600,
+        overload_goodput=1.0,
+        quiet_apps=20,
+        noisy_users=2_000,
+        noisy_phase_s=600,
+        quiet_p99_factor=1.5,
         pipeline_events=20_000,
         pipeline_kills=12,
         fuzz_examples=1_000,

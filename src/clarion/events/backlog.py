@@ -1,46 +1,146 @@
-"""Measures how old the queue is: when it is too old, new events are refused."""
+"""Measures the queue of each app: when it is too old or too long, new events are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from clarion.catalog.model import Priority
 from clarion.clock import Clock
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, TooManyRequests
+from clarion.events.leases import LeaseClock
+from clarion.events.model import DueJobs
 from clarion.events.port import Queue
+from clarion.pacing import WORK_SLICE_S, Slices
 
-INTERVAL_S = 1.0
+INTERVAL_S = 0.5
+# A measurement that takes long is repeated less often: it takes a twentieth of the time.
+_INTERVAL_FACTOR = 20
+PAGE = 500
+COUNT_INTERVAL_S = 30.0
+_LONGEST_WAIT_S = 30
+_FIRST = DueJobs("", -2, "", 0)
 
 
 class Backlog:
-    """Knows the age of the oldest job of each lane."""
+    """Knows the age of the oldest job of each lane and of each app, and how many jobs an app has.
 
-    def __init__(self, queue: Queue, clock: Clock, *, limit_s: int) -> None:
+    An app is not older than it has been seen here with jobs that are due: a clock that is set
+    forward makes no queue too old.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        clock: Clock,
+        *,
+        age_limit_s: int,
+        jobs_limit: int,
+        on_due: Callable[[str, str], None],
+    ) -> None:
         self._queue = queue
         self._clock = clock
-        self._limit_ms = limit_s * 1000
-        self._ages_ms: dict[Priority, int] = dict.fromkeys(Priority, 0)
+        self._time = LeaseClock(clock)
+        self._limit_ms = age_limit_s * 1000
+        self._jobs_limit = jobs_limit
+        self._on_due = on_due
+        self._lane_ages_ms: dict[int, int] = {}
+        self._app_ages_ms: dict[str, int] = {}
+        self._due_since: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._next_measure_s = self._next_count_s = 0.0
+        self._is_measuring = False
 
-    @property
-    def is_too_old(self) -> bool:
-        """Whether the oldest job has been due for longer than the limit."""
-        return max(self._ages_ms.values()) > self._limit_ms
+    def check(self, app_id: str) -> None:
+        """Raise `TooManyRequests` if the queue of an app is too old or too long."""
+        age_ms = self._app_ages_ms.get(app_id, 0)
+        if age_ms > self._limit_ms:
+            wait_s = min(max((age_ms - self._limit_ms) // 1000, 1), _LONGEST_WAIT_S)
+            raise TooManyRequests(
+                wait_s,
+                f"The oldest job in the queue of your app has waited for {age_ms // 1000} s, "
+                f"longer than {self._limit_ms // 1000} s; nothing was stored.",
+            )
+        if self.is_full(app_id):
+            raise TooManyRequests(
+                _LONGEST_WAIT_S,
+                f"The queue of your app has {self._counts[app_id]:,} jobs, and at most "
+                f"{self._jobs_limit:,} may wait; nothing was stored.",
+            )
+
+    def is_full(self, app_id: str) -> bool:
+        """Whether an app has as many jobs as may wait."""
+        return self._counts.get(app_id, 0) >= self._jobs_limit
+
+    def count_accepted(self, app_id: str, count: int) -> None:
+        """Add new jobs to those that were counted last."""
+        self._counts[app_id] = self._counts.get(app_id, 0) + count
 
     def ages_s(self) -> dict[str, float]:
         """Return the age of each lane in seconds, by its name."""
-        return {lane.name.lower(): age / 1000 for lane, age in self._ages_ms.items()}
+        return {lane.name.lower(): self._lane_ages_ms.get(lane, 0) / 1000 for lane in Priority}
 
     async def watch(self) -> None:
-        """Measure once a second until cancelled."""
+        """Measure twice a second until cancelled."""
         while True:
             # An error of the store is reported by the workers; the last ages stay.
             with contextlib.suppress(ClarionError):
-                await self._measure()
+                await self.refresh()
+                await self._refresh_counts()
             await asyncio.sleep(INTERVAL_S)
 
-    async def _measure(self) -> None:
-        now = self._clock.now()
-        for lane in Priority:
-            due_at = await self._queue.oldest_due_at(lane)
-            self._ages_ms[lane] = max(now - due_at, 0) if due_at is not None else 0
+    async def refresh(self) -> None:
+        """Measure, unless that was done a moment ago or is being done."""
+        loop_time = asyncio.get_running_loop().time
+        started = loop_time()
+        if self._is_measuring or started < self._next_measure_s:
+            return
+        self._is_measuring = True
+        try:
+            await self.measure()
+        finally:
+            self._is_measuring = False
+            took_s = loop_time() - started
+            self._next_measure_s = started + max(INTERVAL_S, took_s * _INTERVAL_FACTOR) / 2
+
+    async def measure(self) -> None:
+        """Find every app that has due jobs, and how old they are."""
+        lanes: dict[int, int] = {}
+        apps: dict[str, int] = {}
+        now, slices, last = self._time.now(), Slices(WORK_SLICE_S), _FIRST
+        while True:
+            page = await self._queue.find_oldest(after=last, limit=PAGE)
+            for each in page:
+                if each.lane >= 0 and each.due_at <= now:
+                    lanes[each.lane] = max(lanes.get(each.lane, 0), now - each.due_at)
+                    apps[each.app_id] = max(apps.get(each.app_id, 0), now - each.due_at)
+                    self._on_due(each.pool, each.app_id)
+            if len(page) < PAGE:
+                break
+            last = page[-1]
+            await slices.pause()
+        self._note(lanes, apps)
+
+    def _note(self, lanes: dict[int, int], apps: dict[str, int]) -> None:
+        monotonic = self._clock.monotonic()
+        since = {app_id: self._due_since.get(app_id, monotonic) for app_id in apps}
+        self._due_since = since
+        self._app_ages_ms = {a: min(age, monotonic - since[a]) for a, age in apps.items()}
+        self._lane_ages_ms = lanes
+
+    async def _refresh_counts(self) -> None:
+        loop_time = asyncio.get_running_loop().time
+        if loop_time() < self._next_count_s:
+            return
+        started = loop_time()
+        before = dict(self._counts)
+        counts = await self._queue.count_by_app()
+        # What was accepted since the count began is not in it, or counts twice until the next.
+        for app_id, count in self._counts.items():
+            added = count - before.get(app_id, 0)
+            if added:
+                counts[app_id] = counts.get(app_id, 0) + added
+        self._counts = counts
+        took_s = loop_time() - started
+        self._next_count_s = loop_time() + max(COUNT_INTERVAL_S, took_s * _INTERVAL_FACTOR)

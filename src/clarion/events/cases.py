@@ -11,6 +11,7 @@ from clarion.catalog.port import CatalogEntry
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
+from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
 
 HOUR_MS = 3_600_000
@@ -92,10 +93,12 @@ class CaseReader:
         earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
         limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
-        return [
-            self._prepare(each, users.get(each.user_id), earlier.get(each.dedupe_id or ""), used)
-            for each in requests
-        ]
+        slices, prepared = Slices(WORK_SLICE_S), []
+        for each in requests:
+            user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
+            prepared.append(self._prepare(each, user, before, used))
+            await slices.pause()
+        return prepared
 
     def _prepare(
         self,

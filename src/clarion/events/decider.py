@@ -15,6 +15,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
 from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
+from clarion.pacing import WORK_SLICE_S, Slices
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
@@ -22,6 +23,8 @@ ROUNDS = 20
 # How long the slow templates of an app may hold a worker; then other jobs come first.
 RENDERING_S = 1.0
 LATER_MS = 1_000
+# An event can have 64 KiB of data, which are decoded without a pause.
+READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +40,19 @@ class Decider:
         await self._decide(await self._with_events(jobs))
 
     async def handle_accepted(self, pairs: Sequence[tuple[Job, Event]]) -> None:
-        """Decide for events that this process has just accepted, of any apps."""
-        by_app: dict[str, list[tuple[Job, Event | None]]] = {}
-        for job, event in pairs:
-            by_app.setdefault(job.app_id, []).append((job, event))
-        for some in by_app.values():
-            await self._decide(some)
+        """Decide for events of one app that this process has just accepted."""
+        await self._decide(pairs)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        events = await self.ports.events.find_many(jobs[0].app_id, {job.event_id for job in jobs})
+        ids, slices = sorted({job.event_id for job in jobs}), Slices(WORK_SLICE_S)
+        events: dict[str, Event] = {}
+        for start in range(0, len(ids), READ_AT_ONCE):
+            some = ids[start : start + READ_AT_ONCE]
+            events |= await self.ports.events.find_many(jobs[0].app_id, some)
+            await slices.pause()
         return [(job, events.get(job.event_id)) for job in jobs]
 
-    async def _decide(self, pairs: Sequence[tuple[Job, Event | None]]) -> None:
+    async def _decide(self, pairs: Iterable[tuple[Job, Event | None]]) -> None:
         left = await self._decide_round(pairs)
         for _ in range(ROUNDS):
             if not left:
@@ -57,7 +61,7 @@ class Decider:
         again = Reschedule(due_at=self.ports.clock.now())
         await self.writer.write([JobOutcome(job=job, next=again) for job in left])
 
-    async def _decide_round(self, pairs: Sequence[tuple[Job, Event | None]]) -> list[Job]:
+    async def _decide_round(self, pairs: Iterable[tuple[Job, Event | None]]) -> list[Job]:
         """Decide for all that can be decided now; return the jobs that are left."""
         outcomes: list[JobOutcome] = []
         undecided: list[tuple[Job, Event]] = []
@@ -81,7 +85,7 @@ class Decider:
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
-        batch = BatchView()
+        batch, slices = BatchView(), Slices(WORK_SLICE_S)
         outcomes: list[JobOutcome] = []
         later: list[Job] = []
         clock = asyncio.get_running_loop().time
@@ -100,6 +104,7 @@ class Decider:
             rendered_s += clock() - began
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
+            await slices.pause()
         return outcomes, later
 
     async def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
+from clarion.catalog.model import Channel
 from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
 from clarion.channels.port import ChannelProvider
 from clarion.errors import ClarionError
 from clarion.events.decide.verdicts import Send
+from clarion.events.leases import Leases
 from clarion.events.model import (
     Attempt,
     DeadLetter,
@@ -25,35 +29,83 @@ from clarion.events.outcomes import archive_decision, make_jobs
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
 from clarion.events.waiting import WaitingNotification, WaitingReader
+from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.telemetry.logs import get_logger
 
 # Shorter than the lease: an outcome that comes after it would be refused.
 PROVIDER_TIMEOUT_S = 20.0
-IN_FLIGHT = 1_000
+# Attempts under way of one provider. An app may have as many as there is room left for others:
+# alone it has half of them.
+IN_FLIGHT = 2_000
+# Fewer are started only if the app has nothing under way: each lane should have its share.
+LEAST_ROOM = 32
+# For jobs of an earlier release, which are in no pool.
 FULL_MS = 1_000
 TEXT_LENGTH = 1_000
 
 
+class Attempts:
+    """The attempts under way of one provider, and the apps that wait for room."""
+
+    def __init__(self, on_room: Callable[[str], None]) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._on_room = on_room
+        self._counts: Counter[str] = Counter()
+        self._without_room: set[str] = set()
+
+    def find_room(self, app_id: str) -> int:
+        """Return how many attempts of an app can be started. If none, it is resumed later."""
+        own = self._counts[app_id]
+        room = max((IN_FLIGHT - len(self.tasks) - own) // 2, 0)
+        if room < LEAST_ROOM and own:
+            room = 0
+        if room == 0:
+            self._without_room.add(app_id)
+        return room
+
+    def start(self, app_id: str, attempt: Coroutine[None, None, None]) -> None:
+        """Run an attempt of an app in a task of its own."""
+        task = asyncio.get_running_loop().create_task(attempt)
+        self.tasks.add(task)
+        self._counts[app_id] += 1
+        task.add_done_callback(partial(self._end, app_id))
+
+    def _end(self, app_id: str, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._counts[app_id] -= 1
+        if not self._counts[app_id]:
+            del self._counts[app_id]
+        waiting, self._without_room = self._without_room, set()
+        for each in waiting:
+            if self.find_room(each):
+                self._on_room(each)
+
+
 @dataclass(frozen=True, slots=True)
 class Deliverer:
-    """Handles the jobs that send; each in a task of its own, so a slow provider delays no other."""
+    """Handles the jobs that send; each in a task of its own, so a slow one delays no other."""
 
     ports: PipelinePorts
     waiting: WaitingReader
     writer: OutcomeWriter
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    attempts: Mapping[Channel, Attempts]
+    leases: Leases
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Start to deliver jobs of one app; the attempts go on after this returns."""
-        free = max(IN_FLIGHT - len(self._tasks), 0)
-        later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
-        delayed = [JobOutcome(job=job, next=later) for job in jobs[free:]]
-        await self.writer.write([*delayed, *await self._start(jobs[:free])])
+        by_channel: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_channel.setdefault(job.subject.partition("/")[0], []).append(job)
+        for channel, some in by_channel.items():
+            free = self.attempts[Channel(channel)].find_room(some[0].app_id)
+            later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
+            delayed = [JobOutcome(job=job, next=later) for job in some[free:]]
+            await self.writer.write([*delayed, *await self._start(some[:free])])
 
     async def finish(self) -> None:
         """Wait for the attempts under way, at most as long as a provider may take."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=PROVIDER_TIMEOUT_S)
+        if tasks := [task for each in self.attempts.values() for task in each.tasks]:
+            await asyncio.wait(tasks, timeout=PROVIDER_TIMEOUT_S)
 
     async def _start(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Start a task for each that may be sent; return the outcomes of the others."""
@@ -61,8 +113,12 @@ class Deliverer:
             return []
         pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
         waiting, outcomes = await self.waiting.read(pairs, _is_to_send)
-        decided = [self._decide(each) for each in waiting]
-        return [*outcomes, *(each for each in decided if each is not None)]
+        slices = Slices(WORK_SLICE_S)
+        for each in waiting:
+            if (outcome := self._decide(each)) is not None:
+                outcomes.append(outcome)
+            await slices.pause()
+        return outcomes
 
     def _decide(self, waiting: WaitingNotification) -> JobOutcome | None:
         """Run the rules again, as a retry may come hours later. None: the task has started."""
@@ -71,9 +127,9 @@ class Deliverer:
         if not is_sent or delivery.status is DeliveryStatus.FAILED:
             (delivery,) = waiting.apply((decision,))
         if is_sent:
-            task = asyncio.get_running_loop().create_task(self._send(waiting, delivery))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.leases.hold(waiting.job)
+            attempts = self.attempts[delivery.channel]
+            attempts.start(waiting.job.app_id, self._send(waiting, delivery))
             return None
         jobs, shared = make_jobs(waiting.prepared.request, waiting.job.event_id, (delivery,))
         return JobOutcome(job=waiting.job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
@@ -84,6 +140,8 @@ class Deliverer:
         except ClarionError as error:
             # The job is due again when its lease expires.
             get_logger().warning("delivery_not_recorded", code=error.code)
+        finally:
+            self.leases.release((waiting.job,))
 
     async def _attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
         job, provider = waiting.job, self.ports.providers[delivery.channel]

@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from clarion.catalog.model import Priority
+from clarion.events.leases import Leases
 from clarion.events.model import (
+    AUDIENCES,
+    DECISIONS,
     AudienceKind,
     Event,
     EventStatus,
     Job,
     JobKind,
     JobOutcome,
-    Reschedule,
 )
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import PipelinePorts
 from clarion.pages import Page
 
 CHUNK = 500
-# While so many jobs of a lane are due, no more are added to it: the queue stays short, and other
-# events do not wait behind a whole audience.
-DUE_LIMIT = 2_000
-PAUSE_MS = 100
+# While an app has so many decisions due in a lane, no more are added to it: the queue stays short,
+# and its other events do not wait behind a whole audience.
+DUE_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """Handles the jobs of audiences."""
+    """Handles the jobs of audiences; a turn expands one chunk in each lane."""
 
     ports: PipelinePorts
     writer: OutcomeWriter
+    leases: Leases
+    on_due: Callable[[str, str], None]
+    is_full: Callable[[str], bool]  # whether the app has as many jobs as it may have
+    _paused: set[str] = field(default_factory=set, init=False)
+
+    async def find(self, app_id: str) -> Mapping[Priority, int]:
+        """Return the lanes that have room for more decisions."""
+        now, count_due = self.ports.clock.now(), self.ports.queue.count_due
+        quotas: dict[Priority, int] = {}
+        if not self.is_full(app_id):
+            for lane in sorted(Priority, reverse=True):
+                if await count_due(DECISIONS, lane, app_id, now, DUE_LIMIT) < DUE_LIMIT:
+                    quotas[lane] = 1
+        if len(quotas) < len(Priority):
+            self._paused.add(app_id)
+        return quotas
+
+    def note_claimed(
+        self, _app_id: str, _quotas: Mapping[Priority, int], jobs: Sequence[Job]
+    ) -> bool:
+        return bool(jobs)
+
+    def resume(self, app_id: str) -> None:
+        """Go on with the audiences of an app that waited for its decisions, which are done now."""
+        if app_id in self._paused:
+            self._paused.discard(app_id)
+            self.on_due(AUDIENCES, app_id)
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Add the next users of each audience, for jobs of one app."""
@@ -44,10 +73,6 @@ class Expander:
 
     async def _expand(self, job: Job, event: Event) -> None:
         now = self.ports.clock.now()
-        if await self.ports.queue.count_due(job.lane, now, DUE_LIMIT) >= DUE_LIMIT:
-            later = Reschedule(due_at=now + PAUSE_MS)
-            await self.writer.write([JobOutcome(job=job, next=later)])
-            return
         page = await self._list_users(event, job.subject)
         found = [
             Job(f"{event.id}/{user}", job.lane, now, JobKind.DECIDE, event.app_id, event.id, user)
@@ -55,7 +80,8 @@ class Expander:
         ]
         # If that is refused, the event was cancelled or another worker has the job: the next claim
         # of it finds out.
-        await self.ports.queue.expand(job, found, page.next, now)
+        if await self.ports.queue.expand(self.leases.renew(job), found, page.next, now):
+            self.on_due(DECISIONS, job.app_id)
 
     async def _list_users(self, event: Event, after: str) -> Page[str]:
         audience = event.audience

@@ -7,17 +7,21 @@ from dataclasses import dataclass, field
 
 from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
-from clarion.errors import FieldFault, InvalidFields, Overloaded
+from clarion.errors import FieldFault, InvalidFields
 from clarion.events.drafts import EventDraft, find_faults, make_event
-from clarion.events.handover import FIRST_TOKEN, LEASE_MS, Handover
-from clarion.events.model import AudienceKind, Event, Job, JobKind
+from clarion.events.handover import Handover
+from clarion.events.leases import FIRST_TOKEN, LEASE_MS
+from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job, JobKind
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.fields import REFUSED_SCHEMES
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import Slices
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
+# Read without a pause.
+USERS_AT_ONCE = 200
 _FAULTS_LIMIT = 10
 
 
@@ -27,8 +31,8 @@ class Intake:
 
     ports: PipelinePorts
     handover: Handover | None
-    on_accepted: Callable[[int], None]
-    is_overloaded: Callable[[], bool]
+    on_accepted: Callable[[Sequence[Job]], None]
+    check_backlog: Callable[[str], None]
     refused_schemes: Collection[str] = REFUSED_SCHEMES
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)
 
@@ -46,31 +50,43 @@ class Intake:
     async def accept(
         self, events: Sequence[Event], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Store events; return after the commit.
+        """Store events of one app; return after the commit.
 
         If an earlier request has claimed `once`, store nothing and return its response.
+        `TooManyRequests` if the queue of the app is too old or too long.
         """
-        if self.is_overloaded():
-            raise Overloaded
+        app_id = events[0].app_id
+        self.check_backlog(app_id)
+        if self.handover is not None and self.handover.is_busy(app_id):
+            await self.handover.wait(app_id)
         pairs = [(self._make_job(each), each) for each in events]
-        replay = await self.ports.events.accept(events, [job for job, _ in pairs], once)
+        jobs = [job for job, _ in pairs]
+        replay = await self.ports.events.accept(events, jobs, once)
         if replay is None:
             if self.handover is not None:
                 self.handover.put(pair for pair in pairs if pair[0].token)
-            self.on_accepted(len(events))
+            self.on_accepted(jobs)
         return replay
 
     def _make_job(self, event: Event) -> Job:
         """Return the first job of an event, claimed by this process if it is due at once."""
-        kind, user_id = JobKind.EXPAND, ""
+        kind, user_id, pool = JobKind.EXPAND, "", AUDIENCES
         if event.audience.kind is AudienceKind.USER:
-            kind, user_id = JobKind.DECIDE, event.audience.ids[0]
+            kind, user_id, pool = JobKind.DECIDE, event.audience.ids[0], DECISIONS
         due_at, token = event.scheduled_at or event.created_at, 0
         is_due = event.scheduled_at is None and kind is JobKind.DECIDE
-        if is_due and self.handover is not None and self.handover.has_room():
+        if is_due and self.handover is not None and self.handover.has_room(event.app_id):
             due_at, token = event.created_at + LEASE_MS, FIRST_TOKEN
         return Job(
-            event.id, event.priority, due_at, kind, event.app_id, event.id, user_id, token=token
+            event.id,
+            event.priority,
+            due_at,
+            kind,
+            event.app_id,
+            event.id,
+            user_id,
+            token=token,
+            pool=pool,
         )
 
     async def find_response(self, once: IdempotencyClaim | None) -> StoredResponse | None:
@@ -86,9 +102,14 @@ class Intake:
         unknown = [i for i in event.audience.ids if (app_id, i) not in self._known]
         if not unknown:
             return
-        found = await self.ports.users.find_many(app_id, unknown)
-        self._remember(app_id, found)
-        missing = [user_id for user_id in unknown if user_id not in found]
+        missing: list[str] = []
+        slices = Slices()
+        for start in range(0, len(unknown), USERS_AT_ONCE):
+            some = unknown[start : start + USERS_AT_ONCE]
+            found = await self.ports.users.find_many(app_id, some)
+            self._remember(app_id, found)
+            missing += [user_id for user_id in some if user_id not in found]
+            await slices.pause()
         if missing:
             raise InvalidFields(*_missing_faults(draft, missing))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -65,6 +65,9 @@ FILTERABLE = frozenset(EventStatus) - {
 }
 # The due time of what is held until a preference changes: later than any clock shows.
 NEVER = 1 << 62
+# The pools of jobs that are not deliveries.
+DECISIONS = ""
+AUDIENCES = "audience"
 
 
 class AudienceKind(StrEnum):
@@ -148,7 +151,10 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Queued work. `token` is the fencing token of its latest claim."""
+    """Queued work. `token` is the fencing token of its latest claim.
+
+    `pool` names the workers that run it: `AUDIENCES`, a channel, or `DECISIONS` for all the rest.
+    """
 
     id: str
     lane: Priority
@@ -160,6 +166,16 @@ class Job:
     subject: str = ""
     token: int = 0
     tries: int = 0
+    pool: str = DECISIONS
+
+
+class DueJobs(NamedTuple):
+    """The oldest job of an app in a lane of a pool is due at this time."""
+
+    pool: str
+    lane: int
+    app_id: str
+    due_at: int
 
 
 class DeliveryStatus(StrEnum):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clarion.clock import Clock
 from clarion.errors import ClarionError, Overloaded, TooManyRequests
+from clarion.events.leases import Leases
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes
 from clarion.telemetry.logs import get_logger
@@ -21,14 +23,30 @@ LONGEST_WAIT_S = 600.0
 WAIT_SPREAD_S = 10.0
 
 
+# How long outcomes wait for a store that is overloaded: together less than a lease.
+_OVERLOAD_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What became of the outcomes that were not stored."""
+
+    refused: list[JobOutcome] = field(default_factory=list)
+    renewed: list[JobOutcome] = field(default_factory=list)  # claimed again while written
+    unwritten: list[JobOutcome] = field(default_factory=list)
+    error: ClarionError | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeWriter:
-    """Writes outcomes, counts them, and reports the inboxes that have changed."""
+    """Writes outcomes, counts them, and reports changed inboxes and new jobs."""
 
     outcomes: Outcomes
     clock: Clock
     metrics: PipelineMetrics
     on_inbox_changed: Callable[[str, str], None]
+    on_due: Callable[[str, str], None]
+    leases: Leases
 
     async def run_safely(
         self, job: Job, work: Callable[..., Awaitable[JobOutcome]], *arguments: Any
@@ -62,21 +80,54 @@ class OutcomeWriter:
         return Reschedule(due_at=self.clock.now() + int(wait_s * 1000), error=error)
 
     async def write(self, outcomes: Sequence[JobOutcome]) -> list[Job]:
-        """Commit outcomes; return the jobs of those that were refused."""
-        if not outcomes:
-            return []
-        stored = await self.outcomes.write(outcomes, self.clock.now())
+        """Commit outcomes; return the jobs of those that were refused.
+
+        What an overloaded store refuses is written again for a while. If it fails for some, the
+        others are reported before its error is raised.
+        """
         refused: list[Job] = []
-        for outcome, is_stored in zip(outcomes, stored, strict=True):
-            if is_stored:
+        for wait_s in (*_OVERLOAD_WAITS_S, None):
+            written = await self._write_once(outcomes)
+            refused += [each.job for each in written.refused]
+            outcomes = [*written.renewed, *written.unwritten]
+            if not outcomes:
+                return refused
+            if wait_s is None or not isinstance(written.error, Overloaded | None):
+                break
+            if written.error is not None:
+                await asyncio.sleep(wait_s)
+        if written.error is None:
+            return [*refused, *(each.job for each in outcomes)]
+        raise written.error
+
+    async def _write_once(self, outcomes: Sequence[JobOutcome]) -> _Written:
+        written = _Written()
+        if not outcomes:
+            return written
+        outcomes = self._renew(outcomes)
+        stored = await self.outcomes.write(outcomes, self.clock.now())
+        for outcome, result in zip(outcomes, stored, strict=True):
+            if result is True:
                 self._report(outcome)
+            elif result is not False:
+                written.unwritten.append(outcome)
+                written.error = _choose(written.error, result)
+            elif self.leases.is_renewed(outcome.job):
+                written.renewed.append(outcome)
             else:
-                refused.append(outcome.job)
-        return refused
+                written.refused.append(outcome)
+        return written
+
+    def _renew(self, outcomes: Sequence[JobOutcome]) -> Sequence[JobOutcome]:
+        jobs = self.leases.renew_all([each.job for each in outcomes])
+        pairs = zip(outcomes, jobs, strict=True)
+        return [each if each.job is job else replace(each, job=job) for each, job in pairs]
 
     def _report(self, outcome: JobOutcome) -> None:
         if outcome.changes_inbox:
             self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
+        for job in outcome.jobs:
+            self.on_due(job.pool, job.app_id)
         is_dead = isinstance(outcome.next, DeadLetter)
         next_ = outcome.next
         is_retry = isinstance(next_, Reschedule) and next_.error is not None
@@ -87,6 +138,11 @@ class OutcomeWriter:
             return
         for each in outcome.deliveries:
             self.metrics.deliveries[each.channel, each.status, each.reason] += 1
+
+
+def _choose(first: ClarionError | None, second: ClarionError) -> ClarionError:
+    """Return the error that counts for all: of an overload nothing is stored, and it can wait."""
+    return second if first is None or isinstance(first, Overloaded) else first
 
 
 def back_off(tries: int) -> float:

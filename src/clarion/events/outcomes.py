@@ -228,7 +228,8 @@ def make_deliver_job(request: DecisionRequest, event_id: str, delivery: Delivery
     """Return the job that sends a delivery now."""
     notification_id, channel = delivery.notification_id, delivery.channel
     job_id, subject = f"{notification_id}/{channel}", f"{channel}/{notification_id}"
-    return _make_job(request, event_id, job_id, JobKind.DELIVER, request.now, subject)
+    job = _make_job(request, event_id, job_id, JobKind.DELIVER, request.now, subject)
+    return replace(job, pool=channel.value)
 
 
 def _make_digest_job(request: DecisionRequest, event_id: str, delivery: Delivery) -> Job:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
+from clarion.catalog.model import Channel
 from clarion.events.backlog import Backlog
 from clarion.events.cases import CaseReader, FrequencyCaps
 from clarion.events.decider import Decider
-from clarion.events.deliverer import Deliverer
+from clarion.events.deliverer import Attempts, Deliverer
 from clarion.events.digester import Digester
 from clarion.events.expander import Expander
 from clarion.events.explainer import Explainer
-from clarion.events.handover import LEASE_MS, Handover
+from clarion.events.handover import Handover
 from clarion.events.intake import Intake
-from clarion.events.model import JobKind
+from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.events.model import AUDIENCES, DECISIONS, Job, JobKind
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import PipelinePorts
+from clarion.events.quotas import BatchSize, SharedBatch
 from clarion.events.releaser import Releaser
+from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
-from clarion.events.worker import JobHandler, Worker
+from clarion.events.worker import JobHandler, Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
 
-# While one commits its batch, the other decides the next.
-WORKERS = 2
+# While one commits its batch, another decides the next: so many turns an app may have at once.
+TURNS_PER_APP = 2
+# Other apps find a free worker while one app has all the turns that it may have.
+DECIDERS = 8
+EXPANDERS = 2
+# They only start the attempts.
+SENDERS = 1
+_CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Channel.IN_APP]
 
 
 class Pipeline:
@@ -36,60 +46,124 @@ class Pipeline:
         *,
         on_inbox_changed: Callable[[str, str], None],
         queue_age_limit_s: int,
+        app_waiting: int,
         has_workers: bool,
         caps: FrequencyCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
     ) -> None:
-        self._queue, self._clock = ports.queue, ports.clock
+        self._ports = ports
+        self._leases = Leases()
         self.metrics = PipelineMetrics()
-        backlog = Backlog(ports.queue, ports.clock, limit_s=queue_age_limit_s)
-        self.watch_queue_age = backlog.watch
-        self.metrics.watch_ages(backlog.ages_s)
-        cases = CaseReader(ports, caps)
-        waiting = WaitingReader(ports, cases)
-        writer = OutcomeWriter(ports.outcomes, ports.clock, self.metrics, on_inbox_changed)
-        decider = Decider(ports, cases, writer)
-        self._deliverer = Deliverer(ports, waiting, writer)
-        handlers: dict[JobKind, JobHandler] = {
-            JobKind.EXPAND: Expander(ports, writer),
-            JobKind.DECIDE: decider,
-            JobKind.HELD: Releaser(waiting, writer),
-            JobKind.DELIVER: self._deliverer,
-            JobKind.DIGEST: Digester(ports.deliveries, waiting, writer),
+        self._cases = CaseReader(ports, caps)
+        self.backlog = Backlog(
+            ports.queue,
+            ports.clock,
+            age_limit_s=queue_age_limit_s,
+            jobs_limit=app_waiting,
+            on_due=self._note_due,
+        )
+        self.metrics.watch_ages(self.backlog.ages_s)
+        self._writer = OutcomeWriter(
+            ports.outcomes,
+            ports.clock,
+            self.metrics,
+            on_inbox_changed,
+            self._note_due,
+            self._leases,
+        )
+        self._turns = {
+            DECISIONS: Turns(per_app=TURNS_PER_APP),
+            AUDIENCES: Turns(per_app=1),
+            **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
         }
-        handover = Handover()
-        self.workers = [
-            Worker(ports.queue, handover, decider, handlers, writer, ports.clock)
-            for _ in range(WORKERS if has_workers else 0)
-        ]
+        handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
+        self.workers = self._make_workers(handover) if handover is not None else []
         self.intake = Intake(
             ports,
-            handover if has_workers else None,
+            handover,
             on_accepted=self._note_accepted,
-            is_overloaded=lambda: backlog.is_too_old,
+            check_backlog=self.backlog.check,
             refused_schemes=refused_schemes,
         )
-        self.explainer = Explainer(ports.catalog, cases, refused_schemes)
+        self.explainer = Explainer(ports.catalog, self._cases, refused_schemes)
 
-    def _note_accepted(self, count: int) -> None:
-        self.metrics.accepted += count
-        self.wake()
+    def _make_workers(self, handover: Handover) -> list[Worker]:
+        ports, turns, writer, leases = self._ports, self._turns, self._writer, self._leases
+        waiting, size = WaitingReader(ports, self._cases), BatchSize(ports.clock)
+        attempts = {each: Attempts(turns[each.value].add_due) for each in _CHANNELS}
+        decider = Decider(ports, self._cases, writer)
+        expander = Expander(ports, writer, leases, self._note_due, self.backlog.is_full)
+        deliverer = Deliverer(ports, waiting, writer, attempts, leases)
+        handlers: dict[JobKind, JobHandler] = {
+            JobKind.EXPAND: expander,
+            JobKind.DECIDE: decider,
+            JobKind.HELD: Releaser(waiting, writer),
+            JobKind.DELIVER: deliverer,
+            JobKind.DIGEST: Digester(ports.deliveries, waiting, writer),
+        }
+        self.finish_deliveries = deliverer.finish
+        pools = [
+            Pool(
+                name=DECISIONS,
+                quotas=SharedBatch(size, on_drained=expander.resume),
+                turns=turns[DECISIONS],
+                accepted=handover,
+                decider=decider,
+            ),
+            Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES]),
+            *(
+                Pool(
+                    name=c.value,
+                    quotas=SharedBatch(size, find_room=some.find_room),
+                    turns=turns[c.value],
+                )
+                for c, some in attempts.items()
+            ),
+        ]
+        counts = {DECISIONS: DECIDERS, AUDIENCES: EXPANDERS}
+        return [
+            Worker(
+                pool=pool,
+                handlers=handlers,
+                queue=ports.queue,
+                size=size,
+                writer=writer,
+                leases=leases,
+                time=LeaseClock(ports.clock),
+                find_due=self.backlog.refresh,
+            )
+            for pool in pools
+            for _ in range(counts.get(pool.name, SENDERS))
+        ]
 
-    def wake(self) -> None:
-        """Let the workers look for due jobs at once."""
-        for worker in self.workers:
-            worker.wake()
+    def _note_accepted(self, jobs: Sequence[Job]) -> None:
+        self.metrics.accepted += len(jobs)
+        self.backlog.count_accepted(jobs[0].app_id, len(jobs))
+        now = self._ports.clock.now()
+        for job in jobs:
+            if not job.token and job.due_at <= now:
+                self._note_due(job.pool, job.app_id)
+
+    def _note_due(self, pool: str, app_id: str) -> None:
+        """Give an app a turn; a node without workers has none."""
+        if self.workers and pool in self._turns:
+            self._turns[pool].add_due(app_id)
+
+    def wake(self, app_id: str) -> None:
+        """Let the workers look for due jobs of an app at once."""
+        for pool in self._turns:
+            self._note_due(pool, app_id)
 
     async def replan(self, app_id: str, user_id: str) -> None:
         """Decide again what waits for a user: the user or their preferences have changed."""
         self.intake.forget_user(app_id, user_id)
-        await self._queue.wake_user(app_id, user_id, self._clock.now())
-        self.wake()
+        await self._ports.queue.wake_user(app_id, user_id, self._ports.clock.now())
+        self._note_due(DECISIONS, app_id)
 
     async def take_over(self) -> None:
         """Release the jobs that a killed process had claimed; only if this one works alone."""
-        now = self._clock.now()
-        await self._queue.release_claims(now=now, until=now + LEASE_MS)
+        now = self._ports.clock.now()
+        await self._ports.queue.release_claims(now=now, until=now + LEASE_MS)
 
     def worker_loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return the loops of the workers by name. Each ends after `stop`, and can be restarted."""
@@ -97,9 +171,9 @@ class Pipeline:
 
     async def _run(self, worker: Worker) -> None:
         await worker.run()
-        await self._deliverer.finish()
+        await self.finish_deliveries()
 
     def stop(self) -> None:
-        """Let the workers end after their current batch and the attempts under way."""
+        """Let the workers end after their current turn and the attempts under way."""
         for worker in self.workers:
             worker.stop()

@@ -10,9 +10,11 @@ from clarion.catalog.model import Channel, Priority
 from clarion.catalog.port import Catalog
 from clarion.channels.port import ChannelProvider
 from clarion.clock import Clock
+from clarion.errors import ClarionError
 from clarion.events.model import (
     Attempt,
     Delivery,
+    DueJobs,
     EarlierNotification,
     Event,
     EventStatus,
@@ -45,6 +47,9 @@ class Events(Protocol):
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""
 
+    async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
+        """Return the ids of those of the events that are cancelled."""
+
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:
@@ -68,9 +73,9 @@ class Queue(Protocol):
     """
 
     async def claim(
-        self, quotas: Mapping[Priority, int], *, now: int, until: int
+        self, pool: str, app_id: str, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
-        """Claim due jobs until a time, at most the quota of each lane."""
+        """Claim due jobs of an app in a pool until a time, at most the quota of each lane."""
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:
         """Add the jobs of some users of an audience, and store the cursor; None ends the job.
@@ -87,11 +92,18 @@ class Queue(Protocol):
         Only for a node that works alone. Jobs that wait for a time of their own keep it.
         """
 
-    async def oldest_due_at(self, lane: Priority) -> int | None:
-        """Return the earliest due time of a lane; None if the lane is empty."""
+    async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
+        """Return the oldest job of each app in each lane and pool, due or not, at most `limit`.
 
-    async def count_due(self, lane: Priority, now: int, limit: int) -> int:
-        """Return how many jobs of a lane are due, counted up to a limit."""
+        They are in the order of pool, lane and app, and come after those of `after`. Dead letters
+        are in lane -1. The number of jobs that an app has does not matter to the effort.
+        """
+
+    async def count_due(self, pool: str, lane: Priority, app_id: str, now: int, limit: int) -> int:
+        """Return how many jobs of an app are due in a lane of a pool, counted up to a limit."""
+
+    async def count_by_app(self) -> dict[str, int]:
+        """Return how many jobs each app has, due or not, without dead letters. May take long."""
 
 
 class NotificationReader(Protocol):
@@ -122,11 +134,12 @@ class NotificationReader(Protocol):
 class Outcomes(Protocol):
     """Writes the outcomes of jobs."""
 
-    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
+    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
         """Commit outcomes, each whole and by itself; return for each whether it was stored.
 
         One is refused, with nothing stored, if its job's lease has expired, its event was
-        cancelled, or one of its claims or its inbox update fails.
+        cancelled, or one of its claims or its inbox update fails. If the store fails, those it
+        failed for have the error: some may be stored, and others not.
         """
 
 

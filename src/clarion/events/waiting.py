@@ -13,7 +13,6 @@ from clarion.events.model import (
     DeadLetter,
     Delivery,
     DeliveryStatus,
-    EventStatus,
     Job,
     JobOutcome,
     Notification,
@@ -21,6 +20,10 @@ from clarion.events.model import (
 )
 from clarion.events.outcomes import redecide
 from clarion.events.port import PipelinePorts
+from clarion.pacing import WORK_SLICE_S, Slices
+
+# A notification can have 64 KiB of data, which are decoded without a pause.
+READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,19 @@ class WaitingReader:
         Also return the outcomes of the other jobs: one is done if its notification was deleted or
         no delivery waits for it, and a dead letter if the type was deleted.
         """
+        waiting: list[WaitingNotification] = []
+        outcomes: list[JobOutcome] = []
+        slices = Slices(WORK_SLICE_S)
+        for start in range(0, len(pairs), READ_AT_ONCE):
+            found, others = await self._read_some(pairs[start : start + READ_AT_ONCE], waits)
+            waiting += found
+            outcomes += others
+            await slices.pause()
+        return waiting, outcomes
+
+    async def _read_some(
+        self, pairs: Sequence[tuple[Job, str]], waits: Callable[[Job, Delivery], bool]
+    ) -> tuple[list[WaitingNotification], list[JobOutcome]]:
         ports, app_id, now = self.ports, pairs[0][0].app_id, self.ports.clock.now()
         ids = [notification_id for _, notification_id in pairs]
         known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
@@ -80,18 +96,14 @@ class WaitingReader:
             else:
                 found.append((job, notification, own))
                 requests.append(_make_request(notification, own, entry, now))
-        cancelled = await self._find_cancelled(app_id, known.values())
+        events = {each.event_id for each in known.values()}
+        cancelled = await ports.events.find_cancelled(app_id, events)
         cases = await self.cases.read(requests)
         waiting = [
             WaitingNotification(*each, each[1].event_id in cancelled, prepared)
             for each, prepared in zip(found, cases, strict=True)
         ]
         return waiting, outcomes
-
-    async def _find_cancelled(self, app_id: str, notifications: Iterable[Notification]) -> set[str]:
-        ids = {each.event_id for each in notifications}
-        events = await self.ports.events.find_many(app_id, ids)
-        return {each.id for each in events.values() if each.status is EventStatus.CANCELLED}
 
 
 def _make_request(

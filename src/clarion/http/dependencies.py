@@ -14,4 +14,4 @@ Injected = NamedDependency[SkipValidation[T]]
 # Called with app and user after a change that affects what is decided for that user.
 OnUserChanged = Callable[[str, str], Awaitable[None]]
 # Called when there is work to do at once.
-Wake = Callable[[], None]
+Wake = Callable[[str], None]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.errors import NotFound, TooManyRequests
+from clarion.errors import ClarionError, NotFound, TooManyRequests
+from clarion.events.leases import Leases
 from clarion.events.model import DeadLetter, DeliveryStatus, JobOutcome, ReasonCode, Reschedule
 from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, back_off
 from clarion.telemetry.metrics import PipelineMetrics
@@ -24,7 +25,7 @@ class MemoryOutcomes:
     def __init__(self) -> None:
         self.refused: set[str] = set()
 
-    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
+    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
         assert now == NOW
         return [each.job.id not in self.refused for each in outcomes]
 
@@ -36,8 +37,15 @@ class Writing:
         self.outcomes = MemoryOutcomes()
         self.metrics = PipelineMetrics()
         self.changed: list[tuple[str, str]] = []
+        self.due: list[tuple[str, str]] = []
+        self.leases = Leases()
         self.writer = OutcomeWriter(
-            self.outcomes, FixedClock(), self.metrics, lambda *whose: self.changed.append(whose)
+            self.outcomes,
+            FixedClock(),
+            self.metrics,
+            lambda *whose: self.changed.append(whose),
+            lambda *whose: self.due.append(whose),
+            self.leases,
         )
 
 

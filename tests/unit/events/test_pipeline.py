@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Priority
-from clarion.errors import Overloaded, StoreUnavailable
+from clarion.errors import StoreUnavailable, TooManyRequests
 from clarion.events.cases import FrequencyCaps
-from clarion.events.model import Event, Job
+from clarion.events.model import DueJobs, Event, Job
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_event
 
 AGE_LIMIT_S = 60
+JOBS_LIMIT = 1_000
 
 
 class EmptyQueue:
@@ -24,22 +25,26 @@ class EmptyQueue:
     def __init__(self) -> None:
         self.claimed = asyncio.Event()
         self.measured = asyncio.Event()
-        self.due_at: int | None = None
+        self.due: tuple[DueJobs, ...] = ()
+        self.counts: dict[str, int] = {}
         self.error: Exception | None = None
 
     async def claim(
-        self, quotas: Mapping[Priority, int], *, now: int, until: int
+        self, pool: str, app_id: str, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
-        assert (sum(quotas.values()), until > now) == (256, True)
+        assert (pool, app_id, sum(quotas.values()), until > now) == ("", "noisy", 256, True)
         self.claimed.set()
         return ()
 
-    async def oldest_due_at(self, lane: Priority) -> int | None:
-        if lane is max(Priority) or self.error:
-            self.measured.set()
+    async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
+        assert (after.app_id, limit) == ("", 500)
+        self.measured.set()
         if self.error is not None:
             raise self.error
-        return self.due_at
+        return self.due
+
+    async def count_by_app(self) -> dict[str, int]:
+        return self.counts
 
 
 class NoEvents:
@@ -54,7 +59,9 @@ def queue() -> EmptyQueue:
     return EmptyQueue()
 
 
-def make_pipeline(queue: EmptyQueue, *, has_workers: bool = True) -> Pipeline:
+def make_pipeline(
+    queue: EmptyQueue, *, has_workers: bool = True, clock: FixedClock | None = None
+) -> Pipeline:
     unused: Any = None
     ports = PipelinePorts(
         events=NoEvents(),  # type: ignore[arg-type]
@@ -64,20 +71,22 @@ def make_pipeline(queue: EmptyQueue, *, has_workers: bool = True) -> Pipeline:
         deliveries=unused,
         users=unused,
         catalog=unused,
-        clock=FixedClock(),
+        clock=clock or FixedClock(),
         providers={},
     )
     return Pipeline(
         ports,
         on_inbox_changed=lambda *_: None,
         queue_age_limit_s=AGE_LIMIT_S,
+        app_waiting=JOBS_LIMIT,
         has_workers=has_workers,
         caps=FrequencyCaps(),
     )
 
 
 async def test_there_is_a_loop_for_each_worker(queue: EmptyQueue) -> None:
-    assert set(make_pipeline(queue).worker_loops()) == {"worker_1", "worker_2"}
+    loops = make_pipeline(queue).worker_loops()
+    assert set(loops) == {f"worker_{n}" for n in range(1, 16)}
     assert set(make_pipeline(queue, has_workers=False).worker_loops()) == set()
 
 
@@ -86,6 +95,7 @@ async def test_a_worker_ends_after_stop_and_can_be_run_again_before(queue: Empty
     work = pipeline.worker_loops()["worker_1"]
     for _ in range(2):
         queue.claimed.clear()
+        pipeline.wake("noisy")
         loop = asyncio.ensure_future(work())
         await queue.claimed.wait()
         loop.cancel()
@@ -96,22 +106,56 @@ async def test_a_worker_ends_after_stop_and_can_be_run_again_before(queue: Empty
     await loop
 
 
-async def test_events_are_refused_while_the_queue_is_too_old(queue: EmptyQueue) -> None:
+def due(app_id: str, age_ms: int) -> DueJobs:
+    return DueJobs("", Priority.LOW, app_id, NOW - age_ms)
+
+
+async def test_events_of_an_app_are_refused_while_its_queue_is_too_old(queue: EmptyQueue) -> None:
+    """And only of this app: another one's queue is not old."""
+    clock = FixedClock()
+    pipeline = make_pipeline(queue, has_workers=False, clock=clock)
+    queue.due = (due("noisy", 0), due("quiet", 0))
+    await pipeline.backlog.measure()
+    clock.advance(AGE_LIMIT_S * 1000 + 5_000)
+    queue.due = (due("noisy", 0), due("quiet", -AGE_LIMIT_S * 1000))
+    await pipeline.backlog.measure()
+    await pipeline.intake.accept([make_event("quiet")])
+    with pytest.raises(TooManyRequests, match="your app has waited for 65 s") as refused:
+        await pipeline.intake.accept([make_event("noisy")])
+    assert refused.value.retry_after_s == 5
+    assert pipeline.metrics.accepted == 1
+    assert pipeline.backlog.ages_s() == {"low": 65.0, "medium": 0, "high": 0, "critical": 0}
+
+
+async def test_events_of_an_app_are_refused_while_too_many_of_its_jobs_wait(
+    queue: EmptyQueue,
+) -> None:
     pipeline = make_pipeline(queue, has_workers=False)
-    queue.due_at = NOW - AGE_LIMIT_S * 1000 - 1
-    watch = asyncio.ensure_future(pipeline.watch_queue_age())
-    await pipeline.intake.accept([make_event()])
+    queue.counts = {"noisy": JOBS_LIMIT - 1}
+    watch = asyncio.ensure_future(pipeline.backlog.watch())
     await queue.measured.wait()
-    with pytest.raises(Overloaded):
-        await pipeline.intake.accept([make_event()])
+    await asyncio.sleep(0)
+    await pipeline.intake.accept([make_event("noisy")])
+    with pytest.raises(TooManyRequests, match="has 1,000 jobs, and at most 1,000 may wait"):
+        await pipeline.intake.accept([make_event("noisy")])
+    await pipeline.intake.accept([make_event("quiet")])
     watch.cancel()
     await asyncio.wait([watch])
-    assert pipeline.metrics.accepted == 1
+
+
+async def test_no_queue_is_too_old_because_the_clock_was_set_forward(queue: EmptyQueue) -> None:
+    clock = FixedClock()
+    pipeline = make_pipeline(queue, has_workers=False, clock=clock)
+    queue.due = (due("app", 0),)
+    clock.step(AGE_LIMIT_S * 1000 + 1_000)
+    await pipeline.backlog.measure()
+    await pipeline.backlog.measure()
+    await pipeline.intake.accept([make_event("app")])
 
 
 async def test_the_backlog_survives_an_error_of_the_store(queue: EmptyQueue) -> None:
     queue.error = StoreUnavailable()
-    watch = asyncio.ensure_future(make_pipeline(queue).watch_queue_age())
+    watch = asyncio.ensure_future(make_pipeline(queue).backlog.watch())
     await queue.measured.wait()
     assert not watch.done()
     watch.cancel()
@@ -121,4 +165,4 @@ async def test_the_backlog_survives_an_error_of_the_store(queue: EmptyQueue) -> 
 async def test_an_unexpected_error_ends_the_loop_for_its_supervisor(queue: EmptyQueue) -> None:
     queue.error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        await make_pipeline(queue).watch_queue_age()
+        await make_pipeline(queue).backlog.watch()

@@ -145,7 +145,7 @@ class EventsController(Controller):
         if not await events.replay(caller.app_id, event_id, event.priority, clock.now()):
             reason = "only a failed event can be replayed"
             raise Conflict(f"This event is {event.status.value}: {reason}.")
-        wake()
+        wake(caller.app_id)
         return _view(await _find(events, caller.app_id, event_id))
 
 

@@ -19,6 +19,7 @@ from clarion.http.idempotency import Idempotency, fingerprint
 from clarion.http.problems import FieldProblem
 from clarion.http.shapes import IDEMPOTENCY_KEY
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import Slices
 
 BATCH_LIMIT = 1_000
 PATH = "/v1/events"
@@ -122,7 +123,9 @@ class EventEndpoint:
         body = await request.json()
         results: list[EventResult] = []
         events: list[Event] = []
+        slices = Slices()
         for draft in _read_batch(body):
+            await slices.pause()
             try:
                 event = await self._intake.prepare(caller.app_id, decode(_DRAFT, draft))
             except RequestError as error:

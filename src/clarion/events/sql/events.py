@@ -10,10 +10,11 @@ from clarion.events.sql import jobs as queue
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import Slices
 from clarion.pages import Page
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Unit, Value, keys_of, statement
+from clarion.store.statement import Row, Unit, Value, keys_of, statement
 
 EVENTS = Record(Event)
 # A cancellation checks and wakes no more notifications than this; the held jobs of the others find
@@ -29,6 +30,11 @@ SELECT_MANY = statement(
     "select_events",
     f"""SELECT {EVENTS.columns} FROM events
     WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))""",
+)
+SELECT_CANCELLED = statement(
+    "select_cancelled_events",
+    """SELECT id FROM events WHERE app_id = :app_id AND status = 'cancelled'
+    AND id IN (SELECT key FROM json_each(:ids))""",
 )
 LIST = statement(
     "list_events",
@@ -83,7 +89,12 @@ class SqlEvents:
         self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
         claim = (idempotency.claim(once),) if once else ()
-        add = ADD.many([EVENTS.bind(event) for event in events])
+        rows: list[Row] = []
+        slices = Slices()
+        for event in events:
+            rows.append(EVENTS.bind(event))
+            await slices.pause()
+        add = ADD.many(rows)
         steps = (*claim, add, queue.add(jobs))
         done = await self._engine.write(Unit(events[0].id, steps, events[0].app_id))
         if done is None and once is not None:
@@ -100,6 +111,10 @@ class SqlEvents:
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         rows = await self._engine.fetch(SELECT_MANY, app_id=app_id, ids=keys_of(ids))
         return {event.id: event for event in map(EVENTS.read, rows)}
+
+    async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
+        rows = await self._engine.fetch(SELECT_CANCELLED, app_id=app_id, ids=keys_of(ids))
+        return {row[0] for row in rows}
 
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clarion.catalog.model import Priority
-from clarion.events.model import DeadLetter, Job, Reschedule
+from clarion.events.model import DeadLetter, DueJobs, Job, Reschedule
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, statement
+from clarion.store.statement import Step, Unit, Value, statement
 
 JOBS = Record(Job)
 DEAD_LANE = -1
 ERROR_LENGTH = 500
+# Apps whose claims are released in one commit.
+_RELEASED = 500
 _INSERT = f"INSERT INTO jobs ({JOBS.columns}) VALUES ({JOBS.parameters})"
 
 ADD_JOB = statement("add_job", _INSERT)
@@ -28,7 +30,8 @@ CLAIM = statement(
     "claim_jobs",
     f"""UPDATE jobs SET due_at = :until, token = token + 1
     WHERE lane = :lane AND due_at <= :now AND id IN (
-      SELECT id FROM jobs WHERE lane = :lane AND due_at <= :now ORDER BY due_at LIMIT :limit)
+      SELECT id FROM jobs WHERE pool = :pool AND lane = :lane AND app_id = :app_id
+      AND due_at <= :now ORDER BY due_at LIMIT :limit)
     RETURNING {JOBS.columns}""",
 )
 # A token grows by one with each claim, and to the next thousand when the job makes progress: so it
@@ -64,16 +67,30 @@ WAKE_USER = statement(
 )
 RELEASE_CLAIMS = statement(
     "release_claimed_jobs",
-    f"""UPDATE jobs SET due_at = :now WHERE lane IN (0, 1, 2, 3) AND due_at > :now
-    AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
+    f"""UPDATE jobs SET due_at = :now WHERE pool = :pool AND lane = :lane AND app_id = :app_id
+    AND due_at > :now AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
 )
+# Walks the index from app to app: each step finds the first job after all those of a pool, lane and
+# app, however many these are.
 SELECT_OLDEST = statement(
-    "select_oldest_job", "SELECT due_at FROM jobs WHERE lane = :lane ORDER BY due_at LIMIT 1"
+    "select_oldest_jobs",
+    """WITH RECURSIVE oldest (id, number) AS (
+      SELECT (SELECT id FROM jobs WHERE (pool, lane, app_id) > (:pool, :lane, :app_id)
+        ORDER BY pool, lane, app_id, due_at LIMIT 1), 1
+      UNION ALL
+      SELECT (SELECT n.id FROM jobs n WHERE (n.pool, n.lane, n.app_id) > (j.pool, j.lane, j.app_id)
+        ORDER BY n.pool, n.lane, n.app_id, n.due_at LIMIT 1), o.number + 1
+      FROM oldest o JOIN jobs j ON j.id = o.id WHERE o.number < :limit)
+    SELECT j.pool, j.lane, j.app_id, j.due_at FROM oldest o JOIN jobs j ON j.id = o.id
+    ORDER BY o.number""",
 )
 COUNT_DUE = statement(
     "count_due_jobs",
-    """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE lane = :lane AND due_at <= :now
-    ORDER BY due_at LIMIT :limit) AS due""",
+    """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE pool = :pool AND lane = :lane
+    AND app_id = :app_id AND due_at <= :now ORDER BY due_at LIMIT :limit) AS due""",
+)
+COUNT_BY_APP = statement(
+    "count_jobs_by_app", "SELECT app_id, COUNT(*) FROM jobs WHERE lane >= 0 GROUP BY app_id"
 )
 # The audience itself counts as one recipient until all its users are found, so that the event is
 # not completed before.
@@ -93,11 +110,11 @@ class SqlQueue:
         self._engine = engine
 
     async def claim(
-        self, quotas: Mapping[Priority, int], *, now: int, until: int
+        self, pool: str, app_id: str, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
+        values: dict[str, Value] = {"pool": pool, "app_id": app_id, "now": now, "until": until}
         steps = tuple(
-            CLAIM.step(lane=lane.value, now=now, until=until, limit=quota)
-            for lane, quota in quotas.items()
+            CLAIM.step(**values, lane=lane.value, limit=quota) for lane, quota in quotas.items()
         )
         done = await self._engine.write(Unit("", steps)) or ()
         return tuple(JOBS.read(row) for rows in done for row in rows)
@@ -116,16 +133,37 @@ class SqlQueue:
         await self._engine.write(Unit(user_id, (step,), app_id))
 
     async def release_claims(self, *, now: int, until: int) -> None:
-        await self._engine.write(Unit("", (RELEASE_CLAIMS.step(now=now, until=until),)))
+        last, page = DueJobs("", DEAD_LANE, "", 0), _RELEASED
+        while True:
+            found = await self.find_oldest(after=last, limit=page)
+            if found:
+                rows = [
+                    RELEASE_CLAIMS.bind(
+                        pool=each.pool, lane=each.lane, app_id=each.app_id, now=now, until=until
+                    )
+                    for each in found
+                    if each.lane != DEAD_LANE
+                ]
+                await self._engine.write(Unit("", (RELEASE_CLAIMS.many(rows),)))
+                last = found[-1]
+            if len(found) < page:
+                return
 
-    async def oldest_due_at(self, lane: Priority) -> int | None:
-        rows = await self._engine.fetch(SELECT_OLDEST, lane=lane.value)
-        return rows[0][0] if rows else None
+    async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
+        rows = await self._engine.fetch(
+            SELECT_OLDEST, pool=after.pool, lane=after.lane, app_id=after.app_id, limit=limit
+        )
+        return tuple(map(DueJobs._make, rows))
 
-    async def count_due(self, lane: Priority, now: int, limit: int) -> int:
-        rows = await self._engine.fetch(COUNT_DUE, lane=lane.value, now=now, limit=limit)
+    async def count_due(self, pool: str, lane: Priority, app_id: str, now: int, limit: int) -> int:
+        rows = await self._engine.fetch(
+            COUNT_DUE, pool=pool, lane=lane.value, app_id=app_id, now=now, limit=limit
+        )
         count: int = rows[0][0]
         return count
+
+    async def count_by_app(self) -> dict[str, int]:
+        return dict(await self._engine.fetch_slowly(COUNT_BY_APP))
 
 
 def add(jobs: Sequence[Job]) -> Step:

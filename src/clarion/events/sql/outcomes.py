@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from clarion.errors import ClarionError
 from clarion.events.model import (
     DeadLetter,
     InboxUpdate,
@@ -20,7 +21,9 @@ from clarion.events.sql import deliveries
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
+from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.store.engine import Engine
+from clarion.store.group_commit import Rows
 from clarion.store.statement import Statement, Step, Unit, statement
 
 COUNT_DECIDED = statement(
@@ -70,7 +73,7 @@ def _reopen(kind: JobKind, condition: str) -> Statement:
         f"reopen_{kind}",
         f"""INSERT INTO jobs ({queue.JOBS.columns})
         SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), '{kind}', :app_id, :event_id,
-        :user_id, :subject, 0, 0 WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
+        :user_id, :subject, 0, 0, '' WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
         ON CONFLICT (id) DO NOTHING""",
     )
 
@@ -93,12 +96,21 @@ class SqlOutcomes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool]:
-        units = (
-            Unit(each.job.user_id, tuple(_steps(each, now)), each.job.app_id) for each in outcomes
-        )
-        done = await asyncio.gather(*(self._engine.write(unit) for unit in units))
-        return [rows is not None for rows in done]
+    async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
+        slices = Slices(WORK_SLICE_S)
+        writes: list[asyncio.Future[Rows | None]] = []
+        for each in outcomes:
+            unit = Unit(each.job.user_id, tuple(_steps(each, now)), each.job.app_id)
+            writes.append(asyncio.ensure_future(self._engine.write(unit)))
+            await slices.pause()
+        done = await asyncio.gather(*writes, return_exceptions=True)
+        return [_read_result(each) for each in done]
+
+
+def _read_result(done: Rows | BaseException | None) -> bool | ClarionError:
+    if isinstance(done, BaseException) and not isinstance(done, ClarionError):
+        raise done
+    return done if isinstance(done, ClarionError) else done is not None
 
 
 def _steps(outcome: JobOutcome, now: int) -> Iterator[Step]:

@@ -1,0 +1,89 @@
+"""The claims that this process holds.
+
+A lease ends by the time of day, which can be set forward: then this process claims jobs that it is
+working on. Such a claim renews the lease and starts no second run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from clarion.clock import Clock
+from clarion.events.model import Job
+
+# How long a claim holds: longer than any handler takes. The jobs of a killed worker are due then.
+LEASE_MS = 45_000
+# The fencing token of a job that is claimed when it is added.
+FIRST_TOKEN = 1
+# A clock that is set back further than this was wrong for long: its new time counts at once.
+STEP_LIMIT_MS = 600_000
+
+
+class Leases:
+    """Counts the holders of each claimed job, and knows the token of its latest claim."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, int] = {}
+        self._renewed: dict[str, int] = {}
+
+    def hold(self, job: Job) -> None:
+        """Keep a claim until it is released as often as it is held."""
+        self._holders[job.id] = self._holders.get(job.id, 0) + 1
+
+    def take(self, claimed: Iterable[Job]) -> list[Job]:
+        """Hold claimed jobs; return those that nobody in this process works on."""
+        new: list[Job] = []
+        for job in claimed:
+            if job.id in self._holders:
+                self._renewed[job.id] = job.token
+            else:
+                self._holders[job.id] = 1
+                new.append(job)
+        return new
+
+    def release(self, jobs: Iterable[Job]) -> None:
+        """End one holder of each of the jobs."""
+        for job in jobs:
+            left = self._holders.pop(job.id, 0) - 1
+            if left > 0:
+                self._holders[job.id] = left
+            else:
+                self._renewed.pop(job.id, None)
+
+    def is_renewed(self, job: Job) -> bool:
+        """Whether there was a later claim than that of the job."""
+        return self._renewed.get(job.id, job.token) != job.token
+
+    def renew(self, job: Job) -> Job:
+        """Return the job with the token of its latest claim."""
+        return replace(job, token=self._renewed.get(job.id, job.token))
+
+    def renew_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return the jobs with the tokens of their latest claims; mostly these are the same."""
+        return [self.renew(job) for job in jobs] if self._renewed else jobs
+
+
+class LeaseClock:
+    """The time of day by which jobs are due and leases end.
+
+    When the clock is set back, this one runs on at half speed until the other is level with it:
+    otherwise everything that was queued before would wait for as long as the clock went back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._now = clock.now()
+        self._monotonic = clock.monotonic()
+
+    def now(self) -> int:
+        """Return the milliseconds since 1970."""
+        monotonic, now = self._clock.monotonic(), self._clock.now()
+        passed = monotonic - self._monotonic
+        if self._now - now < STEP_LIMIT_MS:
+            now = max(now, self._now + passed // 2 if self._is_ahead(now, passed) else now)
+        self._now, self._monotonic = now, monotonic
+        return now
+
+    def _is_ahead(self, now: int, passed: int) -> bool:
+        return self._now + passed > now
