@@ -80,7 +80,7 @@ class BatchRequest:
         self.caller = AppCaller(app_id=app_id, key_id="key", scopes=frozenset(Scope))
         self._body = body
 
-    async def body(self) -> bytes:
+    async def json(self) -> bytes:
         return self._body
 
 
