@@ -37,6 +37,7 @@ from clarion.http.asgi import (
     Response,
     Scope,
     Send,
+    Streamed,
     announced_length,
     header,
     identity_of,
@@ -168,16 +169,18 @@ class Front:
             is_app = isinstance(caller, AppCaller)
             self._running.begin(who, _APP_REQUESTS if is_app else _USER_REQUESTS)
         try:
-            if endpoint is None:
+            answer = await endpoint(request) if endpoint else None
+            if answer is None:
                 await self._serve_framework(request, sender)
-                return
-            answer = await endpoint(request)
-            if isinstance(answer, Response):
+            elif isinstance(answer, Response):
                 await respond(sender, answer, [])
-                return
         finally:
             if caller:
                 self._running.end(who)
+        if sender.refusal:
+            raise sender.refusal
+        if not isinstance(answer, Streamed):
+            return
         # Streams have limits of their own.
         sender.is_stream = True
         self._observe(request.scope, 200, time.perf_counter() - started, request.id)

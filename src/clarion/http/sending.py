@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from clarion.errors import Overloaded
 from clarion.http.asgi import Headers, Message, Send
 from clarion.http.budgets import Budget
 
@@ -31,6 +32,7 @@ class Sender:
     status = 0
     is_begun = False  # part of the response is sent, so that no other can be
     is_stalled = False  # the client did not read it in time: close its connection
+    refusal: Overloaded | None = None  # to be answered instead of the response
     stalled_s = STALLED_S
     who = ""
 
@@ -59,7 +61,12 @@ class Sender:
 
     async def _send_in_parts(self, body: bytes) -> None:
         size = len(body)
-        self._budget.take(self.who, size)
+        try:
+            self._budget.take(self.who, size)
+        except Overloaded as error:
+            # Not raised: the framework, which calls this, would take it for a fault of its own.
+            self.refusal = error
+            return
         try:
             _announce(self._start, size)
             self.is_begun = True
