@@ -15,7 +15,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
 from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WORK_SLICE_S, Slices, read_in_chunks
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
@@ -23,8 +23,6 @@ ROUNDS = 20
 # How long the slow templates of an app may hold a worker; then other jobs come first.
 RENDERING_S = 1.0
 LATER_MS = 1_000
-# An event can have 64 KiB of data, which are decoded without a pause.
-READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,12 @@ class Decider:
         await self._decide(pairs)
 
     async def _with_events(self, jobs: Sequence[Job]) -> list[tuple[Job, Event | None]]:
-        ids, slices = sorted({job.event_id for job in jobs}), Slices(WORK_SLICE_S)
         events: dict[str, Event] = {}
-        for start in range(0, len(ids), READ_AT_ONCE):
-            some = ids[start : start + READ_AT_ONCE]
-            events |= await self.ports.events.find_many(jobs[0].app_id, some)
-            await slices.pause()
+
+        async def read(ids: Sequence[str]) -> None:
+            events.update(await self.ports.events.find_many(jobs[0].app_id, ids))
+
+        await read_in_chunks(sorted({job.event_id for job in jobs}), read)
         return [(job, events.get(job.event_id)) for job in jobs]
 
     async def _decide(self, pairs: Iterable[tuple[Job, Event | None]]) -> None:

@@ -20,10 +20,7 @@ from clarion.events.model import (
 )
 from clarion.events.outcomes import redecide
 from clarion.events.port import PipelinePorts
-from clarion.pacing import WORK_SLICE_S, Slices
-
-# A notification can have 64 KiB of data, which are decoded without a pause.
-READ_AT_ONCE = 16
+from clarion.pacing import read_in_chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +63,13 @@ class WaitingReader:
         """
         waiting: list[WaitingNotification] = []
         outcomes: list[JobOutcome] = []
-        slices = Slices(WORK_SLICE_S)
-        for start in range(0, len(pairs), READ_AT_ONCE):
-            found, others = await self._read_some(pairs[start : start + READ_AT_ONCE], waits)
-            waiting += found
-            outcomes += others
-            await slices.pause()
+
+        async def read(some: Sequence[tuple[Job, str]]) -> None:
+            found, others = await self._read_some(some, waits)
+            waiting.extend(found)
+            outcomes.extend(others)
+
+        await read_in_chunks(pairs, read)
         return waiting, outcomes
 
     async def _read_some(
