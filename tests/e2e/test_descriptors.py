@@ -16,9 +16,12 @@ from tests.e2e.installation import Installation
 DESCRIPTORS, STRANGERS = 256, 400
 
 
-@pytest.fixture
-def installation(tmp_path: Path, constellation: dict[str, str]) -> Installation:
-    installation = Installation(tmp_path, **constellation)
+@pytest.fixture(params=["sqlite", "postgres"])
+def installation(
+    tmp_path: Path, request: pytest.FixtureRequest, postgres_database: str
+) -> Installation:
+    flags = {"database": postgres_database} if request.param == "postgres" else {}
+    installation = Installation(tmp_path, **flags)
     installation.descriptors = DESCRIPTORS
     return installation
 

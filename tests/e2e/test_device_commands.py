@@ -384,7 +384,7 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("device listen --gateway-listen=off", 2, "--gateway-url"),
         ("device listen --count=0", 2, "--count"),
         ("device listen --nonsense=1", 2, "--nonsense: there is no such setting"),
-        (f"send hi --to={NO_DEVICE}", 1, "No device has this token. "),
+        (f"send hi --to={NO_DEVICE}", 1, "No device of this app has this token. "),
         ("send hi --to=a/b", 2, "--to: must not contain a /"),
         (
             f"send hi --to={NO_DEVICE} --url=http://127.0.0.1:{{gateway}}",

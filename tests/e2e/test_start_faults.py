@@ -227,6 +227,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
         "redis",
         "ports",
         "certificate",
+        "descriptors",
     }
     assert "up to date" in findings["database"][1]
     assert findings["ports"] == (

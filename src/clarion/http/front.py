@@ -287,7 +287,8 @@ def _explain_limit(caller: Caller, position: int) -> str:
 def _check_path(scope: Scope) -> None:
     path = scope["path"]
     # Below the OpenAPI document the framework would serve one of its own.
-    if "//" in path or "\0" in path or path.startswith("/openapi.json/"):
+    is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
+    if "//" in path or "\0" in path or is_below:
         # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
         # character, and PostgreSQL cannot be asked for one.
         raise NotFound
