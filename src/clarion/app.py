@@ -169,7 +169,12 @@ class Services:
         self.metrics.watch_gateway(
             sockets=devices.sockets, connections=self.connections, registry=self.registry
         )
-        return SocketListener(devices, users, per_address=settings.address_sockets)
+        return SocketListener(
+            devices,
+            users,
+            per_address=settings.address_sockets,
+            total=descriptors.share(descriptors.get_limit()).gateway,
+        )
 
 
 def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClients) -> Pipeline:

@@ -46,6 +46,7 @@ from clarion.http.asgi import (
 )
 from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
+from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
 from clarion.nodes.port import Limits, Quota
@@ -69,7 +70,7 @@ _USER_REQUESTS = 100
 
 
 class Framework(Protocol):
-    """An ASGI application that lists its routes, each with a `path`."""
+    """An ASGI application that lists its routes, each with a `path` and its `methods`."""
 
     @property
     def routes(self) -> Sequence[Any]: ...
@@ -98,6 +99,7 @@ class Front:
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
+        self._methods = Methods(routes, framework.routes)
         self._framework = framework
         self._authenticator = authenticator
         self._limits = limits
@@ -196,6 +198,8 @@ class Front:
             requests.is_provider = True
 
     def _find(self, method: str, path: str) -> Endpoint | None:
+        if method == "OPTIONS" and not self._find_by_prefix(path)[1]:
+            return self._describe_methods
         # A HEAD is a GET whose body the listener does not send.
         method = "GET" if method == "HEAD" else method
         endpoint = self._routes.get((method, path)) or self._find_by_prefix(path)[1]
@@ -206,6 +210,13 @@ class Front:
             if endpoint is None and path in self._own_paths:
                 raise MethodNotAllowed(self._list_methods(path))
         return endpoint
+
+    async def _describe_methods(self, request: Request) -> Response:
+        """Answer OPTIONS; the framework knows but a part of the methods of a path."""
+        methods = self._methods.find(request.scope["path"])
+        if not methods:
+            raise NotFound
+        return Response(204, b"", ((b"allow", ", ".join(sorted(methods)).encode()),))
 
     def _list_methods(self, path: str) -> set[str]:
         methods = {method for method, at in self._routes if at == path}

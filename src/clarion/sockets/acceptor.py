@@ -63,6 +63,10 @@ class Acceptor:
             except OSError as error:
                 self._make_room(opened, error)
                 return
+            if self._listening.is_full() and not self._listening.newcomers.drop_oldest():
+                self._listening.log.warning("cannot_accept", message="too many connections")
+                accepted.close()
+                continue
             accepted.setblocking(False)  # noqa: FBT003 - the socket's own signature
             protocol = LimitedProtocol(accepted, group_address(host), self._listening)
             self._start(self._begin(accepted, protocol))

@@ -37,6 +37,8 @@ class Listening:
     picows_log: PicowsLog
     # How long a connection may take from its beginning to the upgrade.
     upgrade_limit_s: float
+    # Whether the node has as many connections as it may: the store needs files of its own.
+    is_full: Callable[[], bool]
 
 
 class LimitedProtocol(WSProtocol):  # type: ignore[misc]

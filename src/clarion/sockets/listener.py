@@ -30,13 +30,15 @@ class SocketListener:
         self,
         *endpoints: Endpoint[Any, Any],
         per_address: int = UNAUTHENTICATED_LIMIT,
+        total: int | None = None,
         upgrade_limit_s: float = UPGRADE_LIMIT_S,
     ) -> None:
         self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self._total = total
         self.newcomers = Newcomers(per_address)
         log = LimitedLog(endpoints[0].clock)
         self._listening = Listening(
-            self._route, self.newcomers, log, PicowsLog(log), upgrade_limit_s
+            self._route, self.newcomers, log, PicowsLog(log), upgrade_limit_s, self._is_full
         )
         self._acceptors: list[Acceptor] = []
         self._pace = Pace()
@@ -72,6 +74,11 @@ class SocketListener:
             socket.cut()
         self.newcomers.drop_all()
         await asyncio.gather(*(each.finish(grace_s) for each in self._endpoints.values()))
+
+    def _is_full(self) -> bool:
+        # Sockets that have not authenticated are counted twice, for the moment that lasts.
+        open_ = len(self.newcomers) + sum(len(each.sockets) for each in self._endpoints.values())
+        return self._total is not None and open_ >= self._total
 
     def _open(self) -> list[Socket[Any]]:
         return [socket for endpoint in self._endpoints.values() for socket in endpoint.sockets]

@@ -38,7 +38,7 @@ class Framework:
     """The ASGI application that the front calls: reads the body, then answers or fails."""
 
     def __init__(self) -> None:
-        self.routes = [SimpleNamespace(path="/shared")]
+        self.routes = [SimpleNamespace(path="/shared", methods={"GET"})]
         self.seen: list[dict[str, Any]] = []
         self.trouble: Exception | None = None
         self.is_late = False

@@ -1,6 +1,7 @@
 """Connections that stay silent, never finish or break the protocol, on real sockets."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import ssl
 import struct
@@ -230,3 +231,27 @@ async def test_a_stop_closes_what_was_never_upgraded(server: Server) -> None:
         await asyncio.sleep(0.01)
     await server.listener.stop(1.0)
     await wait_for_end(connection)
+
+
+async def test_a_full_node_closes_newcomers_and_keeps_those_who_are_known(tmp_path: Path) -> None:
+    server = Server(tmp_path, total=3)
+    await server.listen()
+    opened = [await server.connect() for _ in range(2)]
+    for socket in server.endpoint.sockets:
+        socket.mark_authenticated()
+    silent = await server.connect(upgrade=False)
+    stranger = await server.connect(upgrade=False)
+    assert await asyncio.wait_for(silent[0].read(), PATIENCE_S) == b""
+    assert len(server.listener.newcomers) == 1
+    known = await server.connect()  # in the place of the stranger
+    assert await asyncio.wait_for(stranger[0].read(), PATIENCE_S) == b""
+    for socket in server.endpoint.sockets:
+        socket.mark_authenticated()
+    refused = await server.connect(upgrade=False)
+    assert await asyncio.wait_for(refused[0].read(), PATIENCE_S) == b""
+    assert len(server.endpoint.sockets) == 3
+    await server.listener.stop(1.0)
+    for _, writer in (*opened, silent, stranger, known, refused):
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
+from litestar.openapi import ResponseSpec
 
 from clarion import fields
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
@@ -125,7 +126,10 @@ class DevicesController(Controller):
     path = "/v1/devices"
     tags = ("Devices",)
 
-    @post(summary="Register a device")
+    @post(
+        summary="Register a device",
+        responses={200: ResponseSpec(RegisteredDevice, description="It was registered before.")},
+    )
     async def register(
         self,
         request: ApiRequest,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
+from litestar.openapi import ResponseSpec
 
 from clarion import fields
 from clarion.access.model import Scope, UserCaller
@@ -92,7 +93,11 @@ class TopicsController(Controller):
         )
         return Items([_view(topic) for topic in page.items], page.next)
 
-    @put("/{topic:str}", summary="Create, open or close a topic")
+    @put(
+        "/{topic:str}",
+        summary="Create, open or close a topic",
+        responses={201: ResponseSpec(TopicView, description="The topic was created.")},
+    )
     async def put_topic(
         self,
         request: ApiRequest,
