@@ -25,6 +25,8 @@ class Installation:
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self._stalls_taken = 0
+        # Thousands of requests that end in one moment make the loop late, although none is long.
+        self.is_flooded = False
         self.under: list[str] = []  # a program that starts the server, with its options
         # How many descriptors the server may open; None for what the machine allows.
         self.descriptors: int | None = None
@@ -102,7 +104,8 @@ class Installation:
         assert "stopped" in self.events()
         assert "request_failed" not in self.events(), text
         assert "Traceback" not in text, text
-        assert self.take_stalls() == []
+        stalls = self.take_stalls()
+        assert stalls == [] or self.is_flooded, stalls
 
     def events(self) -> list[str]:
         """Return the names of what the server has logged so far."""

@@ -27,6 +27,7 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A server for hostile clients; at the end it must stop as if nothing had been."""
     installation = Installation(tmp_path_factory.mktemp("target"), requests_per_minute="100000000")
+    installation.is_flooded = True
     first = installation.initialise()
     with installation:
         yield Target(installation, first["app"]["api_key"])

@@ -38,6 +38,9 @@ H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@latest"
 ALLOWED_FAILURES = {"Sends invalid connection preface"}
 HEALTHY_RATIO = 0.95
 MEMORY_LIMIT = 64 * MIB
+# Without a key it is answered when the body has ended. An answer at once could cross what h2spec
+# sends on the stream, and be taken for the answer to that.
+H2SPEC_PATH = "/v1/caller"
 STREAMS = 300
 
 
@@ -69,7 +72,7 @@ def test_h2spec(
     port = target.installation.tls_port if over_tls else target.port
     flags = ["-t", "-k"] if over_tls else []
     done = subprocess.run(
-        [h2spec, "-h", "127.0.0.1", "-p", str(port), "-P", "/health", "-o", "5", *flags],
+        [h2spec, "-h", "127.0.0.1", "-p", str(port), "-P", H2SPEC_PATH, "-o", "5", *flags],
         capture_output=True,
         text=True,
         check=False,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from granian.server.embed import Server
 
 from clarion.descriptors import FEW_WAITING
 from clarion.errors import StartError
+from clarion.pacing import TURN_S
 from clarion.setting_types import Address
 
 CONNECTIONS = 20_000
@@ -26,7 +30,12 @@ _BACKLOG = 1_024
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
 # Requests that may run at a time, beside the live streams. Each takes about 7 KiB.
-_REQUESTS = 5_000
+_RUNNING = 3_000
+# So many run before others wait for their turn, and so many wait.
+_AT_ONCE = 500
+_WAITING = 5_000
+# Connections without room that are passed over to find one that has some.
+_LOOK_AHEAD = 50
 # Both for the API and for APNs: the path has not been looked at.
 _BUSY = (
     {
@@ -124,43 +133,138 @@ class HttpListener:
 
 
 class _Scheduler(CallbackScheduler):
-    """Hands requests from the thread of a listener to the event loop; beyond a limit, refuses them.
+    """Hands requests from the thread of a listener to the event loop.
 
-    Granian itself has no limit. A client that makes the server reset its streams can start more
-    requests than the limit of streams, and the loop must answer those that were reset too.
+    Granian has no limit of its own. A client that makes the server reset its streams can start more
+    requests than the limit of streams, and the loop must answer those that were reset too. So when
+    many requests run, the others wait in a queue for each connection, from which they are started
+    in turn: whoever sends a few is not behind whoever sends thousands. Beyond a limit they are
+    refused.
     """
 
     count_streams: Callable[[], int]  # live streams do not count
 
     def __init__(self, loop: asyncio.AbstractEventLoop, run: Any, *_unused: None) -> None:
         super().__init__()
+        self._event_loop = loop
+        self._app = run
         # Each is written by one thread.
-        self._begun = 0
+        self._handed_over = 0
+        self._started = 0
         self._ended = 0
+        self._arrived: deque[Any] = deque()
+        # Of the event loop alone.
+        self._waiting = Turns()
+        self._of_connection: defaultdict[Any, int] = defaultdict(int)
+        self._is_draining = False
+        self._schedule_fn = self._schedule
 
-        async def answer(watcher: Any) -> None:
-            try:
-                await run(watcher.scope, watcher.proto)
-            except BaseException as error:  # noqa: BLE001 - Granian logs it and closes the stream
-                watcher.err(error)
-            else:
-                watcher.done()
-            finally:
-                self._ended += 1
+    @property
+    def _running(self) -> int:
+        return self._handed_over + self._started - self._ended
 
-        def start(answering: Any, watcher: Any) -> None:
-            watcher.taskref(loop.create_task(answering))
+    def _schedule(self, watcher: Any) -> None:
+        """Take a request. Called in the thread of the listener."""
+        if self._running < _AT_ONCE and not self._arrived:
+            self._handed_over += 1
+            start = self._answer(watcher)
+            self._event_loop.call_soon_threadsafe(self._start, start, watcher, context=self._ctx)
+        elif len(self._arrived) >= _WAITING:
+            _refuse(watcher)
+        else:
+            self._arrived.append(watcher)
+            # Set before the loop is told and cleared before it looks: nothing is left behind.
+            if not self._is_draining:
+                self._is_draining = True
+                self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
 
-        def schedule(watcher: Any) -> None:
-            running = self._begun - self._ended
-            if running >= _REQUESTS and running >= _REQUESTS + self.count_streams():
-                for message in _BUSY:
-                    watcher.proto.send(dict(message))
+    async def _answer(self, watcher: Any) -> None:
+        connection = watcher.scope["client"]
+        self._of_connection[connection] += 1
+        try:
+            await self._app(watcher.scope, watcher.proto)
+        except BaseException as error:  # noqa: BLE001 - Granian logs it and closes the stream
+            watcher.err(error)
+        else:
+            watcher.done()
+        finally:
+            self._end(connection)
+
+    def _end(self, connection: Any) -> None:
+        self._ended += 1
+        self._of_connection[connection] -= 1
+        if not self._of_connection[connection]:
+            del self._of_connection[connection]
+        if self._waiting:
+            self._drain_soon()
+
+    def _start(self, answering: Any, watcher: Any) -> None:
+        watcher.taskref(self._event_loop.create_task(answering))
+
+    def _drain_soon(self) -> None:
+        if not self._is_draining:
+            self._is_draining = True
+            self._event_loop.call_soon(self._drain, context=self._ctx)
+
+    def _drain(self) -> None:
+        """Start what waits, a connection after the other, for as long as a turn of the loop."""
+        self._is_draining = False
+        while self._arrived:
+            watcher = self._arrived.popleft()
+            if not self._waiting.add(watcher.scope["client"], watcher):
+                _refuse(watcher)
+        ends_at = time.perf_counter() + TURN_S
+        while (watcher := self._waiting.take(self._has_room)) is not None:
+            self._started += 1
+            self._start(self._answer(watcher), watcher)
+            if time.perf_counter() >= ends_at:
+                self._drain_soon()
                 return
-            self._begun += 1
-            loop.call_soon_threadsafe(start, answer(watcher), watcher, context=self._ctx)
 
-        self._schedule_fn = schedule
+    def _has_room(self, connection: Any) -> bool:
+        """Whether a connection may start one more: if many run, one that has less than others."""
+        if self._running < _RUNNING + self.count_streams():
+            return True
+        share = _RUNNING // (len(self._of_connection) + 1)
+        return self._of_connection.get(connection, 0) < max(1, share)
+
+
+class Turns:
+    """Requests that wait, by connection. Those of a connection keep their order."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Any, deque[Any]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, connection: Any, request: Any) -> bool:
+        """Add a request; False if there are too many, and this connection has its share of them."""
+        queue = self._queues.setdefault(connection, deque())
+        share = max(1, _WAITING // len(self._queues)) if self._count >= _WAITING else _STREAMS
+        if len(queue) >= share:
+            return False
+        queue.append(request)
+        self._count += 1
+        return True
+
+    def take(self, has_room: Callable[[Any], bool]) -> Any:
+        """Return the request whose turn it is, or None if none of the next may start."""
+        for connection in tuple(islice(self._queues, _LOOK_AHEAD)):
+            queue = self._queues.pop(connection)
+            request = queue.popleft() if has_room(connection) else None
+            if queue:
+                self._queues[connection] = queue  # behind all the others
+            if request is not None:
+                self._count -= 1
+                return request
+        return None
+
+
+def _refuse(watcher: Any) -> None:
+    for message in _BUSY:
+        watcher.proto.send(dict(message))
 
 
 async def _serve(

@@ -29,7 +29,6 @@ class Reason(StrEnum):
     BAD_TOPIC = "BadTopic"
     CANNOT_CREATE_CHANNEL_CONFIG = "CannotCreateChannelConfig"
     CHANNEL_NOT_REGISTERED = "ChannelNotRegistered"
-    DEVICE_TOKEN_NOT_FOR_TOPIC = "DeviceTokenNotForTopic"
     DUPLICATE_HEADERS = "DuplicateHeaders"
     EXPIRED_PROVIDER_TOKEN = "ExpiredProviderToken", 403
     EXPIRED_TOKEN = "ExpiredToken", 410

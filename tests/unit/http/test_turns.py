@@ -1,0 +1,55 @@
+"""Requests that wait for the loop: whoever sends a few is not behind whoever sends thousands."""
+
+from collections.abc import Callable
+
+from clarion.http.listeners import Turns
+
+LIMIT, STREAMS = 5_000, 1_000
+
+
+def anyone(_connection: str) -> bool:
+    return True
+
+
+def all_but(name: str) -> Callable[[str], bool]:
+    return lambda connection: connection != name
+
+
+def test_connections_take_turns_and_keep_their_order() -> None:
+    turns = Turns()
+    for number in range(3):
+        turns.add("busy", f"busy {number}")
+    turns.add("quiet", "quiet")
+    taken = [turns.take(anyone) for _ in range(4)]
+    assert taken == ["busy 0", "quiet", "busy 1", "busy 2"]
+    assert turns.take(anyone) is None
+    assert len(turns) == 0
+
+
+def test_a_connection_without_room_is_passed_over_and_keeps_its_order() -> None:
+    turns = Turns()
+    turns.add("blocked", 1)
+    turns.add("blocked", 2)
+    turns.add("free", 3)
+    assert turns.take(all_but("blocked")) == 3
+    assert turns.take(all_but("blocked")) is None
+    assert [turns.take(anyone), turns.take(anyone)] == [1, 2]
+
+
+def test_a_connection_has_as_many_waiting_as_streams() -> None:
+    turns = Turns()
+    added = [turns.add("one", number) for number in range(STREAMS + 1)]
+    assert added == [True] * STREAMS + [False]
+    assert turns.add("another", 0)
+
+
+def test_a_full_queue_takes_those_who_have_less_than_their_share() -> None:
+    turns = Turns()
+    for connection in "abcde":
+        for number in range(STREAMS):
+            assert turns.add(connection, number)
+    assert len(turns) == LIMIT
+    assert not turns.add("a", 0)
+    assert turns.add("f", 0)
+    assert [turns.take(anyone) for _ in range(6)] == [0] * 6
+    assert len(turns) == LIMIT - 5
