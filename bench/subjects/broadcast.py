@@ -41,7 +41,7 @@ def measure(seconds: float) -> Iterator[Row]:
 
 
 def _publish(deployment: Deployment) -> float:
-    headers = {"authorization": f"Bearer {deployment.installation.api_key}"}
+    headers = dict(deployment.installation.api_headers())
     connection = HTTPConnection(HOST, deployment.port)
     connection.connect()
     began = perf_counter()

@@ -32,7 +32,7 @@ _STREAMS = 1_000
 # Requests that may run at a time, beside the live streams. Each takes about 7 KiB.
 _RUNNING = 3_000
 # So many run before others wait for their turn, and so many wait.
-_AT_ONCE = 500
+_AT_ONCE = 1_000
 _WAITING = 5_000
 # Connections without room that are passed over to find one that has some.
 _LOOK_AHEAD = 50
@@ -93,7 +93,7 @@ class HttpListener:
             ssl_protocol_min=SSLProtocols.tls12,
         )
         self._address = address
-        self._count_streams = count_streams
+        self.count_streams = count_streams
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -104,7 +104,7 @@ class HttpListener:
             if not self._is_stopping and not task.cancelled():
                 on_failed(f"the listener on {self._address} stopped: {task.exception()!r}")
 
-        serve: Any = partial(_serve, self._count_streams)
+        serve: Any = partial(_serve, self.count_streams)
         serving = self._server.serve(serve)
         self._task = asyncio.get_running_loop().create_task(serving)
         self._task.add_done_callback(report)
@@ -165,7 +165,7 @@ class _Scheduler(CallbackScheduler):
 
     def _schedule(self, watcher: Any) -> None:
         """Take a request. Called in the thread of the listener."""
-        if self._running < _AT_ONCE and not self._arrived:
+        if self._handed_over + self._started - self._ended < _AT_ONCE and not self._arrived:
             self._handed_over += 1
             start = self._answer(watcher)
             self._event_loop.call_soon_threadsafe(self._start, start, watcher, context=self._ctx)
@@ -179,8 +179,6 @@ class _Scheduler(CallbackScheduler):
                 self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
 
     async def _answer(self, watcher: Any) -> None:
-        connection = watcher.scope["client"]
-        self._of_connection[connection] += 1
         try:
             await self._app(watcher.scope, watcher.proto)
         except BaseException as error:  # noqa: BLE001 - Granian logs it and closes the stream
@@ -188,15 +186,19 @@ class _Scheduler(CallbackScheduler):
         else:
             watcher.done()
         finally:
-            self._end(connection)
+            self._ended += 1
+            if self._waiting.count:
+                self._drain_soon()
 
-    def _end(self, connection: Any) -> None:
-        self._ended += 1
-        self._of_connection[connection] -= 1
-        if not self._of_connection[connection]:
-            del self._of_connection[connection]
-        if self._waiting:
-            self._drain_soon()
+    async def _answer_in_turn(self, connection: Any, watcher: Any) -> None:
+        """Answer, and count it for the connection: those that run at once are few."""
+        self._of_connection[connection] += 1
+        try:
+            await self._answer(watcher)
+        finally:
+            self._of_connection[connection] -= 1
+            if not self._of_connection[connection]:
+                del self._of_connection[connection]
 
     def _start(self, answering: Any, watcher: Any) -> None:
         watcher.taskref(self._event_loop.create_task(answering))
@@ -214,9 +216,10 @@ class _Scheduler(CallbackScheduler):
             if not self._waiting.add(watcher.scope["client"], watcher):
                 _refuse(watcher)
         ends_at = time.perf_counter() + TURN_S
-        while (watcher := self._waiting.take(self._has_room)) is not None:
+        while (taken := self._waiting.take(self._has_room)) is not None:
+            connection, watcher = taken
             self._started += 1
-            self._start(self._answer(watcher), watcher)
+            self._start(self._answer_in_turn(connection, watcher), watcher)
             if time.perf_counter() >= ends_at:
                 self._drain_soon()
                 return
@@ -234,31 +237,28 @@ class Turns:
 
     def __init__(self) -> None:
         self._queues: dict[Any, deque[Any]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def add(self, connection: Any, request: Any) -> bool:
         """Add a request; False if there are too many, and this connection has its share of them."""
         queue = self._queues.setdefault(connection, deque())
-        share = max(1, _WAITING // len(self._queues)) if self._count >= _WAITING else _STREAMS
+        share = max(1, _WAITING // len(self._queues)) if self.count >= _WAITING else _STREAMS
         if len(queue) >= share:
             return False
         queue.append(request)
-        self._count += 1
+        self.count += 1
         return True
 
-    def take(self, has_room: Callable[[Any], bool]) -> Any:
-        """Return the request whose turn it is, or None if none of the next may start."""
+    def take(self, has_room: Callable[[Any], bool]) -> tuple[Any, Any] | None:
+        """Return the next connection with its request, or None if none of the next may start."""
         for connection in tuple(islice(self._queues, _LOOK_AHEAD)):
             queue = self._queues.pop(connection)
             request = queue.popleft() if has_room(connection) else None
             if queue:
                 self._queues[connection] = queue  # behind all the others
             if request is not None:
-                self._count -= 1
-                return request
+                self.count -= 1
+                return connection, request
         return None
 
 

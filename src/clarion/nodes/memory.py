@@ -48,8 +48,11 @@ class MemoryLimits:
 
 def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: int) -> Taken:
     """Return the quota with the least left after so many uses: the last one if it is exceeded."""
-    left = [quota.limit - count for quota, count in zip(quotas, used, strict=False)]
-    position = left.index(min(left))
+    position, least = 0, quotas[0].limit - used[0]
+    for other in range(1, len(used)):
+        left = quotas[other].limit - used[other]
+        if left < least:
+            position, least = other, left
     count, limit = used[position], quotas[position].limit
     return Taken(position, allowance(count, limit=limit, window_s=window_s, now=now))
 
@@ -57,9 +60,4 @@ def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: in
 def allowance(count: int, *, limit: int, window_s: int, now: int) -> Allowance:
     """Return what is left of a limit after so many uses."""
     end = (now // (window_s * 1000) + 1) * window_s * 1000
-    return Allowance(
-        limit=limit,
-        remaining=max(0, limit - count),
-        reset_s=-(-(end - now) // 1000),
-        is_exceeded=count > limit,
-    )
+    return Allowance(limit, max(0, limit - count), -(-(end - now) // 1000), count > limit)
