@@ -47,7 +47,7 @@ def raise_limit() -> int:
 
 
 def share(limit: int) -> Shares:
-    """Share the descriptors among the listeners: half for HTTP as long as they are few."""
+    """Share the descriptors: a quarter for HTTP, the rest for devices, which stay connected."""
     free = max(64, limit - RESERVE - HELD)
-    http = min(_HTTP_CONNECTIONS, free // 2)
+    http = min(_HTTP_CONNECTIONS, free // 4)
     return Shares(http, free - http)
