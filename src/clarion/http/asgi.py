@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +48,7 @@ class Request:
     caller: Caller | None
     limit: int
     receiving: Receiving = field(default_factory=Receiving)
+    connection: Hashable = None  # the same for all requests of a connection, and for no others
     is_trusted: bool = False  # may see what is not for strangers: metrics, versions, host names
     is_whole: bool = False  # `body` has returned all of it
     is_read: bool = False  # the end of the body was received

@@ -117,6 +117,7 @@ class Front:
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
         sender = Sender(send, extra, self.sending)
         sender.is_head = scope["method"] == "HEAD"
+        requests = self.connections.begin(scope["client"])
         request = Request(
             scope,
             receive,
@@ -124,8 +125,8 @@ class Front:
             None,
             self._settings.max_body_bytes,
             self.connections.receiving,
+            requests,
         )
-        requests = self.connections.begin(scope["client"])
         is_admitted = False
         try:
             self._check(request)

@@ -75,6 +75,7 @@ async def test_what_cannot_be_stored_now_is_refused(
     provider: Provider, api: Api, client: Http2
 ) -> None:
     devices = [await api.register() for _ in range(100)]
+    devices *= PER_MINUTE  # enough that more than two wait for a commit, however quick it is
     identity = bearer(provider.token())
     answers = await client.ask_all(push(provider, each.token).but(*identity) for each in devices)
     found = Counter(answer.refusal for answer in answers)

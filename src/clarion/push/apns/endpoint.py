@@ -94,9 +94,8 @@ class ApnsEndpoint:
                 raise Rejected(Reason.METHOD_NOT_ALLOWED)
 
     def _identify(self, request: Request, headers: Mapping[bytes, bytes]) -> Awaitable[Provider]:
-        host, port = request.scope["client"]
         authorization = headers.get(b"authorization")
-        return self._tokens.identify(authorization, (str(host), int(port)), self._clock.now())
+        return self._tokens.identify(authorization, request.connection, self._clock.now())
 
     async def _guard(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -70,12 +71,15 @@ class ProviderTokens:
         self._apps = apps
         # By the whole header: the provider, the token, and when it was verified.
         self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
-        self._connections: dict[tuple[str, int], _Connection] = {}
+        self._connections: dict[Hashable, _Connection] = {}
 
     async def identify(
-        self, authorization: bytes | None, client: tuple[str, int], now: int
+        self, authorization: bytes | None, connection: Hashable, now: int
     ) -> Provider:
-        """Return the provider; `Rejected` if the token is not valid."""
+        """Return the provider; `Rejected` if the token is not valid.
+
+        A connection is not its address and port: another may have them a moment later.
+        """
         cached = self._verified.get(authorization)
         if cached is not None and 0 <= now - cached[2] < VERIFIED_MS:
             provider, token = cached[:2]
@@ -85,7 +89,7 @@ class ProviderTokens:
             _clear_if_full(self._verified, TOKENS_LIMIT)
             self._verified[authorization] = (provider, token, now)
         _check_age(provider, now)
-        self._check_connection(client, provider, token, now)
+        self._check_connection(connection, provider, token, now)
         return provider
 
     async def _verify(self, token: str) -> Provider:
@@ -100,13 +104,13 @@ class ProviderTokens:
         return Provider(app, key.key_id, key.team_id, int(claims.iat * 1000))
 
     def _check_connection(
-        self, client: tuple[str, int], provider: Provider, token: str, now: int
+        self, connection: Hashable, provider: Provider, token: str, now: int
     ) -> None:
         """Allow a connection one team, and one new token in 20 minutes."""
-        state = self._connections.get(client)
+        state = self._connections.get(connection)
         if state is None or now - state.used_at > CONNECTION_IDLE_MS:
             _clear_if_full(self._connections, CONNECTIONS_LIMIT)
-            self._connections[client] = _Connection(provider, token, None, now)
+            self._connections[connection] = _Connection(provider, token, None, now)
             return
         state.used_at = now
         if token == state.token:
