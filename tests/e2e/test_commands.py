@@ -1,6 +1,7 @@
 """The command line: what it creates, and how it reports errors."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,3 +152,18 @@ def test_an_unknown_scope_is_reported_with_the_known_ones(installation: Installa
     app_id = installation.initialise()["app"]["id"]
     (fault,) = faults_of(installation.run("key", "create", app_id, "label", "events:wrte"))
     assert fault.startswith("scopes: must be `*` or some of events:write, ")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_lines_of_the_greeting_work(tmp_path: Path) -> None:
+    """They are what a newcomer tries first."""
+    installation = Installation(tmp_path)
+    greeting = installation.run("init", "--greet").stdout
+    begin, end = greeting.index("  KEY="), greeting.index("If something")
+    lines = greeting[begin:end].replace("curl -H", "curl --silent --fail -H")
+    with installation:
+        done = subprocess.run(
+            ["/bin/sh", "-ec", lines], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stdout
+    assert '"status":"pending"' in done.stdout
