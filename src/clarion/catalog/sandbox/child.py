@@ -19,7 +19,6 @@ import msgspec
 from clarion.catalog.model import RenderedText
 from clarion.catalog.rendering.templates import check_template, render
 from clarion.catalog.sandbox.jobs import (
-    HEADER_BYTES,
     JOB_CPU_S,
     Answer,
     CheckSchema,
@@ -29,6 +28,7 @@ from clarion.catalog.sandbox.jobs import (
     Render,
 )
 from clarion.catalog.schemas import Schema, check_schema
+from clarion.child_process import receive, send
 from clarion.errors import FieldFault, InvalidFields
 
 # Of addresses, which are more than the memory in use; macOS does not enforce it.
@@ -40,14 +40,14 @@ def serve(channel: socket.socket) -> None:
     """Do jobs until the other side closes the socket."""
     encode = msgspec.json.Encoder().encode
     decode = msgspec.json.Decoder(Job).decode
-    while message := _receive(channel):
+    while message := receive(channel):
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, JOB_CPU_S)
         answer = do(decode(message))
         signal.setitimer(signal.ITIMER_PROF, 0)
         taken = time.process_time() - began
         encoded = encode(msgspec.structs.replace(answer, cpu_s=taken))
-        channel.sendall(len(encoded).to_bytes(HEADER_BYTES, "big") + encoded)
+        send(channel, encoded)
 
 
 def do(job: Job) -> Answer:
@@ -93,21 +93,6 @@ def _find_faults(document: bytes, data: dict[str, object]) -> Answer:
 @lru_cache(_SCHEMAS)
 def _load(document: bytes) -> Schema:
     return Schema(msgspec.json.decode(document))
-
-
-def _receive(channel: socket.socket) -> bytes:
-    header = _receive_exactly(channel, HEADER_BYTES)
-    return _receive_exactly(channel, int.from_bytes(header, "big")) if header else b""
-
-
-def _receive_exactly(channel: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(min(size - len(parts), 1 << 20))
-        if not part:  # the server ended
-            return b""
-        parts += part
-    return bytes(parts)
 
 
 def _warm_up() -> None:

@@ -8,7 +8,6 @@ import msgspec
 
 from clarion.errors import FieldFault
 
-HEADER_BYTES = 4
 # The processor time of one job. The process that needs more is killed by the kernel.
 JOB_CPU_S = 0.25
 _LIMITS = f"{JOB_CPU_S:g} s of processor time or its memory"

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
-import sys
 
-from clarion.catalog.sandbox.jobs import HEADER_BYTES
+from clarion.child_process import open_child, read, write
 from clarion.settings import PREFIX
 
 # A job may wait for the processor, but not for ever. Its processor time is limited by the kernel.
@@ -40,23 +38,15 @@ class SandboxProcess:
 
     @classmethod
     async def start(cls) -> SandboxProcess:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
+        return cls(
+            *await open_child(
                 "clarion.catalog.sandbox.child",
-                str(theirs.fileno()),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
                 # What a killed library prints is no line of the server's log.
                 stderr=asyncio.subprocess.DEVNULL,
                 # It needs no passwords.
                 env={key: x for key, x in os.environ.items() if not key.startswith(PREFIX)},
             )
-        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer)
+        )
 
     @property
     def pid(self) -> int:
@@ -67,10 +57,8 @@ class SandboxProcess:
         self.jobs += 1
         try:
             async with asyncio.timeout(WALL_LIMIT_S):
-                self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
-                self._writer.write(message)
-                size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
-                return await self._reader.readexactly(size)
+                write(self._writer, message)
+                return await read(self._reader)
         except TimeoutError:
             await self.kill()
             raise ProcessEnded("wall") from None

@@ -17,10 +17,9 @@ import sys
 import apsw
 import msgspec
 
+from clarion.child_process import receive, send
 from clarion.store.batch import Group, Report
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
-
-HEADER_BYTES = 4
 
 
 class Trouble(msgspec.Struct, array_like=True, tag=True):
@@ -66,12 +65,12 @@ def serve(channel: socket.socket, path: str) -> None:
     try:
         connection = open_connection(path)
     except apsw.Error as error:
-        _send(channel, encode(classify(error)))
+        send(channel, encode(classify(error)))
         return
     runner = SqliteRunner(connection)
-    _send(channel, encode(Opened()))
-    while message := _receive(channel):
-        _send(channel, encode(answer(runner, decode(message))))
+    send(channel, encode(Opened()))
+    while message := receive(channel):
+        send(channel, encode(answer(runner, decode(message))))
     connection.close()
 
 
@@ -80,25 +79,6 @@ def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
         return Finished(runner.run(groups))
     except apsw.Error as error:
         return classify(error)
-
-
-def _send(channel: socket.socket, message: bytes) -> None:
-    channel.sendall(len(message).to_bytes(HEADER_BYTES, "big") + message)
-
-
-def _receive(channel: socket.socket) -> bytes:
-    header = _receive_exactly(channel, HEADER_BYTES)
-    return _receive_exactly(channel, int.from_bytes(header, "big")) if header else b""
-
-
-def _receive_exactly(channel: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(min(size - len(parts), 1 << 20))
-        if not part:  # the server exited; an incomplete batch was never accepted
-            return b""
-        parts += part
-    return bytes(parts)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from clarion.child_process import open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Outcome, arrange
-from clarion.store.sqlite.child import HEADER_BYTES, Answer, Finished, Opened, Trouble
+from clarion.store.sqlite.child import Answer, Finished, Opened, Trouble
 from clarion.store.statement import Unit
 
 # How long the process may take to exit.
@@ -47,19 +46,7 @@ class WriterProcess:
     @classmethod
     async def start(cls, path: str, on_broken: Callable[[str], None]) -> WriterProcess:
         """Start the process and wait until it has the database open."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "clarion.store.sqlite.child",
-                str(theirs.fileno()),
-                path,
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        reader, writer = await asyncio.open_connection(sock=ours)
+        process, reader, writer = await open_child("clarion.store.sqlite.child", path)
         self = cls(process, reader, writer, on_broken)
         try:
             answer = await self._receive()
@@ -80,8 +67,7 @@ class WriterProcess:
         except _UNSENDABLE:
             return await self._run_sendable(units)
         try:
-            self._writer.write(len(message).to_bytes(HEADER_BYTES, "big"))
-            self._writer.write(message)
+            write(self._writer, message)
             answer = await self._receive()
         except (EOFError, OSError) as error:
             self._break("the writer process exited")
@@ -114,8 +100,7 @@ class WriterProcess:
         return [fault or next(outcomes) for fault in faults]
 
     async def _receive(self) -> Answer:
-        size = int.from_bytes(await self._reader.readexactly(HEADER_BYTES), "big")
-        answer: Answer = _decode(await self._reader.readexactly(size))
+        answer: Answer = _decode(await read(self._reader))
         return answer
 
     def _break(self, message: str) -> None:
