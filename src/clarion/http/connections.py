@@ -51,8 +51,9 @@ _FEW = 32
 _LOG_EVERY_S = 60.0
 _LISTING = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
 
-# Host and port of a client, as the listener puts them into a request.
-Client = tuple[str, str]
+# Host and port of a client, and our port, as the listener puts them into a request. A client may
+# use one port for connections to both listeners.
+Client = tuple[str, str, str]
 # Device and inode: no two sockets have the same, also one after the other.
 Identity = tuple[int, int]
 # What a descriptor was at the last pass: None for what is no connection of ours.
@@ -77,6 +78,7 @@ class Requests:
     idle_s: float = 0.0
     is_provider: bool = False
     is_stalled: bool = False
+    begun_pass: int = 0  # the last request
     last_pass: int = 0
 
 
@@ -124,6 +126,7 @@ class Connections:
         requests = self._requests.get(client)
         if requests is None:
             requests = self._requests[client] = Requests(last_pass=self._pass)
+        requests.begun_pass = self._pass
         requests.running += 1
         return requests
 
@@ -183,9 +186,15 @@ class Connections:
         ends = _find_ends(descriptor) if stat.S_ISSOCK(status.st_mode) else None
         if ends is None or ends[1] not in self.ports:
             return identity, None
-        if requests := self._requests.get(ends[0]):
-            requests.idle_s = 0.0  # the time of an earlier connection from the same port
+        self._reset(ends[0])
         return identity, _Accepted(descriptor, identity, *ends)
+
+    def _reset(self, client: Client) -> None:
+        """Drop what is known of an earlier connection from the same port."""
+        if requests := self._requests.get(client):
+            requests.idle_s = 0.0
+            if not requests.running and requests.begun_pass < self._pass - 1:
+                del self._requests[client]
 
     def _age(self, accepted: Iterable[_Accepted], elapsed_s: float) -> None:
         for each in accepted:
@@ -349,7 +358,8 @@ def _find_ends(descriptor: int) -> tuple[Client, int] | None:
         if borrowed.family not in {socket.AF_INET, socket.AF_INET6}:
             return None
         host, port, *_ = borrowed.getpeername()
-        return (host.partition("%")[0], str(port)), borrowed.getsockname()[1]
+        ours = borrowed.getsockname()[1]
+        return (host.partition("%")[0], str(port), str(ours)), ours
     except OSError:  # it listens, or its client has gone
         return None
     finally:

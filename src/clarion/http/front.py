@@ -117,7 +117,7 @@ class Front:
         extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
         sender = Sender(send, extra, self.sending)
         sender.is_head = scope["method"] == "HEAD"
-        requests = self.connections.begin(scope["client"])
+        requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
             receive,

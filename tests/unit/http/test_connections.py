@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,14 +25,19 @@ class Listener:
         self.ours: list[socket.socket] = []
         self.theirs: list[socket.socket] = []
 
-    def connect(self, count: int = 1) -> None:
+    def connect(self, count: int = 1, source_port: int = 0) -> None:
         for _ in range(count):
-            self.theirs.append(socket.create_connection(("127.0.0.1", self.port), timeout=5))
+            client = socket.socket()
+            # Several connections may have one port of the client, to different ports of ours.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            client.bind(("127.0.0.1", source_port))
+            client.connect(("127.0.0.1", self.port))
+            self.theirs.append(client)
             self.ours.append(self._listener.accept()[0])
 
     def client(self, number: int) -> Client:
         host, port = self.theirs[number].getsockname()
-        return host, str(port)
+        return host, str(port), str(self.port)
 
     @property
     def closed(self) -> list[int]:
@@ -164,6 +170,40 @@ async def test_a_full_listener_makes_room(listener: Listener) -> None:
     assert running.running == 1
 
 
+async def test_a_client_may_use_one_port_for_both_listeners(listener: Listener) -> None:
+    """The silent one of the two was taken for one that had sent a request."""
+    other = Listener()
+    try:
+        connections = watch(listener, ports={listener.port, other.port})
+        listener.connect()
+        other.connect(source_port=int(listener.client(0)[1]))
+        ask(connections, listener.client(0))
+        await connections.check(11)
+        assert (listener.closed, other.closed) == ([], [0])
+    finally:
+        other.close()
+
+
+async def test_a_connection_is_not_taken_for_an_earlier_one_from_its_port(
+    listener: Listener,
+) -> None:
+    connections = watch(listener)
+    listener.connect()
+    ask(connections, listener.client(0)).is_provider = True
+    for _ in range(3):
+        await connections.check(1)
+    port = int(listener.client(0)[1])
+    listener.theirs[0].setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )  # no TIME_WAIT
+    listener.theirs[0].close()
+    listener.ours[0].close()
+    listener.connect(source_port=port)
+    await connections.check(1)
+    await connections.check(10)
+    assert _is_closed(listener.theirs[1])
+
+
 async def test_connections_elsewhere_are_not_touched(listener: Listener) -> None:
     other = Listener()
     try:
@@ -220,7 +260,7 @@ async def test_what_is_known_of_a_client_is_forgotten_with_its_connection(
 ) -> None:
     connections = watch(listener)
     for port in range(100):
-        ask(connections, ("192.0.2.7", str(port)))
+        ask(connections, ("192.0.2.7", str(port), "8080"))
     listener.connect()
     ask(connections, listener.client(0)).is_provider = True
     for _ in range(3):

@@ -132,6 +132,7 @@ class Client:
             "path": path,
             "headers": headers,
             "client": self.client,
+            "server": ("127.0.0.1", "8080"),
         }
         await self.front(scope, receive, self.on_sent or send)
         return answer
