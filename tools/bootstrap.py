@@ -21,6 +21,9 @@ OLDEST = (3, 11)
 NAMES = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
 LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
 
+# A test tool of a few hundred lines of Python, of which no wheel is published.
+FROM_SOURCE = "http-ece"
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
@@ -202,7 +205,10 @@ def venv_advice() -> str:
 
 def install_packages(extras: str) -> None:
     lock = str(ROOT / LOCKS[extras])
-    options = ["--quiet", "--require-hashes", "--only-binary", ":all:", "-r", lock]
+    options = ["--quiet", "--require-hashes", "--only-binary", ":all:"]
+    if extras == "dev":
+        options += ["--no-binary", FROM_SOURCE]
+    options += ["-r", lock]
     if subprocess.run([*installer(), *options], check=False).returncode != 0:
         raise Failed(
             "The packages could not be installed. Fix the error above, then run make again."

@@ -57,3 +57,8 @@ def _write_second(seconds: int) -> str:
 def to_milliseconds(moment: datetime) -> int:
     """Return the milliseconds since 1970 of a time with an offset."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def to_datetime(milliseconds: int) -> datetime:
+    """Return a time as a datetime in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)

@@ -5,6 +5,7 @@ A text that is not valid raises `Unsuitable` with what it must be, as the end of
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,3 +109,18 @@ redis = _matching(
     r"((rediss?|unix)://.+)?", "redis://HOST:PORT/NUMBER, rediss://… for TLS, or empty for none"
 )
 name = _matching(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, hyphens or underscores")
+
+
+def public_url(text: str) -> str:
+    if text and not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+        raise Unsuitable(
+            "an http:// or https:// URL without a query, like https://push.example.com"
+        )
+    return text.rstrip("/")
+
+
+def networks(text: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(each.strip()) for each in text.split(",") if each.strip())
+    except ValueError as error:
+        raise Unsuitable("networks like 10.0.0.0/8 or fd00::/8, separated by commas") from error

@@ -12,6 +12,7 @@ import socket
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,20 @@ class Settings:
         "LIST",
         "URL schemes that a `deeplink` must not have, separated by commas.",
     )
+    public_url: str = _setting(
+        "",
+        parse.public_url,
+        "URL",
+        "How this installation is reached from outside, for links in emails, status callbacks and "
+        "Web Push endpoints. Empty: http:// and the address of --listen.",
+    )
+    allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "",
+        parse.networks,
+        "LIST",
+        "Private networks that webhooks and Web Push may call, like 10.0.0.0/8, separated by "
+        "commas. Empty: none.",
+    )
     device_messages_per_minute: int = _number(
         100, 1, 100_000_000, "Pushes per minute and device; more are answered TooManyRequests."
     )
@@ -208,6 +223,11 @@ class Settings:
     def database_url(self) -> str:
         """The database, by default the file in the data directory."""
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
+
+    @property
+    def external_url(self) -> str:
+        """The URL of this installation, without a slash at the end."""
+        return self.public_url or f"http://{self.listen}"
 
     @property
     def addresses(self) -> list[tuple[str, Address]]:

@@ -1,20 +1,74 @@
-"""The message that a provider gets, and the outcomes it returns."""
+"""Providers, the message that one gets, and the outcomes it returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from clarion.catalog.model import Channel
 from clarion.events.model import Notification
 from clarion.people.model import User
+
+S = TypeVar("S", bound=msgspec.Struct)
+K = TypeVar("K", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """How an app sends over a channel. Several of a channel are tried in their order."""
+
+    app_id: str
+    channel: Channel
+    name: str
+    kind: str
+    settings: dict[str, object] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)  # stored sealed
+    position: int = 0  # the lower is tried first
+    is_active: bool = True
+    timeout_s: int = 10
+    concurrency: int = 32
+    daily_cap: int | None = None
+    is_sandbox: bool = False
+    disabled_reason: str | None = None  # why Clarion made it inactive
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration(Generic[S, K]):
+    """What a sender is opened with: the provider's settings and secrets, decoded and checked."""
+
+    app_id: str
+    channel: Channel
+    name: str
+    settings: S
+    secrets: K
+    timeout_s: float
+    concurrency: int
+
+
+class Address(NamedTuple):
+    """Where a message goes.
+
+    `id` tells the addresses of one user on a channel apart: the id of a device, or the name of a
+    webhook; it is empty if there can be one only. `platform` is that of a device.
+    """
+
+    id: str
+    value: str
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A rendered notification for one user. `id` is the same for every attempt."""
+    """A rendered notification for one address. `id` is the same for every attempt."""
 
     id: str
     notification: Notification
     user: User
+    address: Address
     subject: str | None
     body: str
     count: int
@@ -23,34 +77,61 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The provider accepted the message; `response` is stored with the attempt."""
+    """The provider accepted the message, and reports nothing more; `response` is stored."""
 
     response: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """The attempt failed and is repeated, after `after_s` if the provider gives a time."""
+class Sent:
+    """The provider accepted the message, and will report when it is delivered."""
+
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The attempt failed; what that means is the class."""
 
     error_code: str
     error_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry(Failure):
+    """The provider did not take the message. Another one is tried, or this one again.
+
+    `after_s` is the time that the provider asks to be left alone.
+    """
+
     after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """The provider refused the message; another attempt would be refused, too."""
-
-    error_code: str
-    error_message: str
+class Unknown(Failure):
+    """The provider may have taken the message: only it is tried again, with the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class Rejected(Failure):
+    """The provider refused the message; another attempt would be refused, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone(Failure):
     """The address no longer exists."""
 
-    error_code: str
-    error_message: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misconfigured(Failure):
+    """The provider refuses everything: its settings or credentials are wrong."""
 
 
-Outcome = Delivered | Retry | Rejected | Gone
+Outcome = Delivered | Sent | Retry | Unknown | Rejected | Gone | Misconfigured
+
+
+class Try(NamedTuple):
+    """One provider that was tried for a message, and its outcome."""
+
+    provider: str
+    outcome: Outcome

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from clarion.catalog.model import Channel
-from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.channels.model import (
+    Address,
+    Delivered,
+    Failure,
+    Gone,
+    Outcome,
+    OutgoingMessage,
+    Rejected,
+    Retry,
+    Sent,
+)
 from clarion.channels.port import ChannelProvider
 from clarion.errors import ClarionError
 from clarion.events.decide.verdicts import Send
@@ -169,13 +179,14 @@ class Deliverer:
     ) -> tuple[Reschedule | DeadLetter | None, Delivery]:
         """Return what becomes of the job and of the delivery after an attempt."""
         match outcome:
-            case Delivered():
+            case Delivered() | Sent():
                 return None, replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
             case Rejected():
                 return None, _fail(tried, ReasonCode.REJECTED, now)
             case Gone():
                 return None, _fail(tried, ReasonCode.ADDRESS_GONE, now)
-            case Retry(error_code=code, error_message=message, after_s=after_s):
+            case Failure(error_code=code, error_message=message):
+                after_s = outcome.after_s if isinstance(outcome, Retry) else None
                 next_ = self.writer.retry(job, f"{tried.channel}: {code}: {message}", after_s)
                 if isinstance(next_, DeadLetter):
                     return next_, _fail(tried, ReasonCode.ATTEMPTS_EXHAUSTED, now)
@@ -198,6 +209,7 @@ async def make_message(waiting: WaitingNotification, delivery: Delivery) -> Outg
         id=f"{notification.id}/{delivery.channel}",
         notification=notification,
         user=user,
+        address=Address("", ""),
         subject=text.subject,
         body=text.body,
         count=delivery.count,
@@ -230,7 +242,7 @@ def _make_attempt(delivery: Delivery, outcome: Outcome, now: int) -> Attempt:
         status=type(outcome).__name__.lower(),
         attempted_at=now,
     )
-    if isinstance(outcome, Delivered):
+    if isinstance(outcome, Delivered | Sent):
         return replace(attempt, provider_response=(outcome.response or "")[:TEXT_LENGTH] or None)
     message = outcome.error_message[:TEXT_LENGTH]
     return replace(attempt, error_code=outcome.error_code, error_message=message)

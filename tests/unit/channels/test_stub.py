@@ -2,7 +2,15 @@
 
 import pytest
 
-from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.channels.model import (
+    Address,
+    Delivered,
+    Gone,
+    Outcome,
+    OutgoingMessage,
+    Rejected,
+    Retry,
+)
 from clarion.channels.stub import StubProvider
 from tests.factories import make_user
 from tests.pipeline import make_event, make_notification
@@ -13,6 +21,7 @@ def make_message(address: object, attempt: int = 1) -> OutgoingMessage:
         id="n1/stub",
         notification=make_notification(make_event()),
         user=make_user(attributes={"stub": address}),
+        address=Address("", ""),
         subject=None,
         body="text",
         count=1,

@@ -1,0 +1,60 @@
+"""The kinds of providers, a line each. A new kind is a file with its sender, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from clarion.catalog.model import Channel
+from clarion.channels.answers import Action, AnswerTable
+from clarion.channels.model import Configuration
+from clarion.channels.port import Sender, SenderContext
+from clarion.errors import FieldFault
+from clarion.people.model import User
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No settings, or no secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What is common to all providers of a kind.
+
+    `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types
+    cannot say. `complete` adds secrets that Clarion makes if they are not given; those named in
+    `shown_once` are returned to whoever created the provider. `describe` returns what
+    a `GET` shows beside the settings.
+    """
+
+    name: str
+    channels: frozenset[Channel]
+    open: Callable[[Configuration[Any, Any], SenderContext], Sender]
+    answers: AnswerTable
+    settings: type[msgspec.Struct] = Nothing
+    secrets: type[msgspec.Struct] = Nothing
+    platforms: frozenset[str] = frozenset()  # of the devices that it reaches, for push
+    find_faults: Callable[[Any, Any], Iterable[FieldFault]] = lambda _settings, _secrets: ()
+    complete: Callable[[dict[str, str]], dict[str, str]] = lambda secrets: secrets
+    describe: Callable[[Any, Any], dict[str, str]] = lambda _settings, _secrets: {}
+    shown_once: frozenset[str] = field(default=frozenset())
+
+
+NO_ANSWERS = AnswerTable(default=Action.RETRY)
+
+
+def find_address(channel: Channel, user: User) -> str | None:
+    """Return the address that a user has for a channel without devices."""
+    match channel:
+        case Channel.EMAIL:
+            return user.email
+        case Channel.SMS:
+            return user.phone
+        case Channel.STUB:
+            stub = user.attributes.get("stub")
+            return stub if isinstance(stub, str) else None
+        case _:
+            return None
