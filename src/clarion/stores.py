@@ -12,7 +12,7 @@ from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
@@ -63,6 +63,7 @@ class Stores:
         self.notifications = SqlNotificationReader(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
+        self.delivery_reports = SqlDeliveryReports(engine)
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
 

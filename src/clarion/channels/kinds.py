@@ -39,6 +39,10 @@ class Kind:
     platforms: frozenset[str] = frozenset()  # of the devices that it reaches, for push
     find_faults: Callable[[Any, Any], Iterable[FieldFault]] = lambda _settings, _secrets: ()
     complete: Callable[[dict[str, str]], dict[str, str]] = lambda secrets: secrets
+    # From the old secrets, the given ones and the time: what is stored.
+    rotate: Callable[[dict[str, str], dict[str, str], int], dict[str, str]] = (
+        lambda old, given, _now: old | given
+    )
     describe: Callable[[Any, Any], dict[str, str]] = lambda _settings, _secrets: {}
     shown_once: frozenset[str] = field(default=frozenset())
 

@@ -209,6 +209,7 @@ def _content(draft: EventDraft) -> Content:
         channels=tuple(dict.fromkeys(draft.channels)) if draft.channels else None,
         deeplink=draft.deeplink,
         image_url=draft.image_url,
+        collapse_key=draft.dedupe_key,
     )
 
 

@@ -41,6 +41,7 @@ class ReasonCode(StrEnum):
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     REJECTED = "rejected"
     ADDRESS_GONE = "address_gone"
+    UNDELIVERED = "undelivered"
 
 
 class EventStatus(StrEnum):
@@ -112,6 +113,8 @@ class Content:
     channels: tuple[Channel, ...] | None = None
     deeplink: str | None = None
     image_url: str | None = None
+    # A push with the same one replaces the earlier one on the device.
+    collapse_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,7 @@ class DeliveryStatus(StrEnum):
     HELD = "held"  # waits until a time
     COLLECTED = "collected"  # waits for its digest
     QUEUED = "queued"  # to be sent now
+    SENT = "sent"  # accepted by a provider that will report what became of it
     DELIVERED = "delivered"
     FAILED = "failed"
     EXPIRED = "expired"
@@ -241,6 +245,7 @@ class Attempt:
     channel: Channel
     number: int
     device_id: str = ""
+    provider: str | None = None
     status: str
     provider_response: str | None = None
     error_code: str | None = None

@@ -163,6 +163,25 @@ class Deliveries(Protocol):
         """Return a user's held and collected deliveries, in the order of notification ids."""
 
 
+class DeliveryReports(Protocol):
+    """What providers report about deliveries that they have accepted."""
+
+    async def confirm(self, app_id: str, notification_id: str, channel: Channel, now: int) -> bool:
+        """Record that a delivery arrived; False if it was not queued or sent."""
+
+    async def fail(
+        self,
+        app_id: str,
+        notification_id: str,
+        channel: Channel,
+        *,
+        error_code: str,
+        error_message: str,
+        now: int,
+    ) -> bool:
+        """Record that a delivery did not arrive; False if it was not queued or sent."""
+
+
 class Retention(Protocol):
     """Deletes old data in small steps; a step that reaches its `limit` may have left more."""
 

@@ -22,6 +22,9 @@ def summarize(deliveries: Iterable[Delivery]) -> NotificationStatus:
         return NotificationStatus.PROCESSING if is_tried else NotificationStatus.QUEUED
     if statuses & _WAITING:
         return NotificationStatus.QUEUED
+    if DeliveryStatus.SENT in statuses:
+        is_part = DeliveryStatus.DELIVERED in statuses
+        return NotificationStatus.PARTIALLY_DELIVERED if is_part else NotificationStatus.PROCESSING
     if len(statuses) == 1:
         # It is failed, expired, cancelled or delivered, by the same name.
         return NotificationStatus(statuses.pop())

@@ -11,6 +11,7 @@ from clarion.events.model import Attempt, Delivery, DeliveryStatus, Event, Notif
 # What a decision is called by the status that it gave the delivery.
 _VERDICTS = {
     DeliveryStatus.QUEUED: "send",
+    DeliveryStatus.SENT: "send",
     DeliveryStatus.DELIVERED: "send",
     DeliveryStatus.HELD: "hold",
     DeliveryStatus.COLLECTED: "fold",

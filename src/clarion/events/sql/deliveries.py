@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from clarion.catalog.model import Channel
 from clarion.events.model import Attempt, Delivery
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, keys_of, statement
+from clarion.store.statement import Step, Unit, keys_of, statement
 
 DELIVERIES = Record(Delivery)
 ATTEMPTS = Record(Attempt)
@@ -17,6 +18,18 @@ PUT_DELIVERY = statement(
     "put_delivery",
     f"""INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})
     ON CONFLICT (notification_id, channel) DO UPDATE SET {DELIVERIES.assign_others(*_OWNER)}""",
+)
+# A report may come before the outcome of the attempt is written: then the delivery is queued yet.
+_REPORTED = """WHERE notification_id = :notification_id AND channel = :channel AND app_id = :app_id
+    AND status IN ('queued', 'sent') RETURNING notification_id"""
+CONFIRM = statement(
+    "confirm_delivery",
+    f"UPDATE deliveries SET status = 'delivered', delivered_at = :now {_REPORTED}",
+)
+REPORT_FAILED = statement(
+    "report_failed_delivery",
+    f"""UPDATE deliveries SET status = 'failed', reason = 'undelivered', decided_at = :now,
+    error_code = :error_code, error_message = :error_message {_REPORTED}""",
 )
 ADD_ATTEMPT = statement(
     "add_attempt",
@@ -81,6 +94,39 @@ class SqlDeliveries:
             LIST_WAITING, app_id=app_id, user_id=user_id, after=after or "", limit=limit
         )
         return tuple(map(DELIVERIES.read, rows))
+
+
+class SqlDeliveryReports:
+    """The `DeliveryReports` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def confirm(self, app_id: str, notification_id: str, channel: Channel, now: int) -> bool:
+        step = CONFIRM.guard(
+            app_id=app_id, notification_id=notification_id, channel=channel.value, now=now
+        )
+        return await self._engine.write(Unit(notification_id, (step,), app_id)) is not None
+
+    async def fail(
+        self,
+        app_id: str,
+        notification_id: str,
+        channel: Channel,
+        *,
+        error_code: str,
+        error_message: str,
+        now: int,
+    ) -> bool:
+        step = REPORT_FAILED.guard(
+            app_id=app_id,
+            notification_id=notification_id,
+            channel=channel.value,
+            error_code=error_code,
+            error_message=error_message,
+            now=now,
+        )
+        return await self._engine.write(Unit(notification_id, (step,), app_id)) is not None
 
 
 def put(deliveries: Sequence[Delivery]) -> Step:
