@@ -108,6 +108,11 @@ class Retry(Failure):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotTried(Retry):
+    """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Failure):
     """The provider may have taken the message: only it is tried again, with the same id."""
 

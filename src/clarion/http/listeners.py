@@ -34,6 +34,8 @@ _RUNNING = 3_000
 # So many run before others wait for their turn, and so many wait.
 _AT_ONCE = 1_000
 _WAITING = 5_000
+# When so many wait, a connection that has only a few of them may add some more.
+_FEW_ARRIVED = 10
 # Connections without room that are passed over to find one that has some.
 _LOOK_AHEAD = 50
 # Both for the API and for APNs: the path has not been looked at.
@@ -153,6 +155,7 @@ class _Scheduler(CallbackScheduler):
         self._started = 0
         self._ended = 0
         self._arrived: deque[Any] = deque()
+        self._arrived_of: defaultdict[Any, int] = defaultdict(int)
         # Of the event loop alone.
         self._waiting = Turns()
         self._of_connection: defaultdict[Any, int] = defaultdict(int)
@@ -169,7 +172,7 @@ class _Scheduler(CallbackScheduler):
             self._handed_over += 1
             start = self._answer(watcher)
             self._event_loop.call_soon_threadsafe(self._start, start, watcher, context=self._ctx)
-        elif len(self._arrived) >= _WAITING:
+        elif not self._takes(watcher.scope["client"]):
             _refuse(watcher)
         else:
             self._arrived.append(watcher)
@@ -177,6 +180,12 @@ class _Scheduler(CallbackScheduler):
             if not self._is_draining:
                 self._is_draining = True
                 self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
+
+    def _takes(self, connection: Any) -> bool:
+        """Whether a connection may have one more request arrive before the loop has looked."""
+        count = self._arrived_of[connection] = self._arrived_of[connection] + 1
+        arrived = len(self._arrived)
+        return arrived < _WAITING or (count <= _FEW_ARRIVED and arrived < 2 * _WAITING)
 
     async def _answer(self, watcher: Any) -> None:
         try:
@@ -211,6 +220,7 @@ class _Scheduler(CallbackScheduler):
     def _drain(self) -> None:
         """Start what waits, a connection after the other, for as long as a turn of the loop."""
         self._is_draining = False
+        self._arrived_of = defaultdict(int)
         while self._arrived:
             watcher = self._arrived.popleft()
             if not self._waiting.add(watcher.scope["client"], watcher):

@@ -1,10 +1,13 @@
-"""Which addresses can be listened on."""
+"""Which addresses can be listened on, and which requests wait when there are many."""
 
+import asyncio
 import socket
+from typing import Any
 
 import pytest
 
 from clarion.errors import StartError
+from clarion.http import listeners
 from clarion.http.listeners import check_free
 from clarion.setting_types import Address
 from tests.processes import free_port
@@ -38,3 +41,32 @@ def test_every_address_that_cannot_be_used_is_reported() -> None:
         "--gateway-listen",
         "--gateway-tls-listen",
     ]
+
+
+class Watcher:
+    """A request as the listener hands it over; `responses` are the statuses it was sent."""
+
+    def __init__(self, connection: str) -> None:
+        self.scope = {"client": connection}
+        self.proto = self
+        self.responses: list[int] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        if "status" in message:
+            self.responses.append(message["status"])
+
+
+async def test_a_flood_of_one_connection_leaves_room_for_others() -> None:
+    """The requests of all were refused while those of one waited to be looked at."""
+    scheduler = listeners._Scheduler(asyncio.get_running_loop(), None)
+    scheduler._handed_over = listeners._AT_ONCE
+    flood = [Watcher("flood") for _ in range(listeners._WAITING + 1)]
+    for each in flood:
+        scheduler._schedule(each)
+    other, many = Watcher("other"), [Watcher(str(n)) for n in range(2 * listeners._WAITING)]
+    scheduler._schedule(other)
+    assert [each.responses for each in (*flood[-2:], other)] == [[], [503], []]
+    for each in many:
+        scheduler._schedule(each)
+    assert len(scheduler._arrived) == 2 * listeners._WAITING
+    scheduler._arrived.clear()
