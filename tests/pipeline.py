@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlTemplates, SqlTypes
-from clarion.channels.port import ChannelProvider
+from clarion.channels.kinds import find_address
+from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
+from clarion.channels.port import Sender
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.events.cases import FrequencyCaps
@@ -35,6 +38,7 @@ from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
+from clarion.people.model import User
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
@@ -161,10 +165,42 @@ class PipelineStore:
         return {row[0]: row[1] for row in rows}
 
 
+@dataclass
+class FixedChannels:
+    """The `Channels` and `AppChannels` ports: the same senders for every app."""
+
+    senders: Mapping[Channel, Sender]
+    disabled: list[tuple[str, str]] = field(default_factory=list)
+    platforms: frozenset[str] = frozenset({"clarion"})
+
+    @property
+    def available(self) -> frozenset[Channel]:
+        return frozenset({Channel.IN_APP, *self.senders})
+
+    async def find(self, _app_id: str) -> "FixedChannels":
+        return self
+
+    async def disable(self, _app_id: str, _channel: Channel, name: str, reason: str) -> None:
+        self.disabled.append((name, reason))
+
+    def find_addresses(self, channel: Channel, _type: str, user: User) -> tuple[Address, ...]:
+        value = find_address(channel, user)
+        return () if value is None else (Address("", value),)
+
+    async def send(
+        self, channel: Channel, message: OutgoingMessage, _only: str | None = None
+    ) -> tuple[Try, ...]:
+        try:
+            return (Try(channel.value, await self.senders[channel].send(message)),)
+        except Exception as error:  # noqa: BLE001 - as for a real provider
+            failed = Unknown(error_code="provider_failed", error_message=type(error).__name__)
+            return (Try(channel.value, failed),)
+
+
 def build_pipeline(
     engine: Engine,
     clock: Clock,
-    providers: Mapping[Channel, ChannelProvider],
+    senders: Mapping[Channel, Sender],
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
 ) -> Pipeline:
     """Build the real pipeline, as the server does."""
@@ -177,7 +213,7 @@ def build_pipeline(
         users=SqlUsers(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
-        providers=providers,
+        channels=FixedChannels(senders),
     )
     return Pipeline(
         ports,

@@ -18,8 +18,11 @@ from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
-from clarion.catalog.model import Channel
-from clarion.channels.stub import StubProvider
+from clarion.channels.http_clients import HttpClients
+from clarion.channels.kind_table import KINDS
+from clarion.channels.port import Channels, SenderContext
+from clarion.channels.routing import Routing
+from clarion.channels.targets import Targets
 from clarion.data_directory import DataDirectory
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
@@ -68,7 +71,7 @@ from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
-from clarion.telemetry.metrics import GatewayMetrics, Metrics
+from clarion.telemetry.metrics import ChannelMetrics, GatewayMetrics, Metrics
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
@@ -133,7 +136,13 @@ class Services:
             metrics=GatewayMetrics(self.metrics.registry),
             stored_limit=settings.device_stored,
         )
-        self.pipeline = _build_pipeline(settings, stores, self.live_clients)
+        self.http_clients = HttpClients(Targets(settings.allow_private_targets))
+        context = SenderContext(
+            clock=clock, http=self.http_clients, public_url=settings.external_url
+        )
+        channel_metrics = ChannelMetrics(self.metrics.registry)
+        self.channels = Routing(stores.providers, KINDS, context, channel_metrics)
+        self.pipeline = _build_pipeline(settings, stores, self.live_clients, self.channels)
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
@@ -149,6 +158,11 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    async def close(self) -> None:
+        """Close the connections to providers."""
+        await self.channels.close()
+        await self.http_clients.close()
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
         devices = DeviceEndpoint(
@@ -177,7 +191,9 @@ class Services:
         )
 
 
-def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClients) -> Pipeline:
+def _build_pipeline(
+    settings: Settings, stores: Stores, live_clients: LiveClients, channels: Channels
+) -> Pipeline:
     ports = PipelinePorts(
         events=stores.events,
         queue=stores.queue,
@@ -187,7 +203,7 @@ def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClient
         users=stores.users,
         catalog=stores.catalog,
         clock=stores.clock,
-        providers={Channel.STUB: StubProvider()},
+        channels=channels,
     )
     return Pipeline(
         ports,
@@ -263,6 +279,7 @@ class Server:
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
             services = Services(settings, stores, supervisor)
+            stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,

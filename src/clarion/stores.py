@@ -10,6 +10,7 @@ from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
@@ -66,6 +67,7 @@ class Stores:
         self.delivery_reports = SqlDeliveryReports(engine)
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
+        self.providers = SqlProviders(engine, self.vault)
 
 
 @contextlib.asynccontextmanager

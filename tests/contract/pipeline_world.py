@@ -23,8 +23,8 @@ from clarion.catalog.model import (
 )
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Outcome, OutgoingMessage
-from clarion.channels.port import ChannelProvider
-from clarion.channels.stub import StubProvider
+from clarion.channels.port import Sender
+from clarion.channels.stub import StubSender
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Notification
 from clarion.events.pipeline import Pipeline
@@ -94,14 +94,14 @@ class Recorder:
     messages: list[tuple[OutgoingMessage, int, bool]] = field(default_factory=list)
     name = "stub"
 
-    def can_reach(self, user: User) -> bool:
-        return StubProvider().can_reach(user)
-
-    async def deliver(self, message: OutgoingMessage) -> Outcome:
+    async def send(self, message: OutgoingMessage) -> Outcome:
         now = self.clock.now()
         (user,) = [each for each in self.users if each.id == message.user.id]
         self.messages.append((message, now, user.is_quiet(now)))
-        return await StubProvider().deliver(message)
+        return await StubSender().send(message)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class World:
@@ -117,7 +117,7 @@ class World:
         self._engine = engine
         self._inboxes = SqlInboxes(engine)
         self._users = SqlUsers(engine)
-        providers: dict[Channel, ChannelProvider] = {Channel.STUB: self.provider}
+        providers: dict[Channel, Sender] = {Channel.STUB: self.provider}
         self._make = partial(_build, engine, self.clock, providers)
         self.zombie = self.pipeline = runner.run(self._make())
         runner.run(self._set_up(users))
@@ -223,7 +223,7 @@ class World:
 
 
 async def _build(
-    engine: Engine, clock: FixedClock, providers: Mapping[Channel, ChannelProvider]
+    engine: Engine, clock: FixedClock, providers: Mapping[Channel, Sender]
 ) -> Pipeline:
     return build_pipeline(engine, clock, providers)
 

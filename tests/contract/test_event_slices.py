@@ -12,7 +12,7 @@ import pytest
 
 from clarion.access.model import AppCaller, Scope
 from clarion.catalog.model import Channel
-from clarion.channels.stub import StubProvider
+from clarion.channels.stub import StubSender
 from clarion.clock import SystemClock
 from clarion.events.api.intake import EventEndpoint
 from clarion.store.engine import Engine
@@ -89,7 +89,7 @@ async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) 
     """Neither while it is accepted nor while it is worked on."""
     app_id, drafts = new_app_id(), BATCHES[batch]
     await set_up(engine, app_id, USERS if batch == "recipients" else 1_000)
-    pipeline = build_pipeline(engine, SystemClock(), {Channel.STUB: StubProvider()})
+    pipeline = build_pipeline(engine, SystemClock(), {Channel.STUB: StubSender()})
     endpoint = EventEndpoint(pipeline.intake, None)  # type: ignore[arg-type]
     request: Any = BatchRequest(app_id, json.dumps(drafts).encode())
     accepting, working = BlockProbe(), BlockProbe()

@@ -11,13 +11,13 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage
-from clarion.channels.stub import StubProvider
+from clarion.channels.stub import StubSender
 from clarion.clock import SystemClock
 from clarion.events.deliverer import LEAST_ROOM
 from clarion.events.drafts import EventDraft, Recipient
 from clarion.events.pipeline import Pipeline
 from clarion.events.worker import POLL_S
-from clarion.people.model import Preferences, User
+from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
@@ -42,15 +42,15 @@ COUNT_CLAIMED = statement(
 UNITS_LIMIT = 1_000
 
 
-class Deliveries(StubProvider):
+class Deliveries(StubSender):
     """The stub provider; reports the first delivery to each app."""
 
     def __init__(self) -> None:
         self.delivered: dict[str, asyncio.Event] = {}
 
-    async def deliver(self, message: OutgoingMessage) -> Outcome:
+    async def send(self, message: OutgoingMessage) -> Outcome:
         self.delivered.setdefault(message.user.app_id, asyncio.Event()).set()
-        return await super().deliver(message)
+        return await super().send(message)
 
 
 async def set_up(engine: Engine, app_id: str, users: int) -> None:
@@ -131,10 +131,10 @@ class Hanging:
         self.has_many = asyncio.Event()
         self.is_over = asyncio.Event()
 
-    def can_reach(self, _user: User) -> bool:
-        return True
+    async def close(self) -> None:
+        """Nothing is open."""
 
-    async def deliver(self, _message: OutgoingMessage) -> Outcome:
+    async def send(self, _message: OutgoingMessage) -> Outcome:
         self.under_way += 1
         self.has_any.set()
         if self.under_way >= MANY - LEAST_ROOM:
@@ -146,7 +146,7 @@ class Hanging:
 class Quick(Hanging):
     """A provider that answers at once."""
 
-    async def deliver(self, _message: OutgoingMessage) -> Outcome:
+    async def send(self, _message: OutgoingMessage) -> Outcome:
         self.has_many.set()
         return Delivered()
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
 from clarion.catalog.sql import SqlTemplates, SqlTypes
-from clarion.channels.stub import StubProvider
+from clarion.channels.stub import StubSender
 from clarion.events.model import Audience, AudienceKind, Event
 from clarion.events.pipeline import Pipeline
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -56,7 +56,7 @@ async def set_up(engine: Engine, app_id: str) -> list[Event]:
 
 
 def on_nodes(engine: Engine, other_node: Engine, clock: FixedClock) -> list[Pipeline]:
-    providers = {Channel.STUB: StubProvider()}
+    providers = {Channel.STUB: StubSender()}
     return [build_pipeline(each, clock, providers) for each in (engine, other_node)]
 
 

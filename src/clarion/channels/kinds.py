@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -44,7 +44,8 @@ class Kind:
         lambda old, given, _now: old | given
     )
     describe: Callable[[Any, Any], dict[str, str]] = lambda _settings, _secrets: {}
-    shown_once: frozenset[str] = field(default=frozenset())
+    shown_once: frozenset[str] = frozenset()
+    is_watched: bool = True  # whether failures open the circuit breaker
 
 
 NO_ANSWERS = AnswerTable(default=Action.RETRY)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from clarion.catalog.model import Channel
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.model import Outcome, OutgoingMessage, Provider
+from clarion.channels.model import Address, Outcome, OutgoingMessage, Provider, Try
 from clarion.clock import Clock
 from clarion.people.model import User
 
@@ -70,18 +70,34 @@ class Sender(Protocol):
         """Close the connections; attempts under way may fail."""
 
 
-class ChannelProvider(Protocol):
-    """Sends messages over one channel.
+class AppChannels(Protocol):
+    """The channels of one app, as its providers are now."""
 
-    An attempt that takes more than 20 seconds is cancelled and counts as `Retry`, as does one that
-    raises an error. The same message may be delivered again, since an outcome can be lost: its id
-    lets the provider recognise the repeat.
-    """
+    @property
+    def available(self) -> frozenset[Channel]:
+        """The channels by which the app can send: the inbox, push, and those with a provider."""
 
-    name: str
+    @property
+    def platforms(self) -> frozenset[str]:
+        """The platforms of devices that push reaches."""
 
-    def can_reach(self, user: User) -> bool:
-        """Whether the user has an address for this channel."""
+    def find_addresses(self, channel: Channel, type_name: str, user: User) -> tuple[Address, ...]:
+        """Return where messages of a type to a user go on a channel without devices."""
 
-    async def deliver(self, message: OutgoingMessage) -> Outcome:
-        """Make one attempt to deliver, and return its outcome."""
+    async def send(
+        self, channel: Channel, message: OutgoingMessage, only: str | None = None
+    ) -> tuple[Try, ...]:
+        """Try the providers in their order, until one takes or refuses the message.
+
+        `only` names the one provider that may be tried, if it still exists.
+        """
+
+
+class Channels(Protocol):
+    """The channels of the apps."""
+
+    async def find(self, app_id: str) -> AppChannels:
+        """Return the channels of an app. May be some seconds old on other nodes."""
+
+    async def disable(self, app_id: str, channel: Channel, name: str, reason: str) -> None:
+        """Make a provider inactive, log it, and show why."""

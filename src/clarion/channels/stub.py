@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 
+from clarion.catalog.model import Channel
+from clarion.channels.kinds import NO_ANSWERS, Kind
 from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
-from clarion.people.model import User
 
 SLOW_S = 5.0
 
 
-class StubProvider:
-    """The `ChannelProvider` port, for tests."""
+class StubSender:
+    """The `Sender` port, for tests."""
 
-    name = "stub"
-
-    def can_reach(self, user: User) -> bool:
-        return isinstance(user.attributes.get("stub"), str)
-
-    async def deliver(self, message: OutgoingMessage) -> Outcome:
+    async def send(self, message: OutgoingMessage) -> Outcome:
         match str(message.user.attributes.get("stub", "")).split():
             case ["delivered"]:
                 return Delivered(response="stub: accepted")
@@ -41,8 +37,20 @@ class StubProvider:
                 reason = "the address accepts no messages"
                 return Rejected(error_code="rejected", error_message=reason)
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 def _deliver_after(attempt: int, times: int) -> Outcome:
     if attempt <= times:
         return Retry(error_code="try_later", error_message=f"attempt {attempt} of {times}")
     return Delivered(response=f"stub: accepted at attempt {attempt}")
+
+
+STUB = Kind(
+    name="stub",
+    channels=frozenset({Channel.STUB}),
+    open=lambda _configuration, _context: StubSender(),
+    answers=NO_ANSWERS,
+    is_watched=False,
+)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from clarion.catalog.model import Channel, Overflow, Priority
 from clarion.catalog.port import CatalogEntry
+from clarion.channels.port import AppChannels
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
@@ -15,6 +16,9 @@ from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
 
 HOUR_MS = 3_600_000
+_INBOX_ALONE = (Channel.IN_APP,)
+# Devices have a rule of their own.
+_WITHOUT_ADDRESS = frozenset({Channel.IN_APP, Channel.PUSH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +97,11 @@ class CaseReader:
         earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
         limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
+        channels = await self.ports.channels.find(app_id)
         slices, prepared = Slices(WORK_SLICE_S), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
-            prepared.append(self._prepare(each, user, before, used))
+            prepared.append(self._prepare(each, user, before, used, channels))
             await slices.pause()
         return prepared
 
@@ -106,19 +111,18 @@ class CaseReader:
         user: User | None,
         earlier: EarlierNotification | None,
         used: Mapping[str, int],
+        channels: AppChannels,
     ) -> PreparedCase:
-        providers = self.ports.providers
-        reachable = (c for c, each in providers.items() if user and each.can_reach(user))
         case = Case(
             now=request.now,
             type=request.entry.type,
             priority=request.priority,
             channels=request.channels,
             templates=_templates_of(request.entry),
-            available=frozenset({Channel.IN_APP, *providers}),
+            available=channels.available,
             expires_at=request.expires_at,
             user=user,
-            addresses=frozenset({Channel.IN_APP, *reachable}),
+            addresses=_find_reachable(request, user, channels),
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
@@ -127,6 +131,17 @@ class CaseReader:
             next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )
         return PreparedCase(request, case)
+
+
+def _find_reachable(
+    request: DecisionRequest, user: User | None, channels: AppChannels
+) -> frozenset[Channel]:
+    """Return the channels of a request for which the user has an address."""
+    if user is None or request.channels == _INBOX_ALONE:
+        return _WITHOUT_ADDRESS
+    type_name = request.entry.type.type
+    found = (c for c in request.channels if channels.find_addresses(c, type_name, user))
+    return _WITHOUT_ADDRESS.union(found)
 
 
 def _templates_of(entry: CatalogEntry) -> frozenset[Channel]:

@@ -21,6 +21,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
 from clarion.events.releaser import Releaser
+from clarion.events.sending import Sending
 from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import JobHandler, Pool, Worker
@@ -93,7 +94,7 @@ class Pipeline:
         attempts = {each: Attempts(turns[each.value].add_due) for each in _CHANNELS}
         decider = Decider(ports, self._cases, writer)
         expander = Expander(ports, writer, leases, self._note_due, self.backlog.is_full)
-        deliverer = Deliverer(ports, waiting, writer, attempts, leases)
+        deliverer = Deliverer(ports, waiting, writer, attempts, leases, Sending(ports))
         handlers: dict[JobKind, JobHandler] = {
             JobKind.EXPAND: expander,
             JobKind.DECIDE: decider,

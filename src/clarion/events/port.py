@@ -8,7 +8,7 @@ from typing import Protocol
 
 from clarion.catalog.model import Channel, Priority
 from clarion.catalog.port import Catalog
-from clarion.channels.port import ChannelProvider
+from clarion.channels.port import Channels
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.events.model import (
@@ -219,4 +219,4 @@ class PipelinePorts:
     users: Users
     catalog: Catalog
     clock: Clock
-    providers: Mapping[Channel, ChannelProvider]
+    channels: Channels

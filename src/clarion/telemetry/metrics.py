@@ -255,6 +255,41 @@ class PipelineMetrics(Collector):
         yield ages
 
 
+class ChannelMetrics:
+    """Attempts with the providers of channels, by kind: their names are chosen by apps."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._attempts: dict[tuple[str, str, str], int] = defaultdict(int)
+        self.disabled: dict[str, int] = defaultdict(int)
+        self.count_open: Callable[[], Mapping[tuple[str, str], int]] = dict
+        self._seconds = Histogram(
+            "clarion_channel_attempt_seconds",
+            "Time of an attempt, by channel and kind of provider.",
+            ("channel", "kind"),
+            registry=registry,
+            buckets=_BUCKETS_S,
+        )
+        registry.register(_Collector(self._read))
+
+    def observe(self, channel: str, kind: str, outcome: object, seconds: float) -> None:
+        """Count an attempt by the class of its outcome."""
+        self._attempts[channel, kind, type(outcome).__name__.lower()] += 1
+        self._seconds.labels(channel, kind).observe(seconds)
+
+    def _read(self) -> Iterable[Metric]:
+        labels = ("channel", "kind")
+        doc = "Attempts to deliver, by channel, kind of provider and outcome."
+        yield _counter("clarion_channel_attempts", doc, (*labels, "outcome"), self._attempts)
+        doc = "Providers that were disabled because their address is gone or never answered."
+        counts = {(channel,): count for channel, count in self.disabled.items()}
+        yield _counter("clarion_providers_disabled", doc, ("channel",), counts)
+        doc = "Providers whose circuit breaker is open on this node."
+        gauge = GaugeMetricFamily("clarion_provider_circuits_open", doc, labels=labels)
+        for names, count in self.count_open().items():
+            gauge.add_metric(names, count)
+        yield gauge
+
+
 class _Collector(Collector):
     """Metrics that a function reads at each scrape."""
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from clarion.catalog.model import Channel
+from clarion.channels.kinds import find_address
 from clarion.channels.model import (
     Address,
     Delivered,
@@ -11,7 +13,7 @@ from clarion.channels.model import (
     Rejected,
     Retry,
 )
-from clarion.channels.stub import StubProvider
+from clarion.channels.stub import StubSender
 from tests.factories import make_user
 from tests.pipeline import make_event, make_notification
 
@@ -30,7 +32,7 @@ def make_message(address: object, attempt: int = 1) -> OutgoingMessage:
 
 
 async def deliver(address: object, attempt: int = 1) -> Outcome:
-    return await StubProvider().deliver(make_message(address, attempt))
+    return await StubSender().send(make_message(address, attempt))
 
 
 @pytest.mark.parametrize(
@@ -66,5 +68,5 @@ async def test_it_can_raise_an_error() -> None:
 def test_a_user_with_the_attribute_can_be_reached(
     attributes: dict[str, object], *, can: bool
 ) -> None:
-    assert StubProvider().can_reach(make_user(attributes=attributes)) is can
-    assert not StubProvider().can_reach(make_user())
+    assert (find_address(Channel.STUB, make_user(attributes=attributes)) is not None) is can
+    assert find_address(Channel.STUB, make_user()) is None

@@ -72,7 +72,7 @@ def make_pipeline(
         users=unused,
         catalog=unused,
         clock=clock or FixedClock(),
-        providers={},
+        channels=unused,
     )
     return Pipeline(
         ports,

@@ -1,0 +1,190 @@
+"""One provider at work: its sender, its slots, its circuit breaker, and how it fared lately."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState
+from clarion.channels.kinds import Kind
+from clarion.channels.model import (
+    Configuration,
+    Delivered,
+    Failure,
+    Misconfigured,
+    NotTried,
+    Outcome,
+    OutgoingMessage,
+    Provider,
+    Retry,
+    Unknown,
+)
+from clarion.channels.port import Providers, Sender, SenderContext
+from clarion.channels.sql import DAY_MS
+from clarion.telemetry.logs import get_logger
+from clarion.telemetry.metrics import ChannelMetrics
+
+# How long an attempt waits for a slot. Beyond it, another provider is tried.
+SLOT_WAIT_S = 5.0
+SANDBOX = "sandbox: not sent"
+
+
+@dataclass(slots=True)
+class Health:
+    """How a provider fared on this node, since it was opened."""
+
+    succeeded_at: int | None = None
+    failed_at: int | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """Sends through one provider of an app."""
+
+    provider: Provider
+    kind: Kind
+    context: SenderContext
+    providers: Providers
+    metrics: ChannelMetrics
+    breaker: Breaker = field(default_factory=Breaker)
+    health: Health = field(default_factory=Health)
+    _sender: Sender | None = None
+    _slots: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.provider.concurrency)
+
+    async def try_(self, message: OutgoingMessage) -> Outcome:
+        """Make one attempt, unless the breaker, the cap or the slots refuse it."""
+        clock = self.context.clock
+        if not self.breaker.allows(clock.monotonic()):
+            wait_s = self.breaker.wait_s(clock.monotonic())
+            return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
+        if not await self._take_slot():
+            self.breaker.cancel()
+            return _skip("busy", f"{self.provider.concurrency} attempts are under way", 1.0)
+        try:
+            return await self._take_daily() or await self._send(message)
+        finally:
+            self.breaker.cancel()
+            self._slots.release()
+
+    async def test(self, message: OutgoingMessage) -> Outcome:
+        """Make one attempt, whatever the breaker says, and count it for nothing."""
+        return await self._attempt(message)
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            await self._sender.close()
+
+    async def _take_slot(self) -> bool:
+        if not self._slots.locked():
+            return await self._slots.acquire()
+        try:
+            async with asyncio.timeout(SLOT_WAIT_S):
+                return await self._slots.acquire()
+        except TimeoutError:
+            return False
+
+    async def _take_daily(self) -> NotTried | None:
+        each, now = self.provider, self.context.clock.now()
+        if each.daily_cap is None or each.is_sandbox:
+            return None
+        cap = each.daily_cap
+        if await self.providers.take_daily(each.app_id, each.channel, each.name, cap=cap, now=now):
+            return None
+        left_s = (DAY_MS - now % DAY_MS) / 1000
+        return _skip("daily_cap", f"the daily cap of {cap:,} messages is reached", left_s)
+
+    async def _send(self, message: OutgoingMessage) -> Outcome:
+        began = self.context.clock.monotonic()
+        outcome: Outcome = Unknown(error_code="cancelled", error_message="the server stopped")
+        try:
+            outcome = await self._attempt(message)
+            return outcome
+        finally:
+            self._record(outcome, began)
+
+    async def _attempt(self, message: OutgoingMessage) -> Outcome:
+        """Send, and turn errors and time-outs into outcomes."""
+        if self.provider.is_sandbox:
+            return Delivered(response=SANDBOX)
+        limit_s = self.provider.timeout_s
+        try:
+            sender = self._open()
+            async with asyncio.timeout(limit_s):
+                return await sender.send(message)
+        except TimeoutError:
+            return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
+        except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
+            get_logger().error("provider_failed", kind=self.kind.name, exc_info=error)
+            return Unknown(error_code="provider_failed", error_message=type(error).__name__)
+
+    def _open(self) -> Sender:
+        if self._sender is None:
+            self._sender = self.kind.open(configure(self.provider, self.kind), self.context)
+        return self._sender
+
+    def _record(self, outcome: Outcome, began: int) -> None:
+        clock, provider = self.context.clock, self.provider
+        now, took_s = clock.monotonic(), (clock.monotonic() - began) / 1000
+        self.metrics.observe(provider.channel, self.kind.name, outcome, took_s)
+        if isinstance(outcome, Failure):
+            self.health.failed_at = clock.now()
+            self.health.error_code = outcome.error_code
+            self.health.error_message = outcome.error_message
+        if not isinstance(outcome, Retry | Unknown | Misconfigured):
+            self.health.succeeded_at = clock.now()
+            self.breaker.succeed(now)
+        elif self._opens(outcome, now):
+            self._log_open(outcome)
+
+    def _opens(self, outcome: Failure, now: int) -> bool:
+        if not self.kind.is_watched:
+            return False
+        if isinstance(outcome, Misconfigured):
+            was_open = self.breaker.state is BreakerState.OPEN
+            self.breaker.open(now, MISCONFIGURED_MS)
+            return not was_open
+        return self.breaker.fail(now)
+
+    def _log_open(self, outcome: Failure) -> None:
+        each = self.provider
+        get_logger().warning(
+            "provider_circuit_open",
+            app_id=each.app_id,
+            channel=each.channel.value,
+            provider=each.name,
+            kind=each.kind,
+            code=outcome.error_code,
+        )
+
+
+def configure(provider: Provider, kind: Kind) -> Configuration[Any, Any]:
+    """Return the provider's settings and secrets, decoded."""
+    return Configuration(
+        app_id=provider.app_id,
+        channel=provider.channel,
+        name=provider.name,
+        settings=msgspec.convert(provider.settings, kind.settings),
+        secrets=msgspec.convert(provider.secrets, kind.secrets),
+        timeout_s=provider.timeout_s,
+        concurrency=provider.concurrency,
+    )
+
+
+def _skip(code: str, message: str, after_s: float) -> NotTried:
+    return NotTried(error_code=code, error_message=message, after_s=after_s)
+
+
+async def close_all(routes: list[Route]) -> None:
+    """Close routes; one that fails does not keep the others open."""
+    for each in routes:
+        with contextlib.suppress(Exception):
+            await each.close()

@@ -1,0 +1,276 @@
+"""One attempt at a delivery: its addresses, the providers tried for each, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from clarion.catalog.model import Channel
+from clarion.channels.model import (
+    Address,
+    Delivered,
+    Failure,
+    Gone,
+    Misconfigured,
+    NotTried,
+    Outcome,
+    OutgoingMessage,
+    Retry,
+    Sent,
+    Try,
+    Unknown,
+)
+from clarion.channels.port import AppChannels
+from clarion.channels.schedules import find_wait_s
+from clarion.events.model import (
+    Attempt,
+    DeadLetter,
+    Delivery,
+    DeliveryStatus,
+    JobOutcome,
+    ReasonCode,
+    Reschedule,
+)
+from clarion.events.outcomes import archive_decision
+from clarion.events.port import PipelinePorts
+from clarion.events.rendering import render
+from clarion.events.waiting import WaitingNotification
+
+# Shorter than the lease: an outcome that comes after it would be refused.
+LONGEST_ATTEMPT_S = 40.0
+TEXT_LENGTH = 1_000
+# A provider that may have taken a message is tried again with the same id, so often. Then another
+# one is: a message that may come twice is better than one that may not come.
+UNKNOWN_LIMIT = 3
+# An address whose last attempt ended so needs no other.
+_SETTLED = frozenset({"delivered", "sent", "rejected", "gone"})
+
+
+@dataclass(frozen=True, slots=True)
+class AddressProgress:
+    """An address, and what became of the attempts so far."""
+
+    address: Address
+    number: int = 0  # of the last attempt
+    status: str = ""
+    provider: str | None = None
+    unknowns: int = 0  # in a row
+
+    @property
+    def only(self) -> str | None:
+        """The provider that must be tried, because it may have taken the message."""
+        return self.provider if 0 < self.unknowns < UNKNOWN_LIMIT else None
+
+
+class Result(NamedTuple):
+    """The tries for one address."""
+
+    progress: AddressProgress
+    tries: tuple[Try, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome that counts: of the provider that took or refused it, or the first one."""
+        last = self.tries[-1].outcome
+        return last if not is_open(last) else self.tries[0].outcome
+
+
+def is_open(outcome: Outcome) -> bool:
+    """Whether another attempt follows."""
+    return isinstance(outcome, Retry | Unknown | Misconfigured)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Sends deliveries, and returns the outcomes to be stored."""
+
+    ports: PipelinePorts
+
+    async def attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
+        """Make an attempt for every address that needs one."""
+        channels = await self.ports.channels.find(delivery.app_id)
+        progress = await self._list_addresses(waiting, delivery, channels)
+        open_ = [each for each in progress if each.status not in _SETTLED]
+        make = await self._compose(waiting, delivery)
+        results = await asyncio.gather(
+            *(self._send(channels, delivery.channel, each, make(each)) for each in open_)
+        )
+        settled = [each for each in progress if each.status in _SETTLED]
+        outcome = self._conclude(waiting, delivery, settled, results)
+        await self._report_gone(delivery, results, outcome)
+        return outcome
+
+    async def _list_addresses(
+        self, waiting: WaitingNotification, delivery: Delivery, channels: AppChannels
+    ) -> list[AddressProgress]:
+        user, type_name = waiting.prepared.case.recipient, waiting.notification.type
+        addresses = channels.find_addresses(delivery.channel, type_name, user)
+        if not delivery.attempt_count:
+            return [AddressProgress(each) for each in addresses]
+        attempts = await self.ports.deliveries.list_attempts(delivery.notification_id)
+        own = [each for each in attempts if each.channel is delivery.channel]
+        return [find_progress(each, own) for each in addresses]
+
+    async def _compose(self, waiting: WaitingNotification, delivery: Delivery) -> MakeMessage:
+        """Render the text once, and return the function that addresses it."""
+        notification, user = waiting.notification, waiting.prepared.case.recipient
+        entry = waiting.prepared.request.entry
+        text = await render(entry, delivery.channel, user, notification.content, delivery.count)
+        message = OutgoingMessage(
+            id=f"{notification.id}/{delivery.channel}",
+            notification=notification,
+            user=user,
+            address=Address("", ""),
+            subject=text.subject,
+            body=text.body,
+            count=delivery.count,
+            attempt=1,
+        )
+        return MakeMessage(message)
+
+    async def _send(
+        self,
+        channels: AppChannels,
+        channel: Channel,
+        progress: AddressProgress,
+        message: OutgoingMessage,
+    ) -> Result:
+        return Result(progress, await channels.send(channel, message, progress.only))
+
+    def _conclude(
+        self,
+        waiting: WaitingNotification,
+        delivery: Delivery,
+        settled: Sequence[AddressProgress],
+        results: Sequence[Result],
+    ) -> JobOutcome:
+        now = self.ports.clock.now()
+        made = (_make_attempts(result, delivery, now) for result in results)
+        attempts = tuple(each for some in made for each in some)
+        tried = _note_tries(delivery, results, attempts, now)
+        failed = [each.outcome for each in results if is_open(each.outcome)]
+        statuses = {each.status for each in settled}
+        statuses |= {_name(each.outcome) for each in results if not is_open(each.outcome)}
+        next_ = self._plan(waiting, delivery.channel, failed)
+        if isinstance(next_, DeadLetter) and statuses & {"delivered", "sent"}:
+            next_ = None  # it arrived somewhere; the attempts show where it did not
+        if not isinstance(next_, Reschedule):
+            tried = _settle(tried, statuses, next_, now)
+        return JobOutcome(job=waiting.job, next=next_, deliveries=(tried,), attempts=attempts)
+
+    def _plan(
+        self, waiting: WaitingNotification, channel: Channel, failed: Sequence[Outcome]
+    ) -> Reschedule | DeadLetter | None:
+        """Return when the job is done again; a dead letter after the last try."""
+        failures = [each for each in failed if isinstance(each, Failure)]
+        if not failures:
+            return None
+        first = failures[0]
+        error = f"{channel}: {first.error_code}: {first.error_message}"
+        told = [each.after_s for each in failures if isinstance(each, Retry)]
+        told_s = min((each for each in told if each is not None), default=None)
+        if all(isinstance(each, NotTried) and each.error_code == "daily_cap" for each in failures):
+            due_at = self.ports.clock.now() + int((told_s or 0) * 1000)
+            return Reschedule(due_at=due_at, error=error, is_failure=False)
+        wait_s = find_wait_s(channel, waiting.job.tries + 1, told_s)
+        if wait_s is None:
+            return DeadLetter(error=error)
+        return Reschedule(due_at=self.ports.clock.now() + int(wait_s * 1000), error=error)
+
+    async def _report_gone(
+        self, delivery: Delivery, results: Sequence[Result], outcome: JobOutcome
+    ) -> None:
+        """Disable the webhooks that said that they are gone, or never answered."""
+        if delivery.channel is not Channel.WEBHOOK:
+            return
+        is_dead = outcome.next is None and any(is_open(each.outcome) for each in results)
+        is_dead = is_dead or isinstance(outcome.next, DeadLetter)
+        for each in results:
+            name = each.progress.address.id
+            if isinstance(each.outcome, Gone):
+                reason = f"The endpoint answered that it is gone ({each.outcome.error_code})."
+            elif is_dead and is_open(each.outcome):
+                reason = "The endpoint accepted nothing over the whole schedule of retries."
+            else:
+                continue
+            await self.ports.channels.disable(delivery.app_id, Channel.WEBHOOK, name, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeMessage:
+    """Addresses a message."""
+
+    message: OutgoingMessage
+
+    def __call__(self, progress: AddressProgress) -> OutgoingMessage:
+        """Return the message for one address, with an id of its own."""
+        address = progress.address
+        id_ = f"{self.message.id}/{address.id}" if address.id else self.message.id
+        return replace(self.message, id=id_, address=address, attempt=progress.number + 1)
+
+
+def find_progress(address: Address, attempts: Iterable[Attempt]) -> AddressProgress:
+    """Return what became of an address, from the attempts at a delivery in their order."""
+    progress = AddressProgress(address)
+    for each in attempts:
+        if each.device_id == address.id:
+            unknowns = progress.unknowns + 1 if each.status == "unknown" else 0
+            progress = AddressProgress(address, each.number, each.status, each.provider, unknowns)
+    return progress
+
+
+def _make_attempts(result: Result, delivery: Delivery, now: int) -> Iterable[Attempt]:
+    made = [each for each in result.tries if not isinstance(each.outcome, NotTried)]
+    for number, (provider, outcome) in enumerate(made, result.progress.number + 1):
+        is_failure = isinstance(outcome, Failure)
+        response = outcome.response if isinstance(outcome, Delivered | Sent) else None
+        yield Attempt(
+            notification_id=delivery.notification_id,
+            channel=delivery.channel,
+            number=number,
+            device_id=result.progress.address.id,
+            provider=provider or None,
+            status=_name(outcome),
+            provider_response=(response or "")[:TEXT_LENGTH] or None,
+            error_code=outcome.error_code if is_failure else None,  # type: ignore[union-attr]
+            error_message=outcome.error_message[:TEXT_LENGTH] if is_failure else None,  # type: ignore[union-attr]
+            attempted_at=now,
+        )
+
+
+def _note_tries(
+    delivery: Delivery, results: Sequence[Result], attempts: Sequence[Attempt], now: int
+) -> Delivery:
+    """Return the delivery with what the tries say: how many, which provider, the last error."""
+    numbers = [each.number for each in attempts]
+    failure = next((each.outcome for each in results if isinstance(each.outcome, Failure)), None)
+    provider = next((each.provider for each in reversed(attempts) if each.provider), None)
+    return replace(
+        delivery,
+        attempt_count=max(numbers, default=delivery.attempt_count),
+        provider=provider or delivery.provider,
+        last_attempt_at=now if attempts else delivery.last_attempt_at,
+        sent_at=delivery.sent_at or (now if attempts else None),
+        error_code=failure.error_code if failure else None,
+        error_message=failure.error_message[:TEXT_LENGTH] if failure else None,
+    )
+
+
+def _settle(tried: Delivery, statuses: set[str], next_: DeadLetter | None, now: int) -> Delivery:
+    """Return a delivery for which nothing more is sent."""
+    if "delivered" in statuses:
+        return replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
+    if "sent" in statuses:
+        return replace(tried, status=DeliveryStatus.SENT)
+    reason = ReasonCode.REJECTED if statuses != {"gone"} else ReasonCode.ADDRESS_GONE
+    if next_ is not None:
+        reason = ReasonCode.ATTEMPTS_EXHAUSTED
+    return replace(
+        archive_decision(tried), status=DeliveryStatus.FAILED, reason=reason, decided_at=now
+    )
+
+
+def _name(outcome: Outcome) -> str:
+    return type(outcome).__name__.lower()
