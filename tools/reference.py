@@ -1,4 +1,4 @@
-"""Generates the reference pages of settings and errors from the code.
+"""Generates the reference pages of settings, errors and providers from the code.
 
 `python tools/reference.py` writes them; `--check` only reports pages that are out of date.
 """
@@ -6,6 +6,11 @@
 import sys
 from pathlib import Path
 
+from clarion.channels.answers import Action
+from clarion.channels.breaker import FAILED_SHARE, LEAST_ATTEMPTS, OPEN_MS, WINDOW_MS
+from clarion.channels.kind_table import KINDS
+from clarion.channels.kinds import Kind
+from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.http.docs import describe, list_errors
 from clarion.settings import describe as describe_settings
 
@@ -34,6 +39,65 @@ by `tools/reference.py`.
 """
 
 
+PROVIDERS = """# Providers: answers and retries
+
+What Clarion does after the answer of a provider, for each kind, and how long it waits between
+attempts. How to set one up: [email](../how-to/email.md), [SMS](../how-to/sms.md),
+[webhooks](../how-to/webhooks.md), [phones](../how-to/push-to-phones.md),
+[browsers](../how-to/web-push.md), [other services](../how-to/apprise.md). This page is generated
+by `tools/reference.py`.
+
+| action | meaning |
+|---|---|
+| delivered | The provider accepted the message and reports nothing more. |
+| sent | The provider accepted the message and will report whether it arrived. |
+| retry | Not taken. The next provider of the channel is tried at once; if all fail, all are tried again after the wait below, or after the `Retry-After` of the answer, at most an hour. |
+| same provider | It may have been taken. Only this provider is tried again, with the same id, up to three times; then the others are tried too. |
+| reject | Refused; the delivery has failed, with reason `rejected`. |
+| gone | The address no longer exists: a device is invalidated and listed in the feedback, a webhook is disabled. |
+| disable | The provider refuses its settings or credentials. The next one is tried; this one is left alone for five minutes, then tried again. |
+"""
+
+
+def providers_page() -> str:
+    parts = [
+        _describe_waits(),
+        *(_describe_kind(kind) for kind in KINDS.values() if kind.answers.rows),
+    ]
+    return PROVIDERS + "".join(parts)
+
+
+def _describe_waits() -> str:
+    rows = [
+        f"| {channel} | {len(waits) + 1} | {', '.join(map(_write_wait, waits))} |"
+        for channel, waits in WAITS_S.items()
+        if channel != "stub"
+    ]
+    return (
+        "\n## Waits\n\n| channel | attempts | waits between them |\n|---|---|---|\n"
+        + "\n".join(rows)
+        + f"\n\nA wait is up to {SPREAD:.0%} longer, at random. After the last attempt the event is a"
+        " dead letter, which can be replayed; a webhook that took nothing is disabled.\n"
+        f"\nA provider of which {FAILED_SHARE:.0%} of at least {LEAST_ATTEMPTS} attempts failed within"
+        f" {WINDOW_MS // 1000} seconds is left alone for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
+        " seconds; meanwhile the next one is used. Each node counts for itself.\n"
+    )
+
+
+def _write_wait(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _describe_kind(kind: Kind) -> str:
+    rows = [f"| `{row.code}` | {row.action} | {row.meaning} |" for row in kind.answers.rows]
+    other = f"| any other | {Action(kind.answers.default)} | |"
+    head = f"\n## {kind.name}\n\n| answer | action | |\n|---|---|---|\n"
+    return head + "\n".join([*rows, other]) + "\n"
+
+
 def settings_page() -> str:
     rows = [
         f"| `{flag} {metavar}` | `{variable}` | {_shown(default)} | {doc} |"
@@ -51,7 +115,11 @@ def errors_page() -> str:
     return ERRORS + "".join(parts)
 
 
-PAGES = {"settings.md": settings_page, "errors.md": errors_page}
+PAGES = {
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "providers.md": providers_page,
+}
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
+from clarion.channels import api as providers_api
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
 from clarion.channels.port import Channels, SenderContext
@@ -96,6 +97,7 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *providers_api.ROUTES,
 )
 
 

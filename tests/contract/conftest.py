@@ -13,8 +13,11 @@ import pytest
 
 from clarion.access.port import Administrators, Apps, Keys
 from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.vault import AesVault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.port import Providers
+from clarion.channels.sql import SqlProviders
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
@@ -181,6 +184,11 @@ def statistics(engine: Engine) -> Statistics:
 @pytest.fixture
 def users(engine: Engine) -> Users:
     return SqlUsers(engine)
+
+
+@pytest.fixture
+def providers(engine: Engine) -> Providers:
+    return SqlProviders(engine, AesVault(bytes(32)))
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ class Scope(StrEnum):
     TOPICS_READ = "topics:read"
     TYPES_WRITE = "types:write"
     TYPES_READ = "types:read"
+    PROVIDERS_WRITE = "providers:write"
+    PROVIDERS_READ = "providers:read"
     STATS_READ = "stats:read"
     AUDIT_READ = "audit:read"
     KEYS_WRITE = "keys:write"

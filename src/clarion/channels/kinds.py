@@ -45,6 +45,7 @@ class Kind:
     )
     describe: Callable[[Any, Any], dict[str, str]] = lambda _settings, _secrets: {}
     shown_once: frozenset[str] = frozenset()
+    needs_address: bool = True  # False: the settings or secrets say where messages go
     is_watched: bool = True  # whether failures open the circuit breaker
 
 

@@ -23,7 +23,6 @@ from clarion.channels.model import (
     Unknown,
 )
 from clarion.channels.port import AppChannels
-from clarion.channels.schedules import find_wait_s
 from clarion.events.model import (
     Attempt,
     DeadLetter,
@@ -36,6 +35,7 @@ from clarion.events.model import (
 from clarion.events.outcomes import archive_decision
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
+from clarion.events.schedules import find_wait_s
 from clarion.events.waiting import WaitingNotification
 
 # Shorter than the lease: an outcome that comes after it would be refused.

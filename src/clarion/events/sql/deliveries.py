@@ -14,10 +14,17 @@ DELIVERIES = Record(Delivery)
 ATTEMPTS = Record(Attempt)
 _OWNER = ("notification_id", "channel", "app_id", "user_id")
 
+# The report about an attempt may be stored before its outcome is: then it stands.
+_IS_REPORTED = """(deliveries.status = 'delivered' AND excluded.status IN ('queued', 'sent')
+    OR deliveries.reason = 'undelivered' AND excluded.status = 'sent')"""
 PUT_DELIVERY = statement(
     "put_delivery",
     f"""INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})
-    ON CONFLICT (notification_id, channel) DO UPDATE SET {DELIVERIES.assign_others(*_OWNER)}""",
+    ON CONFLICT (notification_id, channel) DO UPDATE SET
+    {DELIVERIES.assign_others(*_OWNER, "status", "delivered_at", "reason")},
+    status = CASE WHEN {_IS_REPORTED} THEN deliveries.status ELSE excluded.status END,
+    reason = CASE WHEN {_IS_REPORTED} THEN deliveries.reason ELSE excluded.reason END,
+    delivered_at = COALESCE(excluded.delivered_at, deliveries.delivered_at)""",
 )
 # A report may come before the outcome of the attempt is written: then the delivery is queued yet.
 _REPORTED = """WHERE notification_id = :notification_id AND channel = :channel AND app_id = :app_id

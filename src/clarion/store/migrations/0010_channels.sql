@@ -20,6 +20,11 @@ CREATE TABLE providers (
   PRIMARY KEY (app_id, channel, name)
 );
 
+-- Keys that could do everything still can. The scopes of a key are sorted.
+UPDATE api_keys SET scopes = REPLACE(scopes, 'notifications:write stats:read',
+  'notifications:write providers:read providers:write stats:read')
+WHERE scopes = 'audit:read devices:read devices:write events:read events:write keys:read keys:write notifications:read notifications:write stats:read topics:read topics:write types:read types:write users:read users:write';
+
 -- Which provider an attempt was made with: after a failure, another may be tried.
 ALTER TABLE attempts ADD COLUMN provider TEXT;
 

@@ -1,0 +1,393 @@
+"""Providers over HTTP. Secrets are taken, never returned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Controller, Response, delete, get, post, put
+from litestar.openapi import ResponseSpec
+
+from clarion.access.model import Scope
+from clarion.catalog.model import Category, Channel, Priority
+from clarion.channels.kinds import Kind
+from clarion.channels.model import (
+    Address,
+    Delivered,
+    Failure,
+    Outcome,
+    OutgoingMessage,
+    Provider,
+    Sent,
+)
+from clarion.channels.port import Providers
+from clarion.channels.routing import OWN_PLATFORM, Routing
+from clarion.clock import Clock
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.events.model import Content, Notification
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, app_of
+from clarion.http.dependencies import Injected
+from clarion.http.shapes import Items, check_choice, check_value
+from clarion.http.views import Timestamp, View
+from clarion.people.model import User
+
+PROVIDERS_LIMIT = 100
+# Less than the lease of a job, together with the wait for a slot and for the provider before it.
+TIMEOUT_LIMIT_S = 20
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_GATEWAY = "gateway"
+_TAGS = ("Providers",)
+_CHANNELS = tuple(each for each in Channel if each not in (Channel.IN_APP, Channel.STUB))
+
+
+class NewProvider(Body):
+    """A provider to create or replace. Secrets that are left out stay as they are."""
+
+    kind: str
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    order: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    is_active: bool = True
+    timeout_s: Annotated[int, msgspec.Meta(ge=1, le=TIMEOUT_LIMIT_S)] = 10
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
+    daily_cap: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] | None = None
+    sandbox: bool = False
+
+
+class HealthView(View):
+    """How a provider fared on this node. `circuit` is closed, open or half_open."""
+
+    circuit: str
+    succeeded_at: Timestamp | None
+    failed_at: Timestamp | None
+    error_code: str | None
+    error_message: str | None
+
+
+class ProviderView(View):
+    """A provider. `secrets` are the names of those that are set.
+
+    `public` is what kinds show beside their settings, as the `public_key` of Web Push. `secret` is
+    shown once, when Clarion made it. `disabled_reason` says why Clarion made it inactive.
+    """
+
+    channel: Channel
+    name: str
+    kind: str
+    settings: dict[str, Any]
+    secrets: list[str]
+    order: int
+    is_active: bool
+    disabled_reason: str | None
+    timeout_s: int
+    concurrency: int
+    daily_cap: int | None
+    sandbox: bool
+    created_at: Timestamp | None
+    updated_at: Timestamp | None
+    health: HealthView | None
+    public_key: str | None = None
+    secret: str | None = None
+
+
+class TestTarget(Body):
+    """Where a test message goes: an e-mail address, a phone number or a token.
+
+    For Web Push a subscription; for a webhook nothing.
+    """
+
+    to: str | dict[str, Any] | None = None
+
+
+class TestResult(View):
+    """What came of a test message."""
+
+    outcome: str
+    provider_response: str | None
+    error_code: str | None
+    error_message: str | None
+    duration_ms: int
+
+
+class ProvidersController(Controller):
+    """The providers of the calling app."""
+
+    path = "/v1/providers"
+    tags = _TAGS
+
+    @get(summary="List providers")
+    async def list_providers(
+        self, request: ApiRequest, channels: Injected[Routing]
+    ) -> Items[ProviderView]:
+        """Return the providers of all channels, each channel in the order of use."""
+        app_id = app_of(request, Scope.PROVIDERS_READ).app_id
+        found = await channels.providers.list(app_id)
+        views = [await _view(each, channels) for each in found]
+        return Items([_view_gateway(), *views], None)
+
+    @get("/{channel:str}/{name:str}", summary="Get a provider")
+    async def get_provider(
+        self, request: ApiRequest, channel: str, name: str, channels: Injected[Routing]
+    ) -> ProviderView:
+        """Return a provider, with the state of its circuit breaker on this node."""
+        app_id = app_of(request, Scope.PROVIDERS_READ).app_id
+        if (channel, name) == (Channel.PUSH, _GATEWAY):
+            return _view_gateway()
+        return await _view(await _find(channels.providers, app_id, channel, name), channels)
+
+    @put(
+        "/{channel:str}/{name:str}",
+        summary="Create or replace a provider",
+        status_code=200,
+        responses={201: ResponseSpec(ProviderView, description="It is new.")},
+    )
+    async def put_provider(
+        self,
+        request: ApiRequest,
+        channel: str,
+        name: str,
+        data: NewProvider,
+        channels: Injected[Routing],
+        clock: Injected[Clock],
+    ) -> Response[ProviderView]:
+        """Create a provider (201) or replace it (200). It is used from the next message on."""
+        app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
+        at = check_value("channel", _check_channel, channel)
+        check_value("name", _check_name, name)
+        kind = _find_kind(channels.kinds, data.kind, at)
+        known = {(each.channel, each.name): each for each in await channels.providers.list(app_id)}
+        old = known.get((at, name))
+        if old is None and len(known) >= PROVIDERS_LIMIT:
+            raise Conflict(f"An app may have {PROVIDERS_LIMIT} providers.")
+        kept = old.secrets if old is not None and old.kind == kind.name else {}
+        secrets = kind.complete(kind.rotate(kept, data.secrets, clock.now()))
+        _check(kind, data.settings, secrets)
+        now = max(clock.now(), old.updated_at + 1 if old else 0)
+        given = _make(app_id, at, name, data, secrets, now)
+        stored, is_new = await channels.providers.put(given)
+        channels.forget(app_id)
+        made = [n for n in kind.shown_once if n not in data.secrets and n not in kept]
+        view = await _view(stored, channels, secret=secrets[made[0]] if made else None)
+        return Response(view, status_code=201 if is_new else 200)
+
+    @delete("/{channel:str}/{name:str}", summary="Delete a provider", status_code=204)
+    async def delete_provider(
+        self, request: ApiRequest, channel: str, name: str, channels: Injected[Routing]
+    ) -> None:
+        """Delete a provider; what waits for it is sent by another, if there is one."""
+        app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
+        found = await _find(channels.providers, app_id, channel, name)
+        await channels.providers.delete(app_id, found.channel, name)
+        channels.forget(app_id)
+
+    @post("/{channel:str}/{name:str}/test", summary="Test a provider", status_code=200)
+    async def test_provider(
+        self,
+        request: ApiRequest,
+        channel: str,
+        name: str,
+        data: TestTarget,
+        channels: Injected[Routing],
+        clock: Injected[Clock],
+    ) -> TestResult:
+        """Send a test message at once, with no retry, and return what the provider answered."""
+        app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
+        provider = await _find(channels.providers, app_id, channel, name)
+        route, began = channels.open_route(provider), clock.monotonic()
+        try:
+            message = _make_test_message(provider, route.kind, data.to, clock)
+            outcome = await route.test(message)
+        finally:
+            await route.close()
+        return _view_outcome(outcome, clock.monotonic() - began)
+
+
+def _check_channel(text: str) -> Channel:
+    channel = check_choice(Channel, text)
+    if channel not in _CHANNELS:
+        raise ValueError(f"must be one of {', '.join(_CHANNELS)}")
+    return channel
+
+
+def _check_name(text: str) -> str:
+    if not _NAME.fullmatch(text) or text == _GATEWAY:
+        raise ValueError(
+            "must have 1 to 64 lower-case letters, digits, - or _, and not be `gateway`"
+        )
+    return text
+
+
+def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
+    kind = kinds.get(name)
+    if kind is None or channel not in kind.channels:
+        fitting = sorted(each.name for each in kinds.values() if channel in each.channels)
+        reason = f"must be one of {', '.join(fitting)} for the channel {channel}"
+        raise InvalidFields(FieldFault("kind", reason))
+    return kind
+
+
+def _check(kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    """Raise `InvalidFields` with all faults of the settings and secrets."""
+    faults: list[FieldFault] = []
+    decoded = [
+        _convert(field, values, given, faults)
+        for field, values, given in (
+            ("settings", settings, kind.settings),
+            ("secrets", secrets, kind.secrets),
+        )
+    ]
+    if not faults:
+        faults += kind.find_faults(*decoded)
+    if faults:
+        raise InvalidFields(*faults)
+
+
+def _convert(
+    field: str, values: Mapping[str, Any], to: type[msgspec.Struct], faults: list[FieldFault]
+) -> msgspec.Struct | None:
+    try:
+        return msgspec.convert(values, to)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        inner = path.rstrip("`")
+        faults.append(FieldFault(field + inner, _soften(reason)))
+        return None
+
+
+def _soften(reason: str) -> str:
+    """Return the reason of the decoder as the end of a sentence, without given values."""
+    return reason[:1].lower() + reason[1:]
+
+
+def _make(
+    app_id: str, channel: Channel, name: str, data: NewProvider, secrets: dict[str, str], now: int
+) -> Provider:
+    return Provider(
+        app_id=app_id,
+        channel=channel,
+        name=name,
+        kind=data.kind,
+        settings=data.settings,
+        secrets=secrets,
+        position=data.order,
+        is_active=data.is_active,
+        timeout_s=data.timeout_s,
+        concurrency=data.concurrency,
+        daily_cap=data.daily_cap,
+        is_sandbox=data.sandbox,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+async def _find(providers: Providers, app_id: str, channel: str, name: str) -> Provider:
+    at = Channel(channel) if channel in _CHANNELS else None
+    found = await providers.get(app_id, at, name) if at else None
+    if found is None:
+        raise NotFound("This app has no such provider.")
+    return found
+
+
+async def _view(
+    provider: Provider, channels: Routing, *, secret: str | None = None
+) -> ProviderView:
+    kind = channels.kinds.get(provider.kind)
+    shown = _describe(kind, provider) if kind else {}
+    return ProviderView.of(
+        provider,
+        secrets=sorted(provider.secrets),
+        order=provider.position,
+        sandbox=provider.is_sandbox,
+        health=await _view_health(provider, channels),
+        public_key=shown.get("public_key"),
+        secret=secret,
+    )
+
+
+def _describe(kind: Kind, provider: Provider) -> dict[str, str]:
+    settings = msgspec.convert(provider.settings, kind.settings)
+    return kind.describe(settings, msgspec.convert(provider.secrets, kind.secrets))
+
+
+async def _view_health(provider: Provider, channels: Routing) -> HealthView | None:
+    app = await channels.find(provider.app_id)
+    for route in app.routes.get(provider.channel, ()):
+        if route.provider.name == provider.name:
+            return HealthView.of(route.health, circuit=route.breaker.state.value)
+    return None
+
+
+def _view_gateway() -> ProviderView:
+    """Return the provider that is always there: Clarion's own gateway."""
+    return ProviderView(
+        channel=Channel.PUSH,
+        name=_GATEWAY,
+        kind=_GATEWAY,
+        settings={"platform": OWN_PLATFORM},
+        secrets=[],
+        order=0,
+        is_active=True,
+        disabled_reason=None,
+        timeout_s=TIMEOUT_LIMIT_S,
+        concurrency=1000,
+        daily_cap=None,
+        sandbox=False,
+        created_at=None,
+        updated_at=None,
+        health=None,
+    )
+
+
+def _make_test_message(
+    provider: Provider, kind: Kind, to: str | Mapping[str, Any] | None, clock: Clock
+) -> OutgoingMessage:
+    if to is None and provider.channel is not Channel.WEBHOOK and kind.needs_address:
+        raise InvalidFields(FieldFault("to", "must be an address for this channel"))
+    value = to if isinstance(to, str) else msgspec.json.encode(to).decode() if to else ""
+    now, id_ = clock.now(), clock.new_id()
+    platform = next(iter(sorted(kind.platforms)), "")
+    address_id = provider.name if provider.channel is Channel.WEBHOOK else ""
+    return OutgoingMessage(
+        id=f"{id_}/{provider.channel}",
+        notification=_make_test_notification(provider.app_id, id_, now),
+        user=User(app_id=provider.app_id, id="test", created_at=now, updated_at=now),
+        address=Address(address_id, value, platform),
+        subject="Test",
+        body="This is a test message from Clarion.",
+        count=1,
+        attempt=1,
+    )
+
+
+def _make_test_notification(app_id: str, id_: str, now: int) -> Notification:
+    return Notification(
+        app_id=app_id,
+        user_id="test",
+        id=id_,
+        event_id=id_,
+        type="TEST",
+        category=Category.TRANSACTIONAL,
+        priority=Priority.HIGH,
+        title="Test",
+        body="This is a test message from Clarion.",
+        content=Content(),
+        is_shown=False,
+        created_at=now,
+    )
+
+
+def _view_outcome(outcome: Outcome, duration_ms: int) -> TestResult:
+    failure = outcome if isinstance(outcome, Failure) else None
+    return TestResult(
+        outcome=type(outcome).__name__.lower(),
+        provider_response=outcome.response if isinstance(outcome, Delivered | Sent) else None,
+        error_code=failure.error_code if failure else None,
+        error_message=failure.error_message if failure else None,
+        duration_ms=duration_ms,
+    )
+
+
+ROUTES = (ProvidersController,)

@@ -1,0 +1,287 @@
+"""Which provider is tried, when another is, and when none."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from clarion.catalog.model import Channel
+from clarion.channels.breaker import OPEN_MS, BreakerState
+from clarion.channels.http_clients import HttpClients
+from clarion.channels.kinds import NO_ANSWERS, Kind
+from clarion.channels.model import (
+    Address,
+    Delivered,
+    Misconfigured,
+    NotTried,
+    Outcome,
+    OutgoingMessage,
+    Provider,
+    Rejected,
+    Retry,
+    Unknown,
+)
+from clarion.channels.port import SenderContext
+from clarion.channels.routing import FRESH_MS, Routing
+from clarion.channels.targets import Targets
+from clarion.telemetry.metrics import ChannelMetrics, Metrics
+from tests.factories import FixedClock, make_user
+from tests.pipeline import make_event, make_notification
+
+RETRY = Retry(error_code="503", error_message="not now")
+UNKNOWN = Unknown(error_code="no_answer", error_message="no answer")
+REJECTED = Rejected(error_code="400", error_message="no")
+MISCONFIGURED = Misconfigured(error_code="401", error_message="wrong password")
+
+
+class ScriptedSettings(msgspec.Struct):
+    """As those of a webhook."""
+
+    types: list[str] | None = None
+
+
+@dataclass
+class ScriptedSender:
+    """The `Sender` port: returns outcomes in turn, then `Delivered`."""
+
+    outcomes: list[Outcome | Exception] = field(default_factory=list)
+    messages: list[OutgoingMessage] = field(default_factory=list)
+    hangs: asyncio.Event | None = None
+    closed: int = 0
+
+    async def send(self, message: OutgoingMessage) -> Outcome:
+        self.messages.append(message)
+        if self.hangs:
+            await self.hangs.wait()
+        outcome = self.outcomes.pop(0) if self.outcomes else Delivered()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class MemoryProviders:
+    """The `Providers` port in memory."""
+
+    stored: list[Provider] = field(default_factory=list)
+    used: int = 0
+    reads: int = 0
+
+    async def list(self, app_id: str) -> tuple[Provider, ...]:
+        self.reads += 1
+        return tuple(each for each in self.stored if each.app_id == app_id)
+
+    async def take_daily(self, *_key: object, cap: int, now: int) -> bool:
+        del now
+        self.used += 1
+        return self.used <= cap
+
+    async def disable(
+        self, app_id: str, channel: Channel, name: str, reason: str, now: int
+    ) -> bool:
+        for n, each in enumerate(self.stored):
+            if (each.app_id, each.channel, each.name) == (app_id, channel, name):
+                self.stored[n] = replace(
+                    each, is_active=False, disabled_reason=reason, updated_at=now
+                )
+                return True
+        return False
+
+
+class World:
+    """An app with providers of a scripted kind."""
+
+    def __init__(self, *names: str, channel: Channel = Channel.EMAIL, **changes: Any) -> None:
+        self.clock = FixedClock()
+        self.channel = channel
+        self.senders = {name: ScriptedSender() for name in names}
+        self.providers = MemoryProviders([make_provider(n, channel, **changes) for n in names])
+        kind = Kind(
+            name="scripted",
+            channels=frozenset(Channel),
+            open=lambda configuration, _context: self.senders[configuration.name],
+            answers=NO_ANSWERS,
+            settings=ScriptedSettings,
+        )
+        context = SenderContext(
+            clock=self.clock, http=HttpClients(Targets()), public_url="https://clarion.example"
+        )
+        metrics = ChannelMetrics(Metrics().registry)
+        providers: Any = self.providers
+        self.routing = Routing(providers, {"scripted": kind}, context, metrics)
+
+    async def send(self, *, only: str | None = None, address: str = "") -> list[tuple[str, Any]]:
+        app = await self.routing.find("app")
+        tries = await app.send(self.channel, make_message(address), only)
+        return [(each.provider, type(each.outcome)) for each in tries]
+
+    def script(self, name: str, *outcomes: Outcome | Exception) -> None:
+        self.senders[name].outcomes += outcomes
+
+
+def make_provider(name: str, channel: Channel, **changes: Any) -> Provider:
+    provider = Provider(
+        app_id="app", channel=channel, name=name, kind="scripted", created_at=1, updated_at=1
+    )
+    return replace(provider, **changes)
+
+
+def make_message(address: str = "") -> OutgoingMessage:
+    return OutgoingMessage(
+        id="n1/email",
+        notification=make_notification(make_event()),
+        user=make_user(),
+        address=Address(address, "ana@example.com"),
+        subject=None,
+        body="text",
+        count=1,
+        attempt=1,
+    )
+
+
+async def test_the_first_provider_that_takes_it_is_the_last_one_tried() -> None:
+    world = World("first", "second")
+    assert await world.send() == [("first", Delivered)]
+    world.script("first", RETRY, MISCONFIGURED, REJECTED)
+    assert await world.send() == [("first", Retry), ("second", Delivered)]
+    assert await world.send() == [("first", Misconfigured), ("second", Delivered)]
+
+
+@pytest.mark.parametrize("outcome", [REJECTED, UNKNOWN])
+async def test_what_was_refused_or_may_have_been_taken_goes_to_no_other(outcome: Outcome) -> None:
+    world = World("first", "second")
+    world.script("first", outcome)
+    assert await world.send() == [("first", type(outcome))]
+    assert not world.senders["second"].messages
+
+
+async def test_only_the_provider_that_may_have_taken_it_is_tried_again() -> None:
+    world = World("first", "second")
+    world.script("second", RETRY)
+    assert await world.send(only="second") == [("second", Retry)]
+    assert await world.send(only="deleted since") == [("first", Delivered)]
+
+
+async def test_an_error_or_a_time_out_of_a_sender_is_unknown() -> None:
+    world = World("first", timeout_s=0.01)
+    world.script("first", RuntimeError("broken"))
+    assert await world.send() == [("first", Unknown)]
+    world.senders["first"].hangs = asyncio.Event()
+    assert await world.send() == [("first", Unknown)]
+
+
+async def test_a_provider_that_fails_is_left_alone_for_a_while() -> None:
+    world = World("first", "second")
+    world.script("first", *[RETRY] * 5)
+    for _ in range(5):
+        assert await world.send() == [("first", Retry), ("second", Delivered)]
+    assert await world.send() == [("first", NotTried), ("second", Delivered)]
+    assert len(world.senders["first"].messages) == 5
+    world.clock.advance(OPEN_MS[1])
+    assert await world.send() == [("first", Delivered)]
+    assert world.routing.count_open() == {("email", "scripted"): 0}
+
+
+async def test_a_misconfigured_provider_is_left_alone_at_once() -> None:
+    world = World("first")
+    world.script("first", MISCONFIGURED)
+    assert await world.send() == [("first", Misconfigured)]
+    assert await world.send() == [("first", NotTried)]
+    app = await world.routing.find("app")
+    assert app.routes[Channel.EMAIL][0].breaker.state is BreakerState.OPEN
+    assert app.routes[Channel.EMAIL][0].health.error_code == "401"
+
+
+async def test_a_daily_cap_is_kept_and_the_next_provider_takes_over() -> None:
+    world = World("first", daily_cap=2)
+    assert [await world.send() for _ in range(3)] == [
+        [("first", Delivered)],
+        [("first", Delivered)],
+        [("first", NotTried)],
+    ]
+
+
+async def test_a_provider_has_so_many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clarion.channels.route.SLOT_WAIT_S", 0.01)
+    world = World("first", "second", concurrency=1)
+    first = world.senders["first"]
+    first.hangs = asyncio.Event()
+    running = asyncio.create_task(world.send())
+    await asyncio.sleep(0)
+    assert await world.send() == [("first", NotTried), ("second", Delivered)]
+    first.hangs.set()
+    assert await running == [("first", Delivered)]
+    assert await world.send() == [("first", Delivered)]
+
+
+async def test_a_cancelled_attempt_gives_its_slot_back() -> None:
+    world = World("first", concurrency=1)
+    world.senders["first"].hangs = asyncio.Event()
+    running = asyncio.create_task(world.send())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    world.senders["first"].hangs = None
+    assert await world.send() == [("first", Delivered)]
+
+
+async def test_a_sandbox_sends_nothing() -> None:
+    world = World("first", is_sandbox=True, daily_cap=0)
+    app = await world.routing.find("app")
+    (tried,) = await app.send(Channel.EMAIL, make_message())
+    assert tried.outcome == Delivered(response="sandbox: not sent")
+    assert not world.senders["first"].messages
+
+
+async def test_without_a_provider_the_channel_is_not_available() -> None:
+    world = World("first", is_active=False)
+    app = await world.routing.find("app")
+    assert app.available == {Channel.IN_APP, Channel.PUSH}
+    assert await world.send() == [("", Rejected)]
+
+
+async def test_each_webhook_that_wants_the_type_is_an_address() -> None:
+    world = World("all", "some", channel=Channel.WEBHOOK)
+    world.providers.stored[1] = replace(
+        world.providers.stored[1], settings={"types": ["LIKE", "FOLLOW"]}
+    )
+    app = await world.routing.find("app")
+    names = [
+        [each.id for each in app.find_addresses(Channel.WEBHOOK, kind, make_user())]
+        for kind in ("LIKE", "OTHER")
+    ]
+    assert names == [["all", "some"], ["all"]]
+    assert await world.send(address="some") == [("some", Delivered)]
+
+
+async def test_changes_are_seen_after_some_seconds_and_close_what_was_open() -> None:
+    world = World("first")
+    await world.send()
+    old = world.senders["first"]
+    world.providers.stored[0] = replace(world.providers.stored[0], updated_at=2)
+    world.senders["first"] = ScriptedSender()
+    await world.send()
+    assert (len(old.messages), old.closed) == (2, 0)
+    world.clock.advance(FRESH_MS)
+    await world.send()
+    assert (len(old.messages), old.closed) == (2, 1)
+    assert len(world.senders["first"].messages) == 1
+
+
+async def test_a_change_on_this_node_is_seen_at_once() -> None:
+    world = World("first")
+    await world.send()
+    await world.routing.disable("app", Channel.EMAIL, "first", "it is gone")
+    assert await world.send() == [("", Rejected)]
+    assert world.providers.stored[0].disabled_reason == "it is gone"
+
+
+async def test_many_at_once_read_the_providers_once() -> None:
+    world = World("first")
+    await asyncio.gather(*(world.send() for _ in range(50)))
+    assert world.providers.reads == 1
