@@ -30,10 +30,30 @@ class Callers:
         self._clock = clock
         self._is_active = is_active
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
+        # By the header: when the key was looked up, and whom it stands for. To verify a secret
+        # again for each request takes longer than all else that is done for it here.
+        self._verified: dict[str, tuple[int, AppCaller]] = {}
 
     async def identify(self, authorization: str | None) -> Caller:
         if not authorization:
             raise Unauthenticated
+        if known := self._verified.get(authorization):
+            looked_up, app = known
+            now, ends = self._clock.now(), app.expires_at
+            if 0 <= now - looked_up < CACHED_MS and (ends is None or now < ends):
+                return app
+        caller = await self._identify(authorization)
+        if isinstance(caller, AppCaller):
+            self._remember(authorization, caller)
+        return caller
+
+    def _remember(self, authorization: str, caller: AppCaller) -> None:
+        if len(self._verified) >= CACHED_KEYS:
+            self._verified.clear()
+        if known := self._cache.get(caller.key_id):
+            self._verified[authorization] = (known[0], caller)
+
+    async def _identify(self, authorization: str) -> Caller:
         scheme, _, credential = authorization.partition(" ")
         if scheme.lower() != "bearer" or not credential:
             raise Unauthenticated(
@@ -46,6 +66,7 @@ class Callers:
     def forget(self, key_id: str) -> None:
         """Remove a key from the cache."""
         self._cache.pop(key_id, None)
+        self._verified.clear()
 
     async def _by_token(self, credential: str) -> UserCaller:
         caller = await self._user_tokens.verify(credential, self._clock.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from clarion.access.model import AppCaller, Caller
@@ -38,20 +38,33 @@ class Streamed(NamedTuple):
     stalled_s: float = STALLED_S  # a client that reads nothing for so long is disconnected
 
 
-@dataclass(slots=True, eq=False)
 class Request:
-    """A request with its id, under `/v1/` its caller, and the largest size of its body."""
+    """A request with its id, under `/v1/` its caller, and the largest size of its body.
 
-    scope: Scope
-    receive: Receive
-    id: str
-    caller: Caller | None
-    limit: int
-    receiving: Receiving = field(default_factory=Receiving)
-    connection: Hashable = None  # the same for all requests of a connection, and for no others
-    is_trusted: bool = False  # may see what is not for strangers: metrics, versions, host names
-    is_whole: bool = False  # `body` has returned all of it
-    is_read: bool = False  # the end of the body was received
+    `connection` is the same for all requests of a connection, and for no others.
+    """
+
+    is_trusted = False  # may see what is not for strangers: metrics, versions, host names
+    is_whole = False  # `body` has returned all of it
+    is_read = False  # the end of the body was received
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        request_id: str,
+        caller: Caller | None,
+        limit: int,
+        receiving: Receiving | None = None,
+        connection: Hashable = None,
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.id = request_id
+        self.caller = caller
+        self.limit = limit
+        self.receiving = Receiving() if receiving is None else receiving
+        self.connection = connection
 
     @property
     def who(self) -> str:

@@ -67,6 +67,8 @@ _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
+# Callers whose quotas are kept.
+_QUOTAS_LIMIT = 10_000
 
 
 class Framework(Protocol):
@@ -109,6 +111,7 @@ class Front:
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
+        self._quotas_of: dict[str, tuple[Quota, Quota]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -176,7 +179,7 @@ class Front:
             if answer is None:
                 await self._serve_framework(request, sender)
             elif isinstance(answer, Response):
-                await respond(sender, answer, [])
+                await sender.respond(answer)
         finally:
             if caller:
                 self._running.end(who)
@@ -237,7 +240,7 @@ class Front:
         """Authenticate the caller, and count the request against its limit."""
         caller = await self._authenticator.identify(header(scope, b"authorization"))
         position, allowance = await self._limits.take_all(
-            self._quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
+            self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
         extra += (
             (b"ratelimit-limit", b"%d" % allowance.limit),
@@ -248,6 +251,16 @@ class Front:
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
+
+    def _find_quotas(self, caller: Caller) -> tuple[Quota, Quota]:
+        """Return the quotas of a caller, which depend on the settings alone."""
+        who = identity_of(caller)
+        quotas = self._quotas_of.get(who)
+        if quotas is None:
+            if len(self._quotas_of) >= _QUOTAS_LIMIT:
+                self._quotas_of.clear()
+            quotas = self._quotas_of[who] = self._quotas(caller)
+        return quotas
 
     def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
         """Return the caller's own quota, then the part of its app's that it may use up."""
@@ -304,7 +317,7 @@ def _check_path(scope: Scope) -> None:
         # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
         # character, and PostgreSQL cannot be asked for one.
         raise NotFound
-    if b"%00" in scope.get("query_string", b""):
+    if b"%00" in scope["query_string"]:
         raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clarion.errors import Overloaded
-from clarion.http.asgi import Headers, Message, Send
+from clarion.http.asgi import Headers, Message, Response, Send
 from clarion.http.budgets import Budget
 
 # The size of an HTTP/2 frame. What is no larger is sent at once.
@@ -58,6 +58,22 @@ class Sender:
             await self._send(message)
         else:
             await self._send_in_parts(message["body"])
+
+    async def respond(self, response: Response) -> None:
+        """Send a complete response; a short one needs none of the rest."""
+        headers = [*response.headers, *self._extra]
+        self.status = response.status
+        self._start = {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": headers,
+        }
+        if len(response.body) > PART_BYTES and not self.is_head:
+            await self._send_in_parts(response.body)
+            return
+        self.is_begun = True
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": response.body})
 
     async def _send_in_parts(self, body: bytes) -> None:
         size = len(body)

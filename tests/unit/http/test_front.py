@@ -133,6 +133,7 @@ class Client:
             "headers": headers,
             "client": self.client,
             "server": ("127.0.0.1", "8080"),
+            "query_string": b"",
         }
         await self.front(scope, receive, self.on_sent or send)
         return answer

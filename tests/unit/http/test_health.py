@@ -52,7 +52,9 @@ def asked(*, is_trusted: bool = True) -> Request:
     async def receive() -> dict[str, Any]:
         return {}
 
-    return Request({}, receive, "r", None, 0, is_trusted=is_trusted)
+    request = Request({}, receive, "r", None, 0)
+    request.is_trusted = is_trusted
+    return request
 
 
 def body(response: Response) -> dict[str, Any]:
