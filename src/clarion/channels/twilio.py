@@ -47,7 +47,11 @@ _ACCEPTED_BELOW = 300
 # could turn off the text messages of all.
 ANSWERS = AnswerTable(
     Answer("accepted", Action.SENT, "The message has an id; its delivery is reported later."),
-    Answer("no_reports", Action.DELIVERED, "As `accepted`, if no public URL is set for reports."),
+    Answer(
+        "no_reports",
+        Action.DELIVERED,
+        "As `accepted`, if this server has no public URL for reports.",
+    ),
     Answer("no_id", Action.SAME_PROVIDER, "A success without the id of the message."),
     Answer("bad_number", Action.REJECT, "The user's number is not in the format +491701234567."),
     Answer("too_long", Action.REJECT, f"The text takes more than {SEGMENTS_LIMIT} segments."),
@@ -138,6 +142,7 @@ class TwilioSender:
         account = settings.account_sid
         base = settings.base_url.rstrip("/")
         self._url = f"{base}/2010-04-01/Accounts/{account}/Messages.json"
+        self._has_reports = _can_report(context.public_url, base)
         is_service = _SERVICE.fullmatch(settings.sender)
         self._sender = ("MessagingServiceSid" if is_service else "From", settings.sender)
         credentials = f"{account}:{configuration.secrets.auth_token}".encode()
@@ -178,9 +183,9 @@ class TwilioSender:
             self._sender[0]: self._sender[1],
             "Body": message.body,
         }
-        if public_url := self._context.public_url:
+        if self._has_reports:
             form["StatusCallback"] = build_callback_url(
-                public_url, self._app_id, self._name, message.notification.id
+                self._context.public_url, self._app_id, self._name, message.notification.id
             )
         # A lone surrogate has no UTF-8.
         return urlencode(form, errors="replace").encode()
@@ -202,7 +207,7 @@ class TwilioSender:
     def _accept(self, sid: str | None, segments: Segments) -> Outcome:
         if sid is None or not _SID.fullmatch(sid):
             return _judge("no_id")
-        code = "accepted" if self._context.public_url else "no_reports"
+        code = "accepted" if self._has_reports else "no_reports"
         return ANSWERS.judge((code,), "", response=f"{sid}: {segments}")
 
 
@@ -227,6 +232,14 @@ def build_callback_url(public_url: str, app_id: str, name: str, notification_id:
     """Return the URL at which the provider reports what became of a message."""
     parts = (quote(each, safe="") for each in (app_id, name, notification_id))
     return f"{public_url}{CALLBACKS_PREFIX}{'/'.join(parts)}"
+
+
+def _can_report(public_url: str, base_url: str) -> bool:
+    """Whether the provider can call us. Twilio refuses a message whose reports go to a local URL."""
+    here = urlsplit(public_url).hostname
+    return here is not None and (
+        not _is_private(here) or _is_private(urlsplit(base_url).hostname or "")
+    )
 
 
 def _find_faults(settings: TwilioSettings, secrets: TwilioSecrets) -> Iterator[FieldFault]:
