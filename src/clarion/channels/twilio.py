@@ -235,7 +235,7 @@ def build_callback_url(public_url: str, app_id: str, name: str, notification_id:
 
 
 def _can_report(public_url: str, base_url: str) -> bool:
-    """Whether the provider can call us. Twilio refuses a message whose reports go to a local URL."""
+    """Whether the provider can call us. Twilio refuses messages whose reports go to a local URL."""
     here = urlsplit(public_url).hostname
     return here is not None and (
         not _is_private(here) or _is_private(urlsplit(base_url).hostname or "")
