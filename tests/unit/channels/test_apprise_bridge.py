@@ -350,3 +350,9 @@ def test_every_allowed_scheme_is_one_of_apprise_over_http_alone() -> None:
         assert plugin.enabled, scheme
         assert "requests" in source, scheme
         assert not other.search(source), scheme
+
+
+def test_the_documentation_lists_the_schemes() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "how-to", "apprise.md").read_text()
+    listed = re.findall(r"`([a-z0-9]+)`", page.partition("## Schemes")[2])
+    assert listed == [*sorted(OF_VENDORS), *sorted(SELF_HOSTED)]
