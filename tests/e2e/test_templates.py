@@ -82,7 +82,28 @@ def test_a_built_in_template_is_previewed(
     server: Server, body: dict[str, Any], rendered: str
 ) -> None:
     answer = server.app.post("/v1/types/POST_LIKE/templates/push/preview", body)
-    assert answer.json == {"subject": "New like", "body": rendered, "language": "en", "version": 0}
+    assert answer.json == {
+        "subject": "New like",
+        "body": rendered,
+        "language": "en",
+        "version": 0,
+        "segments": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("snippet", "segments"),
+    [
+        ("", {"encoding": "GSM-7", "units": 23, "count": 1}),
+        ("€" * 100, {"encoding": "UCS-2", "units": 127, "count": 2}),
+    ],
+)
+def test_the_segments_of_a_text_message_are_shown(
+    server: Server, snippet: str, segments: dict[str, Any]
+) -> None:
+    body = {"data": {"snippet": snippet}} if snippet else {}
+    answer = server.app.post("/v1/types/POST_LIKE/templates/sms/preview", body)
+    assert answer.json["segments"] == segments
 
 
 def test_values_are_escaped_in_an_email(server: Server, path: str) -> None:
@@ -93,6 +114,7 @@ def test_values_are_escaped_in_an_email(server: Server, path: str) -> None:
         "body": "<p>Hello Ana &amp; Bo, &lt;7&gt; is on its way.</p>",
         "language": "en",
         "version": 1,
+        "segments": None,
     }
 
 

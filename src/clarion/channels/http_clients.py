@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import (
-    ConnectError,
-    ConnectTimeoutError,
-    PoolTimeoutError,
-    PyreqwestError,
-)
+from pyreqwest.exceptions import DetailedPyreqwestError, PyreqwestError
 
 from clarion.channels.targets import Target, Targets, split
 
@@ -27,8 +22,11 @@ RESPONSE_LIMIT_BYTES = 64 * 1024
 # Beyond these the client that was used longest ago is closed.
 CLIENTS_LIMIT = 256
 _IDLE_S = 300.0
-_CONNECT_TIMEOUT_S = 10.0
-_BEFORE_SENDING = (ConnectError, ConnectTimeoutError, PoolTimeoutError)
+# Shorter than the time for a request: one that exceeds that time was sent.
+_CONNECT_TIMEOUT_S = 2.0
+# The classes of pyreqwest's errors do not tell whether a request was sent: a reset connection is a
+# `ConnectError`, and a time-out of the response a `ConnectTimeoutError`. This cause does.
+_NOT_SENT = "client error (Connect)"
 
 
 class NotConnected(Exception):
@@ -85,10 +83,9 @@ class HttpClients:
                 answer = await _read(response.body_reader, RESPONSE_LIMIT_BYTES)
                 found = {name.lower(): value for name, value in response.headers.items()}
                 return HttpAnswer(response.status, found, answer)
-        except _BEFORE_SENDING as error:
-            raise NotConnected(_explain(error)) from error
         except (PyreqwestError, TimeoutError) as error:
-            raise NoAnswer(_explain(error)) from error
+            failure = NoAnswer if _was_sent(error) else NotConnected
+            raise failure(_explain(error)) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -140,6 +137,12 @@ async def _read(reader: object, limit: int) -> bytes:
         parts.append(bytes(part)[: limit - size])
         size += len(parts[-1])
     return b"".join(parts)
+
+
+def _was_sent(error: BaseException) -> bool:
+    if not isinstance(error, DetailedPyreqwestError) or not error.details:
+        return True
+    return _NOT_SENT not in [cause["message"] for cause in error.details["causes"] or ()]
 
 
 def _explain(error: BaseException) -> str:

@@ -62,6 +62,11 @@ class Targets:
     def __init__(self, allowed: Collection[Network] = ()) -> None:
         self._allowed = tuple(allowed)
 
+    @property
+    def allowed(self) -> tuple[Network, ...]:
+        """The networks of the operator's own."""
+        return self._allowed
+
     async def resolve(self, url: str) -> Target:
         """Return where a URL leads; `TargetRefused` if Clarion must not call it.
 

@@ -36,6 +36,7 @@ from clarion.http.shapes import (
     check_value,
 )
 from clarion.http.views import Timestamp, View
+from clarion.sms_segments import Encoding, count_segments
 
 VARIABLES_LIMIT = 100
 # As for events.
@@ -86,13 +87,25 @@ class TemplateView(View):
     created_at: Timestamp | None
 
 
+class SegmentsView(View):
+    """What the body takes as a text message; `units` are septets, or UTF-16 code units."""
+
+    encoding: Encoding
+    units: int
+    count: int
+
+
 class PreviewView(View):
-    """The rendered text. `version` is null if the text came with the request."""
+    """The rendered text. `version` is null if the text came with the request.
+
+    `segments` is null for other channels than `sms`.
+    """
 
     subject: str | None
     body: str
     language: str
     version: int | None
+    segments: SegmentsView | None
 
 
 class TemplatesController(Controller):
@@ -250,7 +263,9 @@ async def _preview(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
     text = await render(template, context, run)
-    return PreviewView.of(text, language=template.language, version=version)
+    is_sms = template.channel is Channel.SMS
+    segments = SegmentsView.of(count_segments(text.body)) if is_sms else None
+    return PreviewView.of(text, language=template.language, version=version, segments=segments)
 
 
 def _check_place(channel: str, language: str | None) -> tuple[Channel, str]:

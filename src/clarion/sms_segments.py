@@ -1,0 +1,73 @@
+"""How many segments a text message takes: what providers charge for, and limit.
+
+A text of the GSM 03.38 alphabet is sent in septets, 160 of them in a single message or 153 in each
+of several; the characters of its extension table take two. Any other text is sent in UCS-2: 70
+units, or 67 in each of several; characters beyond the basic plane take two. A character is never
+split between segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Twilio accepts 1,600 characters, which it advises against; many carriers drop more than ten.
+SEGMENTS_LIMIT = 10
+
+_BASIC = frozenset(
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
+    "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+_EXTENSION = frozenset("\f^{}\\[~]|€")
+_GSM = _BASIC | _EXTENSION
+_LAST_OF_BASIC_PLANE = 0xFFFF
+
+
+class Encoding(StrEnum):
+    """How the characters of a text message are encoded."""
+
+    GSM_7 = "GSM-7"
+    UCS_2 = "UCS-2"
+
+
+# Units of a message of one segment, and of each of several: those have a header.
+CAPACITY = {Encoding.GSM_7: (160, 153), Encoding.UCS_2: (70, 67)}
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What a text takes; `units` are septets, or UTF-16 code units. An empty one takes none."""
+
+    encoding: Encoding
+    units: int
+    count: int
+
+    def __str__(self) -> str:
+        plural = "" if self.count == 1 else "s"
+        return f"{self.count} segment{plural}, {self.encoding}"
+
+
+def count_segments(text: str) -> Segments:
+    """Return the encoding that a text needs, its units, and its segments."""
+    if _GSM.issuperset(text):
+        encoding = Encoding.GSM_7
+        sizes = [2 if character in _EXTENSION else 1 for character in text]
+    else:
+        encoding = Encoding.UCS_2
+        sizes = [2 if ord(character) > _LAST_OF_BASIC_PLANE else 1 for character in text]
+    units = sum(sizes)
+    single, each = CAPACITY[encoding]
+    if units <= single:
+        return Segments(encoding, units, min(units, 1))
+    return Segments(encoding, units, _fill(sizes, each))
+
+
+def _fill(sizes: Iterable[int], capacity: int) -> int:
+    """Return how many segments hold characters of these sizes, in their order."""
+    count, used = 1, 0
+    for size in sizes:
+        if used + size > capacity:
+            count, used = count + 1, 0
+        used += size
+    return count
