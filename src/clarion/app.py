@@ -24,6 +24,7 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import Channels, SenderContext
 from clarion.channels.routing import Routing
 from clarion.channels.targets import Targets
+from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.data_directory import DataDirectory
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
@@ -252,9 +253,15 @@ def _build_front(
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
+    callbacks = TwilioCallbacks(
+        providers=stores.providers,
+        reports=stores.delivery_reports,
+        clock=stores.clock,
+        public_url=settings.external_url,
+    )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
-        prefixes=apns.prefixes,
+        prefixes={**apns.prefixes, **callbacks.prefixes},
         framework=framework,
         authenticator=services.callers,
         limits=limits,

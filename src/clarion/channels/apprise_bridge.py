@@ -224,6 +224,7 @@ def _find_faults(_settings: Nothing, secrets: AppriseSecrets) -> Iterator[FieldF
 
 
 APPRISE = Kind(
+    needs_address=False,
     name="apprise",
     channels=frozenset({Channel.PUSH, Channel.EMAIL, Channel.SMS, Channel.WEBHOOK}),
     open=AppriseSender,
