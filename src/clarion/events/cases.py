@@ -11,6 +11,7 @@ from clarion.catalog.port import CatalogEntry
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
+from clarion.events.rendering import LIKE_INBOX
 from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
 
@@ -130,7 +131,4 @@ class CaseReader:
 
 
 def _templates_of(entry: CatalogEntry) -> frozenset[Channel]:
-    # The stub uses the template of the inbox.
-    if Channel.IN_APP in entry.channels:
-        return entry.channels | {Channel.STUB}
-    return entry.channels
+    return entry.channels | LIKE_INBOX if Channel.IN_APP in entry.channels else entry.channels
