@@ -149,6 +149,11 @@ class DataDirectory:
         """
         try:
             content = self.master_key.read_bytes()
+        except FileNotFoundError as error:
+            raise StartError(
+                f"There is no {self.master_key}. `clarion init` creates it; if the database has "
+                "secrets, restore it from a backup."
+            ) from error
         except OSError as error:
             raise StartError(
                 f"Cannot read {self.master_key} ({error.strerror}). Change its owner with chown."

@@ -16,15 +16,20 @@ from clarion.errors import CommandFailed, InternalError, StartError, StoreUnavai
 from clarion.key_rotation import SEALED, count_keys, find_unreadable, refuse_retired_key
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.opening import open_engine
+from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.key_locks import hold_key
 from clarion.store.sealed_columns import PAGE_ROWS
 from clarion.store.statement import Unit
+from tests.conftest import run_sql
 from tests.factories import FixedClock
-from tests.sealed_values import open_all, plant, read_rows
+from tests.sealed_values import PLANTED, open_all, plant, read_rows
 
 TABLES = [column.table for column in SEALED]
 STEPS_AT_MOST = 50
+# They alone hold locks of this kind.
+DISCONNECT_WRITERS = """SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 2
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
 @pytest.fixture
@@ -265,6 +270,45 @@ async def test_a_rotation_waits_for_nodes_that_use_the_old_key(
     with pytest.raises(StoreUnavailable, match="was replaced by `clarion vault rotate`"):
         await open_node(url, old)
     await restarted.close()
+
+
+async def test_a_node_that_lost_its_connection_cannot_go_on_with_a_replaced_key(
+    emptied_database: str, directory: DataDirectory, old: AesVault
+) -> None:
+    """Without a connection it holds no lock; what it has sealed is refused when it is back."""
+    url = emptied_database
+    node = await open_node(url, old)
+    await plant(node, old, 1)
+    other = await open_node(url, AesVault(b"x" * 32))
+    await run_sql(url, DISCONNECT_WRITERS)
+    new = await rotate(directory, other, url)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await plant(node, old, 1, first=1)
+    assert await count_keys(node.fetch) == {new: 4}
+    await node.close()
+    await other.close()
+
+
+async def test_no_secret_is_in_the_files_of_the_database(
+    sqlite_database: str, directory: DataDirectory, old: AesVault
+) -> None:
+    await migrate(sqlite_database)
+    engine = await open_engine(sqlite_database, waiting_limit=100, batch_limit=100, on_broken=print)
+    await plant(engine, old, 5)
+    before = read_files(sqlite_database)
+    await rotate(directory, engine, sqlite_database)
+    for content in (before, read_files(sqlite_database)):
+        assert b"device-4" in content
+        assert PLANTED not in content
+    await engine.close()
+    assert PLANTED not in read_files(sqlite_database)
+
+
+def read_files(url: str) -> bytes:
+    """Return the content of a SQLite database and its write-ahead log."""
+    path = Path(sqlite_path(url) or "")
+    return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
 
 
 async def open_node(url: str, vault: AesVault) -> Engine:

@@ -124,6 +124,20 @@ def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str,
     assert "is missing: restore it, or 1 secrets" in findings_of(installation)["vault"]
 
 
+def test_the_doctor_counts_providers(installation: Installation, first: dict[str, Any]) -> None:
+    assert first
+    assert findings_of(installation)["providers"].startswith("ok 0 active")
+    connection = apsw.Connection(str(installation.data / "clarion.db"))
+    connection.execute(
+        """INSERT INTO providers (app_id, channel, name, kind, settings, secrets, position,
+        is_active, timeout_s, concurrency, is_sandbox, disabled_reason, created_at, updated_at)
+        VALUES ('a', 'webhook', 'crm', 'webhook', '{}', '', 0, 0, 1, 1, 0, 'no answer', 1, 1)"""
+    )
+    connection.close()
+    found = findings_of(installation)["providers"]
+    assert found == "note disabled after failures: webhook/crm (no answer)"
+
+
 def test_no_secret_is_in_the_files_of_the_database(
     installation: Installation, first: dict[str, Any]
 ) -> None:

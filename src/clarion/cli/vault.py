@@ -31,6 +31,8 @@ async def rotate(**settings: SettingFlags) -> None:
     directory = DataDirectory(loaded.data)
     directory.ensure()
     with directory.replace_keys():
+        if sqlite_path(loaded.database_url):
+            directory.lock().close()  # a server of an earlier release holds this lock only
         directory.ensure_master_keys()
         async with open_database(loaded) as engine:
             with _show_progress() as progress:

@@ -162,9 +162,11 @@ def _find_missing_templates(draft: EventDraft, entry: CatalogEntry) -> Iterator[
     )
 
 
-def _template_channels(draft: EventDraft, entry: CatalogEntry) -> set[Channel]:
-    chosen = draft.channels or entry.type.default_channels
-    return {template_channel(entry, each) for each in chosen}
+def _template_channels(draft: EventDraft, entry: CatalogEntry) -> frozenset[Channel]:
+    chosen = frozenset(draft.channels or entry.type.default_channels)
+    if chosen <= entry.channels:  # as nearly always
+        return chosen
+    return frozenset(template_channel(entry, each) for each in chosen)
 
 
 def _missing_faults(draft: EventDraft, missing: Sequence[str]) -> list[FieldFault]:
