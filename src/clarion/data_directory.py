@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +15,8 @@ from clarion.errors import StartError
 from clarion.telemetry.logs import get_logger
 
 _KEY_BYTES = 32
+# One, and the one that replaces it.
+_KEYS_LIMIT = 2
 # New files and directories are for this account alone.
 PRIVATE_UMASK = 0o077
 # The files beside a SQLite database have its permissions.
@@ -34,6 +36,10 @@ def write_private_once(path: Path, content: bytes) -> None:
         path.hardlink_to(temporary)
     temporary.unlink()
     _sync(path.parent)
+
+
+def new_master_key() -> bytes:
+    return secrets.token_bytes(_KEY_BYTES)
 
 
 def make_private(paths: Iterable[Path]) -> None:
@@ -92,8 +98,10 @@ class DataDirectory:
         self.tls = path / "tls"
         self.provider_keys = path / "provider-keys"
         self.first_run = path / "first-run.json"
-        self._master_key = path / "master.key"
+        self.master_key = path / "master.key"
         self._lock = path / "clarion.lock"
+        # Beside the file of the keys, which is replaced as a whole.
+        self._key_lock = path / "master.key.lock"
 
     def ensure(self) -> None:
         """Create the directories; only this account can read them."""
@@ -115,28 +123,77 @@ class DataDirectory:
     def _list_contents(self) -> Iterator[Path]:
         """Yield what Clarion has here; there may be files of others in the directory."""
         yield from (self.path, self.tls, self.provider_keys)
-        yield from (self._master_key, self.first_run, self._lock)
+        yield from (self.master_key, self.first_run, self._lock, self._key_lock)
         yield from list_database_files(str(self.path / "clarion.db"))
         yield from self.path.glob("device-listen*.json")
         for directory in (self.tls, self.provider_keys):
             with contextlib.suppress(OSError):
                 yield from directory.iterdir()
 
-    def master_key(self) -> bytes:
-        """Return the key of the vault; it is created once."""
+    def ensure_master_keys(self) -> tuple[bytes, ...]:
+        """Return the keys of the vault; the first one is created once."""
         try:
-            if not self._master_key.exists():
-                write_private_once(self._master_key, secrets.token_bytes(_KEY_BYTES))
-            key = self._master_key.read_bytes()
+            if not self.master_key.exists():
+                write_private_once(self.master_key, new_master_key())
         except OSError as error:
             raise StartError(
-                f"Cannot read {self._master_key} ({error.strerror}). Change its owner with chown."
+                f"Cannot write {self.master_key} ({error.strerror}). Change its owner with chown."
             ) from error
-        if len(key) != _KEY_BYTES:
+        return self.read_master_keys()
+
+    def read_master_keys(self) -> tuple[bytes, ...]:
+        """Return the keys of the vault.
+
+        The first seals and opens. A second one only opens: the one that `clarion vault rotate`
+        replaces.
+        """
+        try:
+            content = self.master_key.read_bytes()
+        except FileNotFoundError as error:
             raise StartError(
-                f"{self._master_key} must have {_KEY_BYTES} bytes. Restore it from a backup."
+                f"There is no {self.master_key}. `clarion init` creates it; if the database has "
+                "secrets, restore it from a backup."
+            ) from error
+        except OSError as error:
+            raise StartError(
+                f"Cannot read {self.master_key} ({error.strerror}). Change its owner with chown."
+            ) from error
+        keys = tuple(content[n : n + _KEY_BYTES] for n in range(0, len(content), _KEY_BYTES))
+        if not 0 < len(keys) <= _KEYS_LIMIT or len(content) % _KEY_BYTES:
+            raise StartError(
+                f"{self.master_key} must have {_KEY_BYTES} bytes, or {_KEYS_LIMIT * _KEY_BYTES} "
+                "while the key is replaced. Restore it from a backup."
             )
-        return key
+        return keys
+
+    def write_master_keys(self, keys: Sequence[bytes]) -> None:
+        """Replace the keys of the vault; they are durable when this returns."""
+        write_private(self.master_key, b"".join(keys))
+
+    @contextlib.contextmanager
+    def use_keys(self) -> Iterator[None]:
+        """Hold the keys: as long as somebody does, they are not replaced."""
+        with self._lock_keys(fcntl.LOCK_SH, "`clarion vault rotate` is running. Wait for its end."):
+            yield
+
+    @contextlib.contextmanager
+    def replace_keys(self) -> Iterator[None]:
+        """Hold the keys alone, in order to replace them."""
+        in_use = (
+            f"A Clarion server or command uses {self.master_key}. Stop the server, wait for "
+            "other commands, and try again."
+        )
+        with self._lock_keys(fcntl.LOCK_EX, in_use):
+            yield
+
+    @contextlib.contextmanager
+    def _lock_keys(self, how: int, refused: str) -> Iterator[None]:
+        with self._key_lock.open("ab") as file:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except OSError as error:
+                raise StartError(refused) from error
+            yield
 
     def lock(self) -> IO[bytes]:
         """Lock the directory against a second server until the returned file is closed."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
+from clarion.access.port import Vault
 from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
@@ -21,6 +23,7 @@ from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.key_rotation import refuse_retired_key
 from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
@@ -30,6 +33,8 @@ from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
 from clarion.settings import Settings
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine, sqlite_path
+from clarion.store.postgres.engine import OnConnect
+from clarion.store.postgres.key_locks import hold_key
 from clarion.telemetry.logs import get_logger
 
 
@@ -37,12 +42,17 @@ class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, directory: DataDirectory, sandbox: ProcessSandbox
+        self,
+        engine: Engine,
+        clock: Clock,
+        directory: DataDirectory,
+        sandbox: ProcessSandbox,
+        vault: Vault,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.directory = directory
-        self.vault = AesVault(directory.master_key())
+        self.vault = vault
         self.apps = SqlApps(engine)
         self.keys = SqlKeys(engine)
         self.administrators = SqlAdministrators(engine)
@@ -74,15 +84,36 @@ class Stores:
 async def open_stores(
     settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
 ) -> AsyncIterator[Stores]:
-    """Bring the database up to date, open it, and close it behind the caller.
+    """Bring the database up to date, open it with all adapters, and close it behind the caller.
 
     `on_broken` is called if the database can no longer be written to.
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    # On PostgreSQL, nodes hold their keys in the database: see `hold_key`.
+    is_sqlite = sqlite_path(settings.database_url) is not None
+    with directory.use_keys() if is_sqlite else contextlib.nullcontext():
+        keys = directory.ensure_master_keys()
+        vault = AesVault(*keys, reread=directory.read_master_keys)
+        on_connect = partial(hold_key, vault.key_id)
+        async with open_database(settings, on_broken, on_connect) as engine:
+            await refuse_retired_key(engine, vault.key_id)
+            sandbox = ProcessSandbox(settings.app_template_cpu_s)
+            try:
+                yield Stores(engine, SystemClock(), directory, sandbox, vault)
+            finally:
+                await sandbox.close()
+
+
+@contextlib.asynccontextmanager
+async def open_database(
+    settings: Settings,
+    on_broken: Callable[[str], None] = lambda _message: None,
+    on_connect: OnConnect | None = None,
+) -> AsyncIterator[Engine]:
+    """Bring the database up to date, open it, and close it behind the caller."""
     if path := sqlite_path(settings.database_url):
         make_private(list_database_files(path))
-    directory.master_key()  # fails here rather than after the database was touched
     if applied := await migrate(settings.database_url):
         get_logger().info("migrated", migrations=applied)
     engine = await open_engine(
@@ -90,10 +121,9 @@ async def open_stores(
         waiting_limit=settings.write_waiting,
         batch_limit=settings.write_batch,
         on_broken=on_broken,
+        on_connect=on_connect,
     )
-    sandbox = ProcessSandbox(settings.app_template_cpu_s)
     try:
-        yield Stores(engine, SystemClock(), directory, sandbox)
+        yield engine
     finally:
-        await sandbox.close()
         await engine.close()

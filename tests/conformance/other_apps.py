@@ -40,7 +40,7 @@ def add_other_apps(data: Path, first: Provider) -> OtherApps:
 async def _add_other_apps(data: Path, first: Provider) -> OtherApps:
     url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    vault = AesVault(DataDirectory(data).master_key())
+    vault = AesVault(*DataDirectory(data).read_master_keys())
     try:
         return OtherApps(
             other=await _new_app(engine, vault, "com.example.other"),

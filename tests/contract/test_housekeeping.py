@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clarion.access.vault import AesVault
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
@@ -29,7 +30,8 @@ SETTINGS = load({"event_days": "30", "notification_days": "90", "device_days": "
 def stores(engine: Engine, tmp_path: Path) -> Stores:
     directory = DataDirectory(tmp_path / "data")
     directory.ensure()
-    return Stores(engine, FixedClock(NOW), directory, ProcessSandbox(1))
+    vault = AesVault(*directory.ensure_master_keys())
+    return Stores(engine, FixedClock(NOW), directory, ProcessSandbox(1), vault)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ FULL = make_type(
     "FULL",
     category=Category.SECURITY,
     default_channels=tuple(Channel),
+    optional_channels=(Channel.SMS, Channel.PUSH),
     priority=Priority.CRITICAL,
     user_can_disable=False,
     is_active=False,

@@ -64,7 +64,7 @@ class Server:
                 bundle_id=f"com.example.a{uuid.uuid4().hex}",
                 apps=SqlApps(engine),
                 keys=SqlKeys(engine),
-                vault=AesVault(DataDirectory(self.installation.data).master_key()),
+                vault=AesVault(*DataDirectory(self.installation.data).read_master_keys()),
                 clock=SystemClock(),
             )
         finally:

@@ -91,9 +91,9 @@ def test_no_half_file_is_left(tmp_path: Path) -> None:
 
 
 def test_making_the_folder_again_changes_nothing(folder: DataDirectory) -> None:
-    key = folder.master_key()
+    key = folder.ensure_master_keys()
     folder.ensure()
-    assert folder.master_key() == key
+    assert folder.ensure_master_keys() == key
 
 
 def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_the_master_key_has_256_bits_and_is_made_once(folder: DataDirectory) -> None:
-    key = folder.master_key()
+    (key,) = folder.ensure_master_keys()
     assert len(key) == 32
-    assert DataDirectory(folder.path).master_key() == key
+    assert DataDirectory(folder.path).ensure_master_keys() == (key,)
     assert mode(folder.path / "master.key") == 0o600
 
 
@@ -122,7 +122,7 @@ def test_two_folders_have_two_keys(tmp_path: Path) -> None:
     for name in "ab":
         folder = DataDirectory(tmp_path / name)
         folder.ensure()
-        keys.add(folder.master_key())
+        keys.add(folder.ensure_master_keys())
     assert len(keys) == 2
 
 
@@ -131,29 +131,59 @@ def test_those_who_start_at_once_get_the_same_master_key(folder: DataDirectory) 
     starters = 16
     barrier = Barrier(starters)
 
-    def start(_: int) -> bytes:
+    def start(_: int) -> tuple[bytes, ...]:
         barrier.wait()
-        return DataDirectory(folder.path).master_key()
+        return DataDirectory(folder.path).ensure_master_keys()
 
     with ThreadPoolExecutor(starters) as threads:
-        assert set(threads.map(start, range(starters))) == {folder.master_key()}
+        assert set(threads.map(start, range(starters))) == {folder.ensure_master_keys()}
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33, b"x" * 96])
 def test_a_damaged_master_key_is_reported_and_not_changed(
     folder: DataDirectory, content: bytes
 ) -> None:
     path = folder.path / "master.key"
     path.write_bytes(content)
     with pytest.raises(StartError, match="must have 32 bytes"):
-        folder.master_key()
+        folder.ensure_master_keys()
     assert path.read_bytes() == content
+
+
+def test_there_may_be_two_master_keys(folder: DataDirectory) -> None:
+    folder.write_master_keys((b"n" * 32, b"o" * 32))
+    assert folder.ensure_master_keys() == (b"n" * 32, b"o" * 32)
+    assert mode(folder.master_key) == 0o600
+
+
+def test_reading_the_master_keys_creates_none(folder: DataDirectory) -> None:
+    with pytest.raises(StartError, match=r"master\.key"):
+        folder.read_master_keys()
+    assert not folder.master_key.exists()
+
+
+def test_keys_in_use_are_not_replaced(folder: DataDirectory) -> None:
+    with (
+        folder.use_keys(),
+        folder.use_keys(),
+        pytest.raises(StartError, match="Stop the server"),
+        folder.replace_keys(),
+    ):
+        raise AssertionError
+    with (
+        folder.replace_keys(),
+        pytest.raises(StartError, match="`clarion vault rotate` is running"),
+        folder.use_keys(),
+    ):
+        raise AssertionError
+    with folder.replace_keys():
+        pass
 
 
 def test_a_master_key_that_cannot_be_read_is_reported(folder: DataDirectory) -> None:
     (folder.path / "master.key").mkdir()
     with pytest.raises(StartError, match=r"Cannot read .*master\.key"):
-        folder.master_key()
+        folder.ensure_master_keys()
 
 
 def test_a_second_server_is_refused_and_the_first_is_named(folder: DataDirectory) -> None:

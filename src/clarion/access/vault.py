@@ -1,34 +1,91 @@
-"""The vault: secrets encrypted with AES-256-GCM; the key is not in the database."""
+"""The vault: secrets encrypted with AES-256-GCM; the keys are not in the database.
+
+A sealed value is a version, the id of its key, a nonce and the ciphertext. Version 1, of earlier
+releases, has no key id.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+from collections.abc import Callable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from clarion.errors import InternalError
+from clarion.errors import InternalError, StartError
 
-_VERSION = b"\x01"
+KEY_ID_BYTES = 4
+_VERSION_1, _VERSION = b"\x01", b"\x02"
 _NONCE_BYTES = 12
 _CANNOT_DECRYPT = "Cannot decrypt a stored secret. Restore the master.key it was encrypted with."
+_UNKNOWN_KEY = (
+    "Cannot decrypt a stored secret: master.key does not have its key {}. Copy master.key from the "
+    "node where `clarion vault rotate` ran, or restore it from a backup."
+)
+
+
+def key_id_of(key: bytes) -> bytes:
+    """Return the id of a key. It says nothing about the key, which is random."""
+    return hashlib.sha256(b"clarion key id" + key).digest()[:KEY_ID_BYTES]
+
+
+def find_key_id(sealed: bytes) -> bytes | None:
+    """Return the id of the key that a value is sealed with; None in version 1, which has none."""
+    is_current = sealed[:1] == _VERSION
+    return sealed[1 : 1 + KEY_ID_BYTES] if is_current else None
 
 
 class AesVault:
-    """The `Vault` port: version, nonce and ciphertext; the context is authenticated data."""
+    """The `Vault` port: the context is authenticated with the secret.
 
-    def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(key)
+    The first key seals, as long as the process runs; all of them open. `reread` returns the keys
+    as they are stored now: another process may have added one since.
+    """
+
+    def __init__(
+        self, key: bytes, *others: bytes, reread: Callable[[], Sequence[bytes]] | None = None
+    ) -> None:
+        self.key_id = key_id_of(key)
+        self._ciphers: dict[bytes, AESGCM] = {}
+        self._add((key, *others))
+        self._cipher = self._ciphers[self.key_id]
+        self._reread = reread
 
     def seal(self, secret: bytes, context: str) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, secret, context.encode())
+        ciphertext = self._cipher.encrypt(nonce, secret, context.encode())
+        return b"".join((_VERSION, self.key_id, nonce, ciphertext))
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        if sealed[:1] != _VERSION:
-            raise InternalError(_CANNOT_DECRYPT)
-        nonce, ciphertext = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+        if sealed[:1] == _VERSION:
+            start = 1 + KEY_ID_BYTES
+            return _decrypt((self._find(sealed[1:start]),), sealed[start:], context)
+        if sealed[:1] == _VERSION_1:
+            return _decrypt(tuple(self._ciphers.values()), sealed[1:], context)
+        raise InternalError(_CANNOT_DECRYPT)
+
+    def _find(self, key_id: bytes) -> AESGCM:
+        if key_id not in self._ciphers and self._reread is not None:
+            with contextlib.suppress(StartError):  # the file cannot be read now
+                self._add(self._reread())
+        if key_id not in self._ciphers:
+            raise InternalError(_UNKNOWN_KEY.format(key_id.hex()))
+        return self._ciphers[key_id]
+
+    def _add(self, keys: Sequence[bytes]) -> None:
+        # A key that is no longer stored is kept: values that were read before may need it.
+        self._ciphers.update((key_id_of(each), AESGCM(each)) for each in keys)
+
+
+def _decrypt(ciphers: Sequence[AESGCM], encrypted: bytes, context: str) -> bytes:
+    """Return the secret by the first cipher that has sealed it."""
+    nonce, ciphertext = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+    failure: Exception | None = None
+    for cipher in ciphers:
         try:
-            return self._cipher.decrypt(nonce, ciphertext, context.encode())
+            return cipher.decrypt(nonce, ciphertext, context.encode())
         except (InvalidTag, ValueError) as error:
-            raise InternalError(_CANNOT_DECRYPT) from error
+            failure = error
+    raise InternalError(_CANNOT_DECRYPT) from failure

@@ -94,6 +94,7 @@ class NotificationType:
     display_name: str
     category: Category
     default_channels: tuple[Channel, ...]
+    optional_channels: tuple[Channel, ...] = ()  # silent if they have no template
     priority: Priority = Priority.MEDIUM
     user_can_disable: bool = True
     is_active: bool = True

@@ -36,6 +36,11 @@ class Provider:
     updated_at: int
 
 
+def secrets_context(app_id: str, channel: str, name: str) -> str:
+    """Return what the secrets of a provider are sealed for."""
+    return f"provider/{app_id}/{channel}/{name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration(Generic[S, K]):
     """What a sender is opened with: the provider's settings and secrets, decoded and checked."""

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Literal
 
 import apsw
+import asyncpg
 from cryptography import x509
 
 from clarion import descriptors
+from clarion.access.vault import AesVault, key_id_of
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.data_directory import DataDirectory
+from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
+from clarion.key_rotation import Fetch, count_keys, find_unreadable
 from clarion.nodes.redis import connect, ping
 from clarion.settings import Settings
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
+from clarion.store.statement import Row, Statement, Value, statement
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
+_SHOWN = 5
+_SELECT_PROVIDERS = statement(
+    "select_providers_for_doctor",
+    "SELECT channel, name, is_active, disabled_reason FROM providers ORDER BY channel, name",
+)
 
 # A `note` is worth knowing, a `fault` must be fixed.
 Finding = tuple[Literal["ok", "note", "fault"], str]
@@ -114,6 +125,78 @@ def _migrations(database: str, missing: int) -> Finding:
     return "ok", f"{database}, up to date"
 
 
+async def _vault(settings: Settings) -> Finding:
+    directory = DataDirectory(settings.data)
+    path, has_key = directory.master_key, directory.master_key.exists()
+    if has_key and path.stat().st_mode & PRIVATE_UMASK:
+        return "fault", f"other accounts can read {path}; run chmod 600 {path}"
+    keys = directory.read_master_keys() if has_key else ()
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        counts = await count_keys(fetch)
+        if not keys:
+            return _missing_key(path, sum(counts.values()))
+        unreadable = await find_unreadable(fetch, AesVault(*keys))
+    unknown = {each for each in counts if each} - set(map(key_id_of, keys))
+    if unknown or unreadable:
+        names = ", ".join(sorted(each.hex() for each in unknown))
+        return "fault", unreadable or f"{path} does not have these keys, which are in use: {names}"
+    detail = f"{sum(counts.values()):,} encrypted secrets, key {key_id_of(keys[0]).hex()}"
+    if len(keys) > 1:
+        return "note", f"{detail}; run `clarion vault rotate` to finish the rotation"
+    return "ok", detail
+
+
+def _missing_key(path: Path, count: int) -> Finding:
+    if count:
+        return "fault", f"{path} is missing: restore it, or {count:,} secrets cannot be decrypted"
+    return "note", f"the first start creates {path}"
+
+
+async def _providers(settings: Settings) -> Finding:
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        rows = await fetch(_SELECT_PROVIDERS)
+    disabled = [f"{channel}/{name} ({reason})" for channel, name, _, reason in rows if reason]
+    if disabled:
+        return "note", f"disabled after failures: {', '.join(disabled[:_SHOWN])}"
+    active = sum(is_active for _, _, is_active, _ in rows)
+    return "ok", f"{active} active; POST /v1/providers/{{channel}}/{{name}}/test tries one"
+
+
+@contextlib.asynccontextmanager
+async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
+    """Open the database to read a little, without changing it; None if it is not up to date."""
+    if (await _run(_database, settings))[0] != "ok":
+        yield None
+        return
+    if path := sqlite_path(settings.database_url):
+        with contextlib.closing(
+            apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        ) as connection:
+            yield partial(_fetch_sqlite, connection)
+    else:
+        client = await connect_or_explain(settings.database_url)
+        try:
+            yield partial(_fetch_postgres, client)
+        finally:
+            await client.close()
+
+
+async def _fetch_sqlite(
+    connection: apsw.Connection, statement: Statement, **values: Value
+) -> Sequence[Row]:
+    return connection.execute(statement.text, statement.bind(**values)).fetchall()
+
+
+async def _fetch_postgres(
+    connection: asyncpg.Connection, statement: Statement, **values: Value
+) -> Sequence[Row]:
+    return list(map(tuple, await connection.fetch(statement.text, *statement.bind(**values))))
+
+
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
@@ -173,6 +256,8 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "directory": _directory,
     "disk": _disk,
     "database": _database,
+    "vault": _vault,
+    "providers": _providers,
     "redis": _redis,
     "ports": _ports,
     "certificate": _certificate,

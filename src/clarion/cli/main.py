@@ -51,6 +51,11 @@ app.command(
 app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
 app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
+app.command(
+    "clarion.cli.vault:app",
+    name="vault",
+    help="Replace the key that encrypts secrets in the database, and show the keys in use.",
+)
 app.command(device)
 device.command(
     "clarion.cli.device.listen:listen",

@@ -12,6 +12,7 @@ from clarion.channels.port import AppChannels
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
+from clarion.events.rendering import LIKE_INBOX
 from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
 
@@ -145,7 +146,4 @@ def _find_reachable(
 
 
 def _templates_of(entry: CatalogEntry) -> frozenset[Channel]:
-    # The stub uses the template of the inbox.
-    if Channel.IN_APP in entry.channels:
-        return entry.channels | {Channel.STUB}
-    return entry.channels
+    return entry.channels | LIKE_INBOX if Channel.IN_APP in entry.channels else entry.channels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clarion.catalog.model import Channel
@@ -138,11 +138,35 @@ async def find_entry(
 async def _find_type_faults(draft: EventDraft, entry: CatalogEntry) -> tuple[FieldFault, ...]:
     if not entry.type.is_active:
         return (FieldFault("type", f"{draft.type} is not active"),)
-    return await entry.find_faults(draft.data, _template_channels(draft, entry))
+    used = _template_channels(draft, entry)
+    faults = await entry.find_faults(draft.data, used)
+    return faults if used <= entry.channels else (*_find_missing_templates(draft, entry), *faults)
 
 
-def _template_channels(draft: EventDraft, entry: CatalogEntry) -> set[Channel]:
-    return set(map(template_channel, draft.channels or entry.type.default_channels))
+def _find_missing_templates(draft: EventDraft, entry: CatalogEntry) -> Iterator[FieldFault]:
+    """Yield a fault if a channel has no text and must have one: nothing would be shown there."""
+    missing = [
+        each
+        for each in draft.channels or entry.type.default_channels
+        if template_channel(entry, each) not in entry.channels
+        and each not in entry.type.optional_channels
+    ]
+    if not missing:
+        return
+    path = f"/v1/types/{draft.type}"
+    yield FieldFault(
+        "channels" if draft.channels else "type",
+        f"{draft.type} has no template for {', '.join(dict.fromkeys(missing))}. Add one with "
+        f"PUT {path}/templates/{template_channel(entry, missing[0])}, "
+        f"or list the channel in optional_channels of PUT {path}",
+    )
+
+
+def _template_channels(draft: EventDraft, entry: CatalogEntry) -> frozenset[Channel]:
+    chosen = frozenset(draft.channels or entry.type.default_channels)
+    if chosen <= entry.channels:  # as nearly always
+        return chosen
+    return frozenset(template_channel(entry, each) for each in chosen)
 
 
 def _missing_faults(draft: EventDraft, missing: Sequence[str]) -> list[FieldFault]:

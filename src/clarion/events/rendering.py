@@ -11,6 +11,8 @@ from clarion.catalog.port import CatalogEntry
 from clarion.events.model import Actor, Content, Target
 from clarion.people.model import User
 
+# Programs read these: they get the text of the inbox if the type has none for them.
+LIKE_INBOX = frozenset({Channel.STUB, Channel.WEBHOOK})
 _SAMPLE_USER: dict[str, str | None] = {"id": "anybody", "name": "Anybody", "language": "en"}
 
 
@@ -20,12 +22,13 @@ async def render(
     """Render the template of a channel; `InvalidFields` if that fails."""
     recipient = {"id": user.id, "name": user.name, "language": user.language}
     context = _context(content, recipient, count)
-    return await entry.render(template_channel(channel), user.language, context)
+    return await entry.render(template_channel(entry, channel), user.language, context)
 
 
-def template_channel(channel: Channel) -> Channel:
-    """Return the channel whose template is used: the stub uses that of the inbox."""
-    return Channel.IN_APP if channel is Channel.STUB else channel
+def template_channel(entry: CatalogEntry, channel: Channel) -> Channel:
+    """Return the channel whose template is used: the channel itself or the inbox."""
+    is_like_inbox = channel in LIKE_INBOX and channel not in entry.channels
+    return Channel.IN_APP if is_like_inbox else channel
 
 
 async def check_context(

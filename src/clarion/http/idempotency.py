@@ -54,7 +54,7 @@ class Idempotency:
             key=key,
             fingerprint=asked,
             # Responses can hold secrets, so they are sealed like every secret that is read again.
-            answer=self.vault.seal(answer, _context(app_id, key)),
+            answer=self.vault.seal(answer, answer_context(app_id, key)),
             created_at=now,
             expires_at=now + KEPT_MS,
         )
@@ -72,7 +72,7 @@ class Idempotency:
 
     def open(self, replay: StoredResponse, once: IdempotencyClaim | None) -> bytes:
         """Return the body of the first response."""
-        context = _context(once.app_id, once.key) if once else ""
+        context = answer_context(once.app_id, once.key) if once else ""
         return self.vault.open(replay.answer, context)
 
 
@@ -81,5 +81,6 @@ def fingerprint(method: str, path: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 
-def _context(app_id: str, key: str) -> str:
+def answer_context(app_id: str, key: str) -> str:
+    """Return what a stored response is sealed for."""
     return f"apps/{app_id}/idempotency/{key}"

@@ -60,6 +60,11 @@ class Device:
         return self.invalidated_at is None
 
 
+def address_context(app_id: str, device_id: str) -> str:
+    """Return what the address of a device is sealed for."""
+    return f"device/{app_id}/{device_id}"
+
+
 class PushPriority(IntEnum):
     """How soon a device should get a message, in the numbers of APNs."""
 

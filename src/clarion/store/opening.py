@@ -29,8 +29,12 @@ async def open_engine(
     batch_limit: int,
     on_broken: Callable[[str], None],
     slow_reads: SlowReadLimits = USUAL,
+    on_connect: postgres.OnConnect | None = None,
 ) -> sqlite.SqliteEngine | postgres.PostgresEngine:
-    """Open a database whose migrations are applied."""
+    """Open a database whose migrations are applied.
+
+    SQLite calls `on_broken` if its writer ends, PostgreSQL `on_connect` when its writer connects.
+    """
     path = sqlite_path(url)
     if path:
         return await sqlite.SqliteEngine.open(
@@ -41,5 +45,9 @@ async def open_engine(
             slow_reads=slow_reads,
         )
     return await postgres.PostgresEngine.open(
-        url, waiting_limit=waiting_limit, batch_limit=batch_limit, slow_reads=slow_reads
+        url,
+        waiting_limit=waiting_limit,
+        batch_limit=batch_limit,
+        slow_reads=slow_reads,
+        on_connect=on_connect,
     )

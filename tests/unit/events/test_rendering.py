@@ -53,6 +53,14 @@ async def test_an_actor_that_is_shown_must_be_there(content: Content, field: str
     assert [fault.field for fault in raised.value.faults] == [field]
 
 
+@pytest.mark.parametrize("channel", [Channel.STUB, Channel.WEBHOOK])
+async def test_a_program_gets_the_text_of_the_inbox(channel: Channel) -> None:
+    entry = make_entry("for the inbox")
+    assert (await render(entry, channel, ANA, FULL, 1)).body == "for the inbox"
+    entry = make_entry("of its own", channel)
+    assert (await render(entry, channel, ANA, FULL, 1)).body == "of its own"
+
+
 async def test_a_target_that_is_tested_for_may_be_missing() -> None:
     entry = make_entry("{% if target.id %}{{ target.id }}{% else %}it{% endif %}")
     await check_context(entry, (Channel.IN_APP,), Content())
@@ -66,13 +74,6 @@ async def test_only_the_channels_of_the_event_count() -> None:
         await check_context(
             make_entry("{{ actor.name }}"), (Channel.PUSH, Channel.IN_APP), Content()
         )
-
-
-async def test_the_stub_uses_the_template_of_the_inbox() -> None:
-    entry = make_entry("{{ actor.name }} was here")
-    inbox = await render(entry, Channel.IN_APP, ANA, FULL, 1)
-    assert await render(entry, Channel.STUB, ANA, FULL, 1) == inbox
-    assert inbox.body == "Bo was here"
 
 
 async def test_a_channel_without_template_is_an_error() -> None:

@@ -87,6 +87,7 @@ class TypeBody(Body):
     display_name: Label | UnsetType = UNSET
     category: Category | UnsetType = UNSET
     default_channels: list[Channel] | UnsetType = UNSET
+    optional_channels: list[Channel] | UnsetType = UNSET
     priority: str | int | UnsetType = UNSET
     user_can_disable: bool | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
@@ -103,6 +104,7 @@ class TypeView(View):
     display_name: str
     category: Category
     default_channels: list[Channel]
+    optional_channels: list[Channel]
     priority: str
     user_can_disable: bool
     is_active: bool
@@ -246,6 +248,12 @@ def _check_channels(channels: list[Channel]) -> tuple[Channel, ...]:
     return tuple(channels)
 
 
+def _check_optional_channels(channels: list[Channel]) -> tuple[Channel, ...]:
+    if len(set(channels)) != len(channels):
+        raise ValueError("must name no channel twice")
+    return tuple(channels)
+
+
 def _check_priority(given: str | int) -> Priority:
     if isinstance(given, int) and given in set(Priority):
         return Priority(given)
@@ -264,6 +272,7 @@ def _check_digest(body: DigestBody) -> Digest:
 _CHECKS: dict[str, Callable[[Any], object]] = {
     "display_name": _check_display_name,
     "default_channels": _check_channels,
+    "optional_channels": _check_optional_channels,
     "priority": _check_priority,
     "rate_limit": lambda body: RateLimit(**msgspec.structs.asdict(body)),
     "dedupe": lambda body: Dedupe(**msgspec.structs.asdict(body)),

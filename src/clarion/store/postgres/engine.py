@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ _BACKGROUND_FETCH_S = 120.0
 # Beyond the time of the read itself: to connect, and to hear that the server ended it.
 _ANSWER_S = 5.0
 _CLOSE_S = 5.0
+OnConnect = Callable[[asyncpg.Connection], Awaitable[None]]
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
@@ -107,10 +108,21 @@ class PostgresEngine:
 
     @classmethod
     async def open(
-        cls, url: str, *, waiting_limit: int, batch_limit: int, slow_reads: SlowReadLimits = USUAL
+        cls,
+        url: str,
+        *,
+        waiting_limit: int,
+        batch_limit: int,
+        slow_reads: SlowReadLimits = USUAL,
+        on_connect: OnConnect | None = None,
     ) -> PostgresEngine:
-        """Open a database whose migrations are applied."""
+        """Open a database whose migrations are applied.
+
+        `on_connect` is called with each connection that writes, before it is used.
+        """
+        runner = PostgresRunner(partial(_connect_writer, url, on_connect))
         try:
+            await runner.open()
             readers = await asyncio.gather(
                 _Readers.open(url, _QUICK),
                 _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
@@ -122,7 +134,6 @@ class PostgresEngine:
                 f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
                 "nine: check max_connections of the server."
             ) from error
-        runner = PostgresRunner(partial(asyncpg.connect, url, **_CONNECT))
         commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(readers, runner, commit, slow_reads)
 
@@ -151,6 +162,17 @@ class PostgresEngine:
         await self.commit.close()
         await self._runner.close()
         await asyncio.gather(*(each.close() for each in self._readers))
+
+
+async def _connect_writer(url: str, on_connect: OnConnect | None) -> asyncpg.Connection:
+    connection: asyncpg.Connection = await asyncpg.connect(url, **_CONNECT)
+    if on_connect is not None:
+        try:
+            await on_connect(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+    return connection
 
 
 async def _skip_reset(_connection: object) -> None:

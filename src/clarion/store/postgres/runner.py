@@ -40,6 +40,10 @@ class PostgresRunner:
         self._connect = connect
         self._connection: asyncpg.Connection | None = None
 
+    async def open(self) -> None:
+        """Connect now, rather than for the first batch."""
+        await self._open_connection()
+
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
         """Commit a batch with its rows in key order, and retry it after contention."""
         order = sorted(range(len(units)), key=lambda i: units[i].key)

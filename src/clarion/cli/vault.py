@@ -1,0 +1,72 @@
+"""`clarion vault`: replace the master key, and show which keys are in use."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from clarion import key_rotation
+from clarion.access.vault import key_id_of
+from clarion.cli.flags import SettingFlags, load_settings
+from clarion.clock import SystemClock
+from clarion.data_directory import DataDirectory
+from clarion.store.opening import sqlite_path
+from clarion.stores import open_database
+
+app = App(name="vault")
+_WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"
+
+
+@app.command
+async def rotate(**settings: SettingFlags) -> None:
+    """Replace the master key and encrypt all secrets again.
+
+    On SQLite, stop the server first. On PostgreSQL the command runs twice, and says what to do in
+    between. If it is interrupted, run it again.
+    """
+    loaded = load_settings(settings)
+    directory = DataDirectory(loaded.data)
+    directory.ensure()
+    with directory.replace_keys():
+        if sqlite_path(loaded.database_url):
+            directory.lock().close()  # a server of an earlier release holds this lock only
+        directory.ensure_master_keys()
+        async with open_database(loaded) as engine:
+            with _show_progress() as progress:
+                task = progress.add_task("Encrypting secrets", total=None)
+                new = await key_rotation.rotate(
+                    directory,
+                    engine,
+                    loaded.database_url,
+                    SystemClock(),
+                    lambda done, total: progress.update(task, completed=done, total=total),
+                )
+    print(f"All secrets are encrypted with the key {new.hex()}.")
+    print("Back up master.key, apart from the database.")
+    if not sqlite_path(loaded.database_url):
+        print("Copy master.key to the data directory of every other node.")
+
+
+def _show_progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
+
+
+@app.command
+async def status(**settings: SettingFlags) -> None:
+    """Show the keys in master.key, and how many secrets are encrypted with each."""
+    loaded = load_settings(settings)
+    directory = DataDirectory(loaded.data)
+    ids = [key_id_of(key) for key in directory.read_master_keys()]
+    async with open_database(loaded) as engine:
+        counts = await key_rotation.count_keys(engine.fetch_in_background)
+    for number, key_id in enumerate(ids):
+        role = "to be removed by `clarion vault rotate`" if number else "current"
+        print(f"{key_id.hex()}  {counts.pop(key_id, 0):>9,}  {role}")
+    for unknown, count in sorted(counts.items(), key=lambda item: item[0] or b""):
+        name, role = (unknown.hex(), "not in master.key") if unknown else ("none    ", _WITHOUT_ID)
+        print(f"{name}  {count:>9,}  {role}")

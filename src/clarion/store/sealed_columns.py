@@ -1,0 +1,59 @@
+"""The statements that read and replace the values of a column whose values are sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from clarion.store.statement import Statement, statement
+
+# Read and written at once; a sealed response can have 100 KB.
+PAGE_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedColumn:
+    """A column with sealed values. Each is sealed for its row: `context` takes the `fields`."""
+
+    table: str
+    column: str
+    key: tuple[str, ...]
+    fields: tuple[str, ...]
+    context: Callable[..., str]
+
+    def select_page(self) -> Statement:
+        """Return the statement for the rows after a key, in the order of keys."""
+        after = ", ".join(f":{name}" for name in self.key)
+        key = ", ".join(self.key)
+        return statement(
+            f"select_sealed_{self.table}",
+            f"""SELECT {", ".join(self.fields)}, {self.column} FROM {self.table}
+            WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {PAGE_ROWS}""",
+        )
+
+    def select_sample(self) -> Statement:
+        return statement(
+            f"select_sample_of_{self.table}",
+            f"""SELECT {", ".join(self.fields)}, {self.column} FROM {self.table}
+            WHERE {self.column} IS NOT NULL LIMIT 1""",
+        )
+
+    def replace(self) -> Statement:
+        """Return the statement that replaces a value, unless it has changed since it was read."""
+        row = " AND ".join(f"{name} = :{name}" for name in self.key)
+        return statement(
+            f"reseal_{self.table}",
+            f"""UPDATE {self.table} SET {self.column} = :sealed
+            WHERE {row} AND {self.column} = :before""",
+        )
+
+    def count_keys(self) -> Statement:
+        """Return the statement that counts values by version and key id; version 1 has no id."""
+        prefix = (
+            f"SUBSTR({self.column}, 1, CASE SUBSTR({self.column}, 1, 1) WHEN :v1 THEN 1 ELSE 5 END)"
+        )
+        return statement(
+            f"count_keys_of_{self.table}",
+            f"""SELECT {prefix}, COUNT(*) FROM {self.table} WHERE {self.column} IS NOT NULL
+            GROUP BY 1""",
+        )
