@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from clarion.clock import Clock
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.connections import Connections
-from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
+from clarion.push.model import (
+    Device,
+    DeviceDetails,
+    DevicePreferences,
+    InvalidationReason,
+    Platform,
+)
 from clarion.push.port import Devices
 from clarion.sockets.protocol import CloseCode
 
@@ -149,13 +155,31 @@ class Registry:
         now = self._clock.now()
         return await self._take_change(await self.devices.update(app_id, device_id, details, now))
 
-    async def invalidate(
-        self, app_id: str, device_id: str, reason: InvalidationReason
+    async def set_preferences(
+        self,
+        app_id: str,
+        device_id: str,
+        edit: Callable[[DevicePreferences], DevicePreferences],
     ) -> Device | None:
-        """Invalidate a device; None if the app has no such valid device."""
+        """Edit the preferences of a device; None if the app has no such device."""
+        return self._forget(await self.devices.set_preferences(app_id, device_id, edit))
+
+    async def invalidate(
+        self,
+        app_id: str,
+        device_id: str,
+        reason: InvalidationReason,
+        address: bytes | None = None,
+    ) -> Device | None:
+        """Invalidate a device; None if the app has no such valid device.
+
+        With the address that was found gone: only if it has not been registered again since.
+        """
         now = self._clock.now()
-        device = self._forget(await self.devices.invalidate(app_id, device_id, reason, now))
-        self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
+        invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
+        device = self._forget(invalidated)
+        if device is not None or address is None:
+            self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
