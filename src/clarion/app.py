@@ -123,7 +123,11 @@ class Services:
             is_active=self.active_users.is_active,
         )
         self.registry = Registry(
-            stores.devices, self.connections, clock, per_user=settings.user_devices
+            stores.devices,
+            self.connections,
+            clock,
+            stores.vault,
+            per_user=settings.user_devices,
         )
         self.dispatch = Dispatch(
             messages=stores.messages,

@@ -10,6 +10,9 @@ from litestar.di import Provide
 
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 from clarion.access.port import Vault
+from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.model import Category
+from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.http.bodies import StrictBody
 from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
@@ -22,6 +25,7 @@ from clarion.push.sql.messages import SqlHistory
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlDeviceTopics
 from tests.factories import NOW, make_device
+from tests.sandbox import DirectSandbox
 from tests.unit.push.phone import Gateway
 
 MODULES = (devices, history, topics, feedback, stats)
@@ -29,6 +33,12 @@ APP = AppCaller(app_id="app", key_id="key", scopes=frozenset(Scope))
 ANA = UserCaller(app_id="app", user_id="ana", expires_at=NOW + 1)
 NOW_TEXT = "2026-01-01T00:00:00.000Z"
 TOKEN = "ab" * 32
+DEFAULTS = {
+    "enabled": True,
+    "categories": dict.fromkeys(Category, True),
+    "types": {},
+    "quiet_hours": None,
+}
 # Parameters are declared by their names alone, as everywhere in the API.
 pytestmark = pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 
@@ -39,10 +49,11 @@ class Api:
     def __init__(self, vault: Vault) -> None:
         self.gateway = Gateway()
         self.caller: Caller = APP
+        self.changed: list[str] = []
         engine = self.gateway.store.open
         clock = self.gateway.clock
         parts: dict[str, object] = {
-            "registry": Registry(SqlDevices(engine), self.gateway.connections, clock),
+            "registry": Registry(SqlDevices(engine), self.gateway.connections, clock, vault),
             "connections": self.gateway.connections,
             "dispatch": self.gateway.dispatch,
             "history": SqlHistory(engine),
@@ -51,6 +62,11 @@ class Api:
             "statistics": SqlStatistics(engine),
             "idempotency": Idempotency(vault, clock),
             "clock": clock,
+            "vault": vault,
+            "catalog": CachedCatalog(
+                SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()
+            ),
+            "on_user_changed": self._note_changed,
             "limits": MemoryLimits(),
         }
         self._framework = Litestar(
@@ -62,6 +78,10 @@ class Api:
             dto=StrictBody,
             return_dto=None,
         )
+
+    async def _note_changed(self, app_id: str, user_id: str) -> None:
+        assert app_id == "app"
+        self.changed.append(user_id)
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Return the status and the body of the response."""
@@ -128,6 +148,7 @@ async def test_a_device_is_registered_once_and_shown(api: Api) -> None:
             "last_seen_at": NOW_TEXT,
             "invalidated_at": None,
             "invalidation_reason": None,
+            "preferences": DEFAULTS,
             "state": {
                 "online": False,
                 "foreground": False,
