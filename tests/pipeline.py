@@ -36,6 +36,7 @@ from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.sql import SqlUsers
+from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
 from tests.factories import NOW
@@ -175,6 +176,7 @@ def build_pipeline(
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
+        devices=SqlDevices(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         providers=providers,

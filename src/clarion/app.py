@@ -189,6 +189,7 @@ def _build_pipeline(settings: Settings, stores: Stores, live_clients: LiveClient
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
         providers={Channel.STUB: StubProvider()},

@@ -11,8 +11,10 @@ from clarion.catalog.port import CatalogEntry
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
+from clarion.events.push_devices import read_devices
 from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
+from clarion.push.model import Device
 
 HOUR_MS = 3_600_000
 
@@ -93,10 +95,12 @@ class CaseReader:
         earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
         limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
+        pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
+        devices = await read_devices(self.ports.devices, app_id, pushed) if pushed else {}
         slices, prepared = Slices(WORK_SLICE_S), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
-            prepared.append(self._prepare(each, user, before, used))
+            prepared.append(self._prepare(each, user, before, used, devices))
             await slices.pause()
         return prepared
 
@@ -106,6 +110,7 @@ class CaseReader:
         user: User | None,
         earlier: EarlierNotification | None,
         used: Mapping[str, int],
+        devices: Mapping[str, tuple[Device, ...]],
     ) -> PreparedCase:
         providers = self.ports.providers
         reachable = (c for c, each in providers.items() if user and each.can_reach(user))
@@ -119,6 +124,7 @@ class CaseReader:
             expires_at=request.expires_at,
             user=user,
             addresses=frozenset({Channel.IN_APP, *reachable}),
+            devices=devices.get(request.user_id, ()),
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
