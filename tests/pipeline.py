@@ -40,6 +40,7 @@ from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.model import User
 from clarion.people.sql import SqlUsers
+from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
 from tests.factories import NOW
@@ -211,6 +212,7 @@ def build_pipeline(
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
+        devices=SqlDevices(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         channels=FixedChannels(senders),

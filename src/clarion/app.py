@@ -129,7 +129,11 @@ class Services:
             is_active=self.active_users.is_active,
         )
         self.registry = Registry(
-            stores.devices, self.connections, clock, per_user=settings.user_devices
+            stores.devices,
+            self.connections,
+            clock,
+            stores.vault,
+            per_user=settings.user_devices,
         )
         self.dispatch = Dispatch(
             messages=stores.messages,
@@ -204,6 +208,7 @@ def _build_pipeline(
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
         channels=channels,

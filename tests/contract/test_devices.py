@@ -1,12 +1,14 @@
 """The `Devices` port."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.catalog.model import Category
 from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from clarion.people.model import UserStatus
@@ -14,6 +16,7 @@ from clarion.people.port import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DevicePreferences,
     InvalidationReason,
     MessageReason,
     MessageStatus,
@@ -592,3 +595,103 @@ async def test_many_devices_of_an_app_are_found_in_one_read(devices: Devices) ->
     found = await devices.find_many("app", [*(each.id for each in made), "nobody"])
     assert {each: found[each].is_valid for each in found} == {made[0].id: True, made[2].id: False}
     assert await devices.find_many("app", []) == {}
+
+
+async def test_the_valid_devices_of_many_users_are_read_at_once(devices: Devices) -> None:
+    app_id = new_app_id()
+    made = {
+        user_id: [
+            await added(
+                devices,
+                make_device(
+                    app_id, details=DeviceDetails(user_id=user_id), last_seen_at=NOW + seen
+                ),
+            )
+            for seen in (3, 1, 4)
+        ]
+        for user_id in ("ana", "bo", "eve")
+    }
+    await added(devices, make_device(details=DeviceDetails(user_id="ana")))
+    await devices.invalidate(app_id, made["bo"][2].id, InvalidationReason.REVOKED, NOW)
+    found = await devices.valid_of_users(app_id, {"ana", "bo", "nobody"}, 2)
+    ana, bo = made["ana"], made["bo"]
+    assert found == {"ana": (ana[2], ana[0]), "bo": (bo[0], bo[1])}
+    assert await devices.valid_of_users(app_id, (), 2) == {}
+
+
+async def test_an_address_and_preferences_come_back_as_made(devices: Devices) -> None:
+    preferences = DevicePreferences(
+        enabled=False,
+        categories={Category.NEWS: False},
+        types={"LIKE": False},
+        quiet_hours=(True,) * 24,
+    )
+    device = await added(devices, make_device(address=b"\x00sealed\xff", preferences=preferences))
+    assert await devices.get("app", device.id) == device
+    assert "sealed" not in repr(device)
+
+
+async def test_a_device_takes_its_address_anew_and_one_of_ours_never_gets_one(
+    devices: Devices,
+) -> None:
+    foreign = await added(devices, make_device(address=b"old"))
+    own = await added(devices, make_device())
+    assert await refresh(devices, replace(foreign, address=b"new")) == replace(
+        foreign, address=b"new"
+    )
+    assert await refresh(devices, replace(own, address=b"new")) == own
+    # It has registered for our own gateway since.
+    assert await refresh(devices, replace(foreign, address=None)) == replace(foreign, address=None)
+
+
+async def test_a_device_that_registered_again_is_not_gone(
+    devices: Devices, feedback: FeedbackList
+) -> None:
+    device = await added(devices, make_device(address=b"old"))
+    await refresh(devices, replace(device, address=b"new", last_seen_at=NOW + 1))
+    gone = (device.app_id, device.id, InvalidationReason.UNINSTALLED, NOW + 2)
+    assert await devices.invalidate(*gone, address=b"old") is None
+    assert (await devices.get("app", device.id) or device).is_valid
+    invalidated = await devices.invalidate(*gone, address=b"new")
+    assert invalidated is not None
+    assert not invalidated.is_valid
+    page = await feedback.list("app", since=0, after=None, limit=9)
+    assert [(each.token_hash, each.reason) for each in page.items] == [
+        (device.token_hash, InvalidationReason.UNINSTALLED)
+    ]
+
+
+async def test_concurrent_changes_of_preferences_do_not_overwrite_each_other(
+    devices: Devices, other_node: Engine
+) -> None:
+    device = await added(devices, make_device())
+
+    def turn_off(name: str) -> Callable[[DevicePreferences], DevicePreferences]:
+        return lambda old: DevicePreferences(types={**old.types, name: False})
+
+    nodes = (devices, SqlDevices(other_node))
+    await asyncio.gather(
+        *(nodes[n % 2].set_preferences("app", device.id, turn_off(f"TYPE_{n}")) for n in range(4))
+    )
+    found = await devices.get("app", device.id)
+    assert found is not None
+    assert set(found.preferences.types) == {f"TYPE_{n}" for n in range(4)}
+    assert await devices.set_preferences("other", device.id, turn_off("X")) is None
+
+
+async def test_preferences_stay_until_another_user_has_the_device(devices: Devices) -> None:
+    off = DevicePreferences(enabled=False)
+    of_ana = DeviceDetails(user_id="ana")
+    device = await added(devices, make_device(details=of_ana, preferences=off))
+    again = await refresh(devices, replace(device, preferences=DevicePreferences()))
+    assert again == device
+    moved = await devices.update("app", device.id, DeviceDetails(label="x"), NOW)
+    assert moved is not None
+    assert moved.preferences == off
+    moved = await devices.update("app", device.id, DeviceDetails(user_id="bo"), NOW)
+    assert moved is not None
+    assert moved.preferences == DevicePreferences()
+    await devices.set_preferences("app", device.id, lambda _: off)
+    taken = await refresh(devices, device)
+    assert taken is not None
+    assert (taken.details.user_id, taken.preferences) == ("ana", DevicePreferences())

@@ -55,6 +55,7 @@ ALLOWED = {
 APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
 VALUES: dict[str, Value] = {
+    "address": b"sealed",
     "after": "",
     "answer": b"answer",
     "app_id": "app-7",
@@ -76,6 +77,7 @@ VALUES: dict[str, Value] = {
     "keep": 5,
     "storage_policy": -1,
     "key": "key-7",
+    "known": "{}",
     "key_id": "KEY-7",
     "last_seen_at": NOW,
     "least": 5,
@@ -170,7 +172,19 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
     devices = [(f"device-{n}", f"app-{n % APPS}", n) for n in range(DEVICES)]
     return {
         "devices": [
-            (i, a, b"t-%d" % n, b"", "ios", f"user-{n % 900}", *[None] * 6, NOW, NOW, None, None)
+            (
+                i,
+                a,
+                b"t-%d" % n,
+                b"",
+                "ios",
+                f"user-{n % 900}",
+                *[None] * 6,
+                NOW,
+                NOW,
+                *[None] * 3,
+                "{}",
+            )
             for i, a, n in devices
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
@@ -210,7 +224,7 @@ def pipeline_rows() -> dict[str, list[tuple[Value, ...]]]:
         "jobs": [job_row(a, n) for a, n in many],
         "deliveries": [delivery_row(a, n) for a, n in many],
         "attempts": [
-            (f"n-{n}", "stub", 1, "", "retry", None, None, None, NOW + n) for _, n in numbers
+            (f"n-{n}", "stub", 1, "", "retry", *[None] * 3, NOW + n, None) for _, n in numbers
         ],
         "dedupes": [(a, f"key-{n}", f"user-{n}", f"n-{n}", NOW + n) for a, n in numbers],
         "limit_counts": [(a, f"limit-{n}", 1, NOW + n) for a, n in numbers],
@@ -253,7 +267,8 @@ def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...
     status, reason = ("queued", None) if n % 25 == k == 0 else ("delivered", "acknowledged")
     sequence = NOW * 1000 - n * 10 - k
     ends = (status, reason, NOW, NOW + DAY + n, NOW)
-    return (device_id, f"m{k}", app_id, sequence, b"{}" * 50, 10, f"c{n % 50}", 1, *ends)
+    said = (b"{}" * 50, 10, f"c{n % 50}", 1)
+    return (device_id, f"m{k}", app_id, sequence, *said, *ends, f"n-{n}" if k == 1 else None)
 
 
 @pytest.fixture

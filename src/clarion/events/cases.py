@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,11 @@ from clarion.events.port import PipelinePorts
 from clarion.events.rendering import LIKE_INBOX
 from clarion.pacing import WORK_SLICE_S, Slices
 from clarion.people.model import User
+from clarion.push.model import Device
 
 HOUR_MS = 3_600_000
+# Of a user with more devices, those seen last are sent to. By default users have three.
+DEVICES_LIMIT = 100
 _INBOX_ALONE = (Channel.IN_APP,)
 # Devices have a rule of their own.
 _WITHOUT_ADDRESS = frozenset({Channel.IN_APP, Channel.PUSH})
@@ -81,6 +84,14 @@ class PreparedCase:
     case: Case
 
 
+class _Facts(NamedTuple):
+    """What was read for a whole batch."""
+
+    channels: AppChannels
+    used: Mapping[str, int]
+    devices: Mapping[str, tuple[Device, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class CaseReader:
     """Reads what the rules need to know, for many requests at once."""
@@ -99,20 +110,32 @@ class CaseReader:
         limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
         channels = await self.ports.channels.find(app_id)
+        pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
+        devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
+        facts = _Facts(channels, used, devices)
         slices, prepared = Slices(WORK_SLICE_S), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
-            prepared.append(self._prepare(each, user, before, used, channels))
+            prepared.append(self._prepare(each, user, before, facts))
             await slices.pause()
         return prepared
+
+    async def _read_devices(
+        self, app_id: str, user_ids: Collection[str], channels: AppChannels
+    ) -> dict[str, tuple[Device, ...]]:
+        """Return the valid devices that a push reaches, by user."""
+        found = await self.ports.devices.valid_of_users(app_id, user_ids, DEVICES_LIMIT)
+        return {
+            user_id: tuple(each for each in some if _is_reachable(each, channels))
+            for user_id, some in found.items()
+        }
 
     def _prepare(
         self,
         request: DecisionRequest,
         user: User | None,
         earlier: EarlierNotification | None,
-        used: Mapping[str, int],
-        channels: AppChannels,
+        facts: _Facts,
     ) -> PreparedCase:
         case = Case(
             now=request.now,
@@ -120,18 +143,24 @@ class CaseReader:
             priority=request.priority,
             channels=request.channels,
             templates=_templates_of(request.entry),
-            available=channels.available,
+            available=facts.channels.available,
             expires_at=request.expires_at,
             user=user,
-            addresses=_find_reachable(request, user, channels),
+            addresses=_find_reachable(request, user, facts.channels),
+            devices=facts.devices.get(request.user_id, ()),
             earlier=earlier,
             limits=tuple(
-                Limit(each.id, each.per_hour, each.overflow, used.get(each.id, 0))
+                Limit(each.id, each.per_hour, each.overflow, facts.used.get(each.id, 0))
                 for each in self.caps.limits_of(request)
             ),
             next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )
         return PreparedCase(request, case)
+
+
+def _is_reachable(device: Device, channels: AppChannels) -> bool:
+    """Whether our own gateway reaches a device, or a provider of its platform."""
+    return device.address is None or device.platform in channels.platforms
 
 
 def _find_reachable(

@@ -25,6 +25,7 @@ from clarion.events.model import (
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Users
+from clarion.push.port import Devices
 
 
 class Events(Protocol):
@@ -217,6 +218,7 @@ class PipelinePorts:
     outcomes: Outcomes
     deliveries: Deliveries
     users: Users
+    devices: Devices
     catalog: Catalog
     clock: Clock
     channels: Channels

@@ -20,6 +20,8 @@ from clarion.http.bodies import Body
 T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", bound=StrEnum)
+# Null resets one to its default.
+Toggles = dict[str, bool | None]
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
@@ -95,6 +97,12 @@ def check_choice(choices: type[E], text: str) -> E:
     if text not in set(choices):
         raise ValueError(f"must be one of {', '.join(choices)}")
     return choices(text)
+
+
+def check_toggles(place: str, toggles: Toggles, choices: type[E]) -> dict[E, bool | None]:
+    """Return toggles by the members of an enum; `InvalidFields` names those that it has not."""
+    checks = {f"{place}.{name}": partial(check_choice, choices, name) for name in toggles}
+    return dict(zip(collect(checks).values(), toggles.values(), strict=True))
 
 
 def check_limit(limit: int) -> int:

@@ -70,8 +70,10 @@ class Acknowledgements:
         await asyncio.gather(*(self.broadcasts.advance(*key, to) for key, to in cursors))
 
     async def _acknowledge(self, part: Sequence[_Acknowledged]) -> None:
-        direct = [(message.device_id, message.id) for _, message in part if message.topic is None]
-        await self.messages.acknowledge(direct, self.clock.now())
+        direct = [message for _, message in part if message.topic is None]
+        plain = [(each.device_id, each.id) for each in direct if each.notification_id is None]
+        notifying = [each for each in direct if each.notification_id is not None]
+        await self.messages.acknowledge(plain, self.clock.now(), notifying)
 
     def _settle(self, part: Sequence[_Acknowledged]) -> None:
         now = self.clock.now()

@@ -11,9 +11,15 @@ import asyncio
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
-from clarion.push.apns.request import Push
 from clarion.push.connections import Connection, Connections, offer, read_store
-from clarion.push.model import Device, Message, MessageReason, MessageStatus, PushPriority
+from clarion.push.model import (
+    Device,
+    Message,
+    MessageContent,
+    MessageReason,
+    MessageStatus,
+    PushPriority,
+)
 from clarion.push.port import Broadcasts, Messages
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
@@ -48,50 +54,59 @@ class Dispatch:
 
     # For providers.
 
-    async def accept(self, device: Device, push: Push, message_id: str) -> bool:
+    async def accept(self, device: Device, push: MessageContent, message_id: str) -> bool:
         """Store a push and offer it; False if it is a repeat. Returns after the commit."""
-        message = self._make_message(device, push, message_id)
-        is_online = self._connections.get(device.id) is not None
-        status, reason = _first_status(message, is_online=is_online)
-        if not await self._messages.add(message, status, reason):
-            self._offer_again(device.id)
-            return False
-        self._metrics.count(message.priority, status)
-        connection = self._connections.get(device.id)
-        is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
-        if message.is_stored and not is_taken:
-            await self._stored.add_one(device.id)
-        return True
+        message, status, reason = self.make_message(device, push, message_id)
+        is_new = await self._messages.add(message, status, reason)
+        await self.announce(message, status, is_repeat=not is_new)
+        return is_new
 
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""
         await self._messages.fail(device.id, message_id, self._clock.now())
 
-    def _make_message(self, device: Device, push: Push, message_id: str) -> Message:
+    # The `Gateway` port.
+
+    def make_message(
+        self,
+        device: Device,
+        content: MessageContent,
+        message_id: str,
+        notification_id: str | None = None,
+    ) -> tuple[Message, MessageStatus, MessageReason | None]:
         now = self._clock.now()
         # Later ones sort later, also within a millisecond and when the clock is set back.
         self._last_sequence = max(self._last_sequence + 1, now * 1000)
-        return Message(
+        message = Message(
             id=message_id,
             device_id=device.id,
             app_id=device.app_id,
             sequence=self._last_sequence,
-            payload=push.payload,
-            priority=push.priority,
-            collapse_id=push.collapse_id,
-            is_stored=push.is_stored,
+            payload=content.payload,
+            priority=content.priority,
+            collapse_id=content.collapse_id,
+            is_stored=content.is_stored,
             created_at=now,
-            expires_at=push.expires_at,
+            expires_at=content.expires_at,
+            notification_id=notification_id,
         )
+        is_online = self._connections.get(device.id) is not None
+        return message, *_first_status(message, is_online=is_online)
 
-    def _offer_again(self, device_id: str) -> None:
-        """Have the device's connection read the message of a repeated push from the store.
-
-        A push is repeated when its first response was lost: the offer may be lost with it.
-        """
-        connection = self._connections.get(device_id)
-        if connection is not None:
-            read_store(connection)
+    async def announce(
+        self, message: Message, status: MessageStatus, *, is_repeat: bool = False
+    ) -> None:
+        # Looked up after the commit: a device that connected meanwhile is not missed.
+        connection = self._connections.get(message.device_id)
+        if is_repeat:
+            # The first response was lost: the offer may be lost with it.
+            if connection is not None:
+                read_store(connection)
+            return
+        self._metrics.count(message.priority, status)
+        is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
+        if message.is_stored and not is_taken:
+            await self._stored.add_one(message.device_id)
 
     # For connections.
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
+
+import msgspec
+
+from clarion.catalog.model import Category
+
+# Of the ids of messages that are part of a notification.
+_MESSAGE_IDS = uuid.UUID("5a4d1f6e-3c5b-4b52-9d0c-8f3c1b7e2a90")
 
 
 class Platform(StrEnum):
@@ -39,9 +47,27 @@ class DeviceDetails:
     label: str | None = None
 
 
+class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is set for one device; everything else has its default.
+
+    `quiet_hours` has a flag for each hour in the time zone of the device, or of its user if it has
+    none. They come in addition to those of the user.
+    """
+
+    enabled: bool = True
+    categories: dict[Category, bool] = {}
+    types: dict[str, bool] = {}
+    quiet_hours: tuple[bool, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device of an app. Only the hashes of its token and its secret are stored."""
+    """A device of an app. Only the hashes of its token and its secret are stored.
+
+    `address` is what another push service needs to reach it (the token of APNs or FCM, or a Web
+    Push subscription), sealed for `address_context`. A device without one is reached by our own
+    gateway, whatever its platform. Each registration seals the address anew.
+    """
 
     id: str
     app_id: str
@@ -53,6 +79,13 @@ class Device:
     last_seen_at: int
     invalidated_at: int | None = None
     invalidation_reason: InvalidationReason | None = None
+    address: bytes | None = field(default=None, repr=False)
+    preferences: DevicePreferences = field(default_factory=DevicePreferences)
+
+    @property
+    def address_context(self) -> str:
+        """What the sealed address is bound to: the app and the hash by which it is found."""
+        return f"device/{self.app_id}/{self.token_hash.hex()}"
 
     @property
     def is_valid(self) -> bool:
@@ -99,6 +132,16 @@ class MessageReason(StrEnum):
     UNREGISTERED = "unregistered"
 
 
+class MessageContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent to a device, and how."""
+
+    priority: PushPriority
+    collapse_id: str | None
+    is_stored: bool
+    expires_at: int
+    payload: bytes
+
+
 class Message(NamedTuple):
     """One message to one device or to a topic.
 
@@ -116,6 +159,12 @@ class Message(NamedTuple):
     sequence: int = 0
     collapse_id: str | None = None
     topic: str | None = None  # set when it was sent to a topic
+    notification_id: str | None = None  # set when it is part of a notification
+
+
+def make_message_id(notification_id: str, device_id: str) -> str:
+    """Return the id of a notification's message to a device: always the same."""
+    return str(uuid.uuid5(_MESSAGE_IDS, f"{notification_id}/{device_id}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -10,10 +10,12 @@ from clarion.pages import Page
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DevicePreferences,
     DeviceTopic,
     Feedback,
     InvalidationReason,
     Message,
+    MessageContent,
     MessageReason,
     MessageRecord,
     MessageStatus,
@@ -40,10 +42,11 @@ class Devices(Protocol):
         """Refresh the device of the app that has this token, and return it as it is now.
 
         It keeps its id, secret and time of creation, takes the new details (a value that is None
-        stays as it was), and is valid again. None, with nothing changed, if there is none; or if
-        it is not of the same user, the app itself does not ask for it, and `proof` is not the hash
-        of its secret. If its user changes, its waiting messages fail and its subscriptions are
-        deleted; if a user took it, it takes the new secret too.
+        stays as it was), and is valid again. If it has an address it takes the new one; one
+        without stays without. None, with nothing changed, if there is none; or if it is not of the
+        same user, the app itself does not ask for it, and `proof` is not the hash of its secret.
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset; if a user took it, it takes the new secret too.
         """
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
@@ -54,7 +57,19 @@ class Devices(Protocol):
     ) -> Device | None:
         """Update the details that are not None; return None if the app has no such device.
 
-        If its user changes, its waiting messages fail and its subscriptions are deleted.
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset.
+        """
+
+    async def set_preferences(
+        self,
+        app_id: str,
+        device_id: str,
+        edit: Callable[[DevicePreferences], DevicePreferences],
+    ) -> Device | None:
+        """Edit the preferences of a device; return None if the app has no such device.
+
+        Concurrent edits do not overwrite each other: `edit` may be called several times.
         """
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
@@ -80,6 +95,14 @@ class Devices(Protocol):
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         """Return a user's valid devices, most recently seen first."""
 
+    async def valid_of_users(
+        self, app_id: str, user_ids: Collection[str], limit: int
+    ) -> dict[str, tuple[Device, ...]]:
+        """Return the valid devices of users, in one read, at most `limit` of each user.
+
+        By user id, most recently seen first; users without one are left out.
+        """
+
     async def invalid_of_user(
         self, app_id: str, user_id: str, *, keep: int, limit: int
     ) -> tuple[str, ...]:
@@ -89,11 +112,18 @@ class Devices(Protocol):
         """Set when the devices were last seen, 500 devices a commit."""
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: InvalidationReason, now: int
+        self,
+        app_id: str,
+        device_id: str,
+        reason: InvalidationReason,
+        now: int,
+        address: bytes | None = None,
     ) -> Device | None:
         """Invalidate a device: fail the messages that wait for it, add its token to the feedback.
 
-        Returns the device, or None if the app has no such device that is valid.
+        With the sealed `address` that something was sent to: only if the device still has it, and
+        has not registered again since it was read. Returns the device, or None if the app has no
+        such device that is valid.
         """
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
@@ -134,6 +164,11 @@ class Messages(Protocol):
 
         Of the device's messages that wait and have the same collapse id, all but the newest expire
         as `collapsed`: usually the older ones, or this one if a newer one was stored before it.
+        Messages of notifications collapse only such, and others only others.
+
+        When the last message of a notification ends, whichever method ends it, so does its push
+        delivery if that is `sent`: as `delivered` if a device acknowledged one, else as `expired`
+        or `failed`.
         """
 
     async def waiting(
@@ -153,10 +188,14 @@ class Messages(Protocol):
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
         """Return how many stored messages wait and have not expired, counted up to `limit`."""
 
-    async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
+    async def acknowledge(
+        self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
+    ) -> None:
         """Mark messages delivered, each given as device and message id.
 
-        Ids that are not the device's, or do not wait, change nothing.
+        Ids that are not the device's, or do not wait, change nothing. Those that are part of
+        notifications are given whole, as `notifying`: their deliveries and the attempts of their
+        devices are delivered, too, in the same unit.
         """
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
@@ -170,6 +209,31 @@ class Messages(Protocol):
 
     async def expire(self, now: int, limit: int) -> int:
         """Expire messages that are past `expires_at`, at most `limit`; return how many."""
+
+
+class Gateway(Protocol):
+    """Sends messages to devices of our own gateway, for those who store them in a unit of theirs.
+
+    First make the message, then store it with `add_steps` of `push/sql/messages.py`, and announce
+    it after the commit.
+    """
+
+    def make_message(
+        self,
+        device: Device,
+        content: MessageContent,
+        message_id: str,
+        notification_id: str | None = None,
+    ) -> tuple[Message, MessageStatus, MessageReason | None]:
+        """Return a message with the status and the reason that it is stored with."""
+
+    async def announce(
+        self, message: Message, status: MessageStatus, *, is_repeat: bool = False
+    ) -> None:
+        """Offer a stored message to the device's connection, and apply the limit of what is stored.
+
+        A repeat may have been delivered before: the connection reads from the store if it waits.
+        """
 
 
 class History(Protocol):

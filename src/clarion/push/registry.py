@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import NamedTuple
 
+from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.connections import Connections
-from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
+from clarion.push.model import (
+    Device,
+    DeviceDetails,
+    DevicePreferences,
+    InvalidationReason,
+    Platform,
+)
 from clarion.push.port import Devices
 from clarion.sockets.protocol import CloseCode
 
@@ -35,6 +44,13 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+class Registered(NamedTuple):
+    """A device that was registered, and the devices of its user that were revoked for it."""
+
+    device: Device
+    revoked: tuple[str, ...] = ()
+
+
 class Registry:
     """Registers devices and finds them by token.
 
@@ -43,9 +59,16 @@ class Registry:
     """
 
     def __init__(
-        self, devices: Devices, connections: Connections, clock: Clock, *, per_user: int = 3
+        self,
+        devices: Devices,
+        connections: Connections,
+        clock: Clock,
+        vault: Vault,
+        *,
+        per_user: int = 3,
     ) -> None:
         self.devices = devices
+        self._vault = vault
         self.connections = connections
         self._per_user = per_user
         self._clock = clock
@@ -101,9 +124,18 @@ class Registry:
                 return device
 
     def propose(
-        self, *, app_id: str, token: str, platform: Platform, details: DeviceDetails
+        self,
+        *,
+        app_id: str,
+        token: str,
+        platform: Platform,
+        details: DeviceDetails,
+        address: str | None = None,
     ) -> tuple[Device, str]:
-        """Return a new device and its secret, without storing it."""
+        """Return a new device and its secret, without storing it.
+
+        `address` is what another push service needs to reach it; it is sealed.
+        """
         now = self._clock.now()
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         device = Device(
@@ -116,21 +148,26 @@ class Registry:
             created_at=now,
             last_seen_at=now,
         )
-        return device, secret
+        if address is None:
+            return device, secret
+        sealed = self._vault.seal(address.encode(), device.address_context)
+        return replace(device, address=sealed), secret
 
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
-    ) -> StoredResponse | bool:
-        """Add a device; False if the app has one with its token."""
+    ) -> StoredResponse | Registered | None:
+        """Add a device; None if the app has one with its token."""
         added = await self.devices.add(device, once)
-        if added is True:
-            self._forget(device)
-            await self._revoke_excess(device)
-        return added
+        if isinstance(added, StoredResponse):
+            return added
+        if not added:
+            return None
+        self._forget(device)
+        return Registered(device, await self._revoke_excess(device))
 
     async def refresh(
         self, device: Device, *, is_by_app: bool, secret: str | None = None
-    ) -> Device | None:
+    ) -> Registered | None:
         """Refresh the device that has this token; None if the caller may not, as in `Devices`."""
         proof = b"" if secret is None else hash_secret(secret)
         refreshed = await self.devices.refresh(device, is_by_app=is_by_app, proof=proof)
@@ -147,15 +184,35 @@ class Registry:
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Update the details that are not None."""
         now = self._clock.now()
-        return await self._take_change(await self.devices.update(app_id, device_id, details, now))
+        updated = await self.devices.update(app_id, device_id, details, now)
+        await self._take_change(updated)
+        return updated
+
+    async def set_preferences(
+        self,
+        app_id: str,
+        device_id: str,
+        edit: Callable[[DevicePreferences], DevicePreferences],
+    ) -> Device | None:
+        """Edit the preferences of a device; None if the app has no such device."""
+        return self._forget(await self.devices.set_preferences(app_id, device_id, edit))
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: InvalidationReason
+        self,
+        app_id: str,
+        device_id: str,
+        reason: InvalidationReason,
+        address: bytes | None = None,
     ) -> Device | None:
-        """Invalidate a device; None if the app has no such valid device."""
+        """Invalidate a device; None if the app has no such valid device.
+
+        With the address that was found gone: only if it has not been registered again since.
+        """
         now = self._clock.now()
-        device = self._forget(await self.devices.invalidate(app_id, device_id, reason, now))
-        self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
+        invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
+        device = self._forget(invalidated)
+        if device is not None or address is None:
+            self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
@@ -164,7 +221,7 @@ class Registry:
         self._disconnect(device_id, CloseCode.REVOKED, "the device was deleted")
         return device
 
-    async def _take_change(self, device: Device | None) -> Device | None:
+    async def _take_change(self, device: Device | None) -> Registered | None:
         """Have a changed device read again; end its connection if its user is another now."""
         if device is None:
             return None
@@ -172,8 +229,7 @@ class Registry:
         connection = self.connections.get(device.id)
         if connection is not None and connection.session.device is not None:
             self._compare(connection.session.device, device)
-        await self._revoke_excess(device)
-        return device
+        return Registered(device, await self._revoke_excess(device))
 
     async def check(self, app_id: str, connected: Collection[Device]) -> None:
         """End the connections of devices that were changed since they connected, by any node."""
@@ -194,22 +250,24 @@ class Registry:
             reason = "the device has another user now: reconnect"
             self._disconnect(connected.id, CloseCode.RESTARTING, reason)
 
-    async def _revoke_excess(self, changed: Device) -> None:
-        """Revoke the devices of a user beyond the limit, least recently seen first.
+    async def _revoke_excess(self, changed: Device) -> tuple[str, ...]:
+        """Revoke the devices of a user beyond the limit, least recently seen first; return them.
 
         Of those that were revoked before, all but the last ones are deleted.
         """
         app_id, user_id = changed.app_id, changed.details.user_id
         if user_id is None:
-            return
+            return ()
         known = await self.devices.valid_of_user(app_id, user_id, self._per_user + EXCESS_LIMIT)
-        for device in known[self._per_user :]:
+        excess = known[self._per_user :]
+        for device in excess:
             await self.invalidate(app_id, device.id, InvalidationReason.REVOKED)
         dead = await self.devices.invalid_of_user(
             app_id, user_id, keep=INVALID_KEPT, limit=EXCESS_LIMIT
         )
         for device_id in dead:
             await self.delete(app_id, device_id)
+        return tuple(device.id for device in excess)
 
     def _disconnect(self, device_id: str, code: CloseCode, reason: str) -> None:
         connection = self.connections.get(device_id)

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from clarion.access.vault import AesVault
 from clarion.push.connections import Connection, Connections
 from clarion.push.device_changes import DeviceChanges
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
@@ -42,7 +43,7 @@ class Node:
 
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         self.elsewhere = SqlDevices(engine)  # type: ignore[arg-type]
-        self.registry = Registry(self.elsewhere, Connections(), clock)
+        self.registry = Registry(self.elsewhere, Connections(), clock, AesVault(b"k" * 32))
         self.device = make_device(details=ANA)
         self.phone = Phone(self.device)
 

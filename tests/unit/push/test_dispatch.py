@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from clarion.push.acknowledgements import ROWS_LIMIT
-from clarion.push.model import MessageReason, MessageStatus, PushPriority
+from clarion.push.model import (
+    Message,
+    MessageReason,
+    MessageStatus,
+    PushPriority,
+    make_message_id,
+)
+from clarion.push.sql.messages import add_steps
 from clarion.push.topic_dispatch import CHUNK
 from clarion.sockets.protocol import CloseCode
+from clarion.store.statement import Unit
 from tests.factories import MINUTE, make_message
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
@@ -315,3 +323,70 @@ async def test_many_acknowledgements_of_one_moment_are_recorded_in_parts(gateway
     gateway.dispatch.acknowledgements.add(phone, messages)
     await settle()
     assert gateway.store.writes - before == 3
+
+
+# Messages that others store.
+
+
+async def store_one(gateway: Gateway, **changes: Any) -> tuple[Message, MessageStatus]:
+    """Store a message of a notification as part of another unit."""
+    message_id = make_message_id("n", gateway.device.id)
+    content = gateway.make_push(**changes)
+    message, status, reason = gateway.dispatch.make_message(
+        gateway.device, content, message_id, "n"
+    )
+    await gateway.store.open.write(Unit("n", add_steps(message, status, reason)))
+    return message, status
+
+
+async def test_a_message_that_others_stored_is_announced_and_acknowledged(
+    gateway: Gateway,
+) -> None:
+    phone = await gateway.connect()
+    message, status = await store_one(gateway)
+    assert (status, message.notification_id) == (MessageStatus.PENDING, "n")
+    assert phone.ids == []
+    await gateway.dispatch.announce(message, status)
+    assert phone.ids == [message.id]
+    phone.acknowledge()
+    await settle()
+    assert await gateway.state_of(message.id) == (
+        MessageStatus.DELIVERED,
+        MessageReason.ACKNOWLEDGED,
+    )
+
+
+async def test_what_others_stored_waits_for_the_device(gateway: Gateway) -> None:
+    message, status = await store_one(gateway)
+    assert status is MessageStatus.QUEUED
+    await gateway.dispatch.announce(message, status)
+    phone = await gateway.connect()
+    assert phone.ids == [message.id]
+
+
+@pytest.mark.parametrize("is_delivered", [False, True])
+async def test_a_repeat_that_others_stored_is_sent_once(
+    gateway: Gateway, *, is_delivered: bool
+) -> None:
+    phone = await gateway.connect()
+    message, status = await store_one(gateway)
+    if is_delivered:
+        await gateway.dispatch.announce(message, status)
+        phone.acknowledge()
+        await settle()
+    again, status = await store_one(gateway)
+    assert again.id == message.id
+    await gateway.dispatch.announce(again, status, is_repeat=True)
+    await settle()
+    assert phone.ids == [message.id]
+
+
+async def test_what_others_stored_counts_for_the_limit() -> None:
+    gateway = Gateway(stored_limit=16)
+    for n in range(40):
+        message, status, reason = gateway.dispatch.make_message(
+            gateway.device, gateway.make_push(), f"m{n}", f"n{n}"
+        )
+        await gateway.store.open.write(Unit("n", add_steps(message, status, reason)))
+        await gateway.dispatch.announce(message, status)
+    assert len(await gateway.stored()) <= 17

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.access.vault import AesVault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
@@ -24,6 +25,7 @@ from clarion.push.sql.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
 from tests.unit.push.gates import GatedStore
 
+VAULT = AesVault(b"k" * 32)
 DETAILS = DeviceDetails(label="new")
 
 
@@ -40,7 +42,7 @@ def devices(store: GatedStore) -> SqlDevices:
 
 @pytest.fixture
 def registry(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.gated), Connections(), clock)
+    return Registry(SqlDevices(store.gated), Connections(), clock, VAULT)
 
 
 @pytest.fixture
@@ -130,9 +132,9 @@ async def test_a_new_device_is_found_though_it_was_unknown(
 ) -> None:
     device = make_device()
     assert await registry.find(device.app_id, device.token_hash) is None
-    assert await registry.add(device) is True
+    assert await registry.add(device)
     assert await registry.find(device.app_id, device.token_hash) == device
-    assert await registry.add(make_device(token_hash=device.token_hash)) is False
+    assert await registry.add(make_device(token_hash=device.token_hash)) is None
     assert await devices.find(device.app_id, device.token_hash) == device
 
 
@@ -189,7 +191,7 @@ async def test_in_any_interleaving_the_registry_ends_up_right(
     store, device = GatedStore(), make_device()
     devices = SqlDevices(store.open)
     await devices.add(device)
-    registry = Registry(SqlDevices(store.gated), Connections(), FixedClock())
+    registry = Registry(SqlDevices(store.gated), Connections(), FixedClock(), VAULT)
     store.gates.are_open = False
     tasks = [asyncio.ensure_future(act_on(registry, device, act)) for act in acts]
     for number in order:
@@ -275,11 +277,11 @@ def test_tokens_are_64_hexadecimal_digits_and_differ() -> None:
 async def test_one_device_too_many_revokes_the_least_recently_seen(
     devices: SqlDevices, clock: FixedClock, limit: int
 ) -> None:
-    registry = Registry(devices, Connections(), clock, per_user=limit)
+    registry = Registry(devices, Connections(), clock, VAULT, per_user=limit)
     of_ana = DeviceDetails(user_id="ana")
     made = [make_device(details=of_ana, last_seen_at=NOW + n) for n in range(limit + 2)]
     for device in made:
-        assert await registry.add(device) is True
+        assert await registry.add(device)
     assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
     await registry.refresh(made[-1], is_by_app=True)
     assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
@@ -288,10 +290,10 @@ async def test_one_device_too_many_revokes_the_least_recently_seen(
 async def test_devices_without_a_user_are_not_limited(
     devices: SqlDevices, clock: FixedClock
 ) -> None:
-    registry = Registry(devices, Connections(), clock, per_user=1)
+    registry = Registry(devices, Connections(), clock, VAULT, per_user=1)
     made = [make_device() for _ in range(3)]
     for device in made:
-        assert await registry.add(device) is True
+        assert await registry.add(device)
     assert await reasons_of(devices, made) == [None] * 3
 
 
@@ -303,7 +305,7 @@ async def reasons_of(devices: SqlDevices, made: list[Device]) -> list[Invalidati
 async def test_registering_and_dropping_devices_leaves_a_bounded_number_of_rows(
     devices: SqlDevices, clock: FixedClock
 ) -> None:
-    registry = Registry(devices, Connections(), clock, per_user=2)
+    registry = Registry(devices, Connections(), clock, VAULT, per_user=2)
     of_ana = DeviceDetails(user_id="ana")
     for _ in range(50):
         clock.advance(1)

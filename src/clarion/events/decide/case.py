@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from clarion.catalog.model import Channel, NotificationType, Overflow, Priority
 from clarion.events.model import EarlierNotification
 from clarion.people.model import User
+from clarion.push.model import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,7 @@ class Case:
     expires_at: int | None
     user: User | None
     addresses: frozenset[Channel] = frozenset()  # the channels for which the user has an address
-    devices: int = 0
-    devices_on: int = 0
+    devices: tuple[Device, ...] = ()  # the user's valid devices that a push can reach
     earlier: EarlierNotification | None = None
     limits: tuple[Limit, ...] = ()
     next_hour_at: int = 0

@@ -16,6 +16,7 @@ from clarion.catalog.model import (
     Priority,
 )
 from clarion.events.decide.case import Case
+from clarion.events.decide.devices import ChosenDevices, choose_devices
 from clarion.events.decide.digests import find_due
 from clarion.events.decide.quiet_hours import find_end
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
@@ -64,12 +65,12 @@ def check_preferences(case: Case, channel: Channel) -> Verdict | None:
 
 
 def check_devices(case: Case, channel: Channel) -> Verdict | None:
-    """Does the user have a device with notifications enabled?"""
+    """Does the user have a device that wants it?"""
     if channel is not Channel.PUSH:
         return None
     if not case.devices:
         return Drop(ReasonCode.NO_DEVICE)
-    return None if case.devices_on or is_mandatory(case) else Drop(ReasonCode.DEVICES_OFF)
+    return None if any(choose_push_devices(case)) else Drop(ReasonCode.DEVICES_OFF)
 
 
 def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
@@ -99,12 +100,18 @@ def check_limit(case: Case, _channel: Channel) -> Verdict | None:
 
 
 def check_quiet_hours(case: Case, channel: Channel) -> Verdict | None:
-    """Is it a quiet hour? Then channels that interrupt wait until its end."""
+    """Is it a quiet hour? Then channels that interrupt wait until its end.
+
+    A push also waits while it is quiet on all devices that want it.
+    """
     if channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
     user = case.recipient
     flags = user.preferences.quiet_hours or DEFAULT_QUIET_HOURS
     end = find_end(case.now, flags, user.timezone)
+    if end == case.now and channel is Channel.PUSH:
+        chosen = choose_push_devices(case)
+        end = case.now if chosen.now else chosen.next_at
     return None if end == case.now else Hold(ReasonCode.QUIET_HOURS, end)
 
 
@@ -143,6 +150,18 @@ def _decide_channel(case: Case, channel: Channel) -> Decision:
             return Decision(channel, verdict, name)
     reason = ReasonCode.MANDATORY if passes_quiet_hours(case) else ReasonCode.ALLOWED
     return Decision(channel, Send(reason), DEFAULT_RULE)
+
+
+def choose_push_devices(case: Case) -> ChosenDevices:
+    """Return the devices that a push goes to now, and those that are quiet now."""
+    return choose_devices(
+        case.devices,
+        case.type,
+        case.recipient,
+        case.now,
+        ignores_toggles=is_mandatory(case),
+        ignores_quiet_hours=passes_quiet_hours(case),
+    )
 
 
 def is_mandatory(case: Case) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -17,10 +16,11 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
+from clarion.fields import check_quiet_hours
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import check_choice, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
 from clarion.people.api.users import Given, check_found
@@ -29,12 +29,9 @@ from clarion.people.model import Preferences, User
 from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, Setting
 
-N = TypeVar("N", bound=StrEnum)
 T = TypeVar("T")
 TYPES_LIMIT = 1_000
-HOURS = 24
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
-Toggles = dict[str, bool | None]
 _USER_FIELDS = ("timezone", "language")
 _PATHS = ["/users/{user_id:str}/preferences", "/me/preferences"]
 
@@ -129,17 +126,11 @@ def _check(known: Collection[str], name: str, value: Any) -> Any:
         return None
     match name:
         case "quiet_hours":
-            return _check_hours(value)
+            return check_quiet_hours(value)
         case "categories":
-            return _check_toggles(name, value, Category)
+            return check_toggles(name, value, Category)
         case _:
             return _check_types(value, known)
-
-
-def _check_hours(hours: list[bool]) -> tuple[bool, ...]:
-    if len(hours) != HOURS:
-        raise ValueError(f"must have {HOURS} flags, one for each hour")
-    return tuple(hours)
 
 
 def _check_types(types: dict[str, Toggles | None], known: Collection[str]) -> dict[str, Any]:
@@ -156,12 +147,7 @@ def _check_type(
         return None
     if name not in known:
         raise ValueError("there is no such type")
-    return _check_toggles(f"types.{name}", toggles, Channel)
-
-
-def _check_toggles(place: str, toggles: Toggles, names: type[N]) -> dict[N, bool | None]:
-    checks = {f"{place}.{name}": partial(check_choice, names, name) for name in toggles}
-    return dict(zip(collect(checks).values(), toggles.values(), strict=True))
+    return check_toggles(f"types.{name}", toggles, Channel)
 
 
 def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.openapi import ResponseSpec
+from msgspec import UNSET, UnsetType
 
 from clarion import fields
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
-from clarion.clock import Clock, to_rfc3339
+from clarion.catalog.port import Catalog
+from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, caller_of, owner_of
-from clarion.http.dependencies import Injected
+from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
@@ -31,57 +31,50 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.nodes.port import Limits
-from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
-from clarion.push.registry import Registry, new_token
+from clarion.push.api.device_preferences import (
+    DevicePreferencesView,
+    PreferencesBody,
+    check_preferences,
+    view_preferences,
+)
+from clarion.push.api.registrations import Details, NewDevice, read_registration
+from clarion.push.model import (
+    Device,
+    DeviceDetails,
+    DevicePreferences,
+    InvalidationReason,
+    Platform,
+)
+from clarion.push.registry import Registered, Registry
 
-_PLATFORMS = {
-    **{platform.value: platform for platform in Platform},
-    "apns": Platform.IOS,
-    "fcm": Platform.ANDROID,
-}
 # A user's client registers a device when it is installed; one that registers more makes rubbish.
 REGISTRATIONS_PER_HOUR = 20
 _HOUR_S = 3600
-_TOKEN = re.compile(r"[!-~]{8,4096}")
 _DETAIL_CHECKS = {
     "user_id": fields.check_user_id,
     "language": fields.check_language,
     "timezone": fields.check_timezone,
 }
-Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
-class Details(Body):
-    """What is known about a device."""
+class DeviceChanges(Details, kw_only=True):
+    """What to change about a device."""
 
-    user_id: Short | None = None
-    model: Short | None = None
-    os_version: Short | None = None
-    app_version: Short | None = None
-    language: Short | None = None
-    timezone: Short | None = None
-    label: Short | None = None
+    preferences: PreferencesBody | UnsetType | None = UNSET
 
 
-class NewDevice(Details, kw_only=True):
-    """A device to register. Without a token, one is generated.
+class RegisteredDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A registered device. The secret is returned once: for a new device, or a new user.
 
-    With the `secret` of a device that is registered, a user takes it over from another.
+    There is no token if it was registered with a subscription. `revoked_device_id` is the device
+    that was revoked because the user had as many as allowed.
     """
 
-    platform: str
-    app_id: str | None = None
-    token: str | None = None
-    secret: Short | None = None
-
-
-class RegisteredDevice(msgspec.Struct, omit_defaults=True):
-    """A registered device. The secret is returned once: for a new device, or a new user."""
-
     device_id: str
-    token: str
+    token: str | None = None
     is_new: bool
     secret: str | None = None
+    revoked_device_id: str | None = None
 
 
 class StateView(View):
@@ -111,6 +104,7 @@ class DeviceView(View):
     last_seen_at: Timestamp
     invalidated_at: Timestamp | None
     invalidation_reason: InvalidationReason | None
+    preferences: DevicePreferencesView
     state: StateView
 
 
@@ -137,7 +131,8 @@ class DevicesController(Controller):
         registry: Injected[Registry],
         idempotency: Injected[Idempotency],
         limits: Injected[Limits],
-        clock: Injected[Clock],
+        catalog: Injected[Catalog],
+        on_user_changed: Injected[OnUserChanged],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[RegisteredDevice]:
         """Register a device (201), or refresh the one that has this token already (200).
@@ -149,33 +144,30 @@ class DevicesController(Controller):
         """
         caller = _caller(request, Scope.DEVICES_WRITE)
         details = _details_of(caller, data)
-        token = data.token if data.token is not None else new_token()
-        checked = collect(
-            {
-                "app_id": partial(_check_app, caller, data.app_id),
-                "platform": partial(_check_platform, data.platform),
-                "token": partial(_check_token, token),
-            }
-        )
-        device, secret = registry.propose(**checked, details=details)
+        given = read_registration(caller, data)
+        edit = await check_preferences(data.preferences, catalog, given.app_id)
+        device, secret = registry.propose(**given._asdict(), details=details)
+        if edit is not None:
+            device = replace(device, preferences=edit(device.preferences))
         if isinstance(caller, UserCaller) and not await _is_known(device, registry):
-            await _check_rate(caller, limits, clock.now())
-        new = RegisteredDevice(device.id, token, is_new=True, secret=secret)
-        once = await idempotency.once(request, idempotency_key, new)
+            await _check_rate(caller, limits, device.created_at)
+        token = None if data.subscription else given.token
+        answer = RegisteredDevice(device_id=device.id, token=token, is_new=True, secret=secret)
+        once = await idempotency.once(request, idempotency_key, answer)
         is_by_app = isinstance(caller, AppCaller)
         for _ in range(2):  # twice, because the device may be deleted in between
             added = await registry.add(device, once)
             if isinstance(added, StoredResponse):
                 return idempotency.answer_again(added, once, RegisteredDevice, 201)
-            if added:
-                return Response(new, status_code=201)
-            refreshed = await registry.refresh(device, is_by_app=is_by_app, secret=data.secret)
-            if refreshed is not None:
-                is_renewed = refreshed.secret_hash == device.secret_hash
-                old = RegisteredDevice(
-                    refreshed.id, token, is_new=False, secret=secret if is_renewed else None
-                )
-                return Response(old, status_code=200)
+            before = None if added else await registry.find(device.app_id, device.token_hash)
+            done = added or await registry.refresh(device, is_by_app=is_by_app, secret=data.secret)
+            if done is None:
+                continue
+            after = done.device
+            if edit is not None and not added:  # a new device has them already
+                after = await registry.set_preferences(after.app_id, after.id, edit) or after
+            await _replan(before, after, on_user_changed)
+            return _answer(done, answer, device)
         raise DeviceOfAnotherUser
 
     @get("/{device_id:str}", summary="Get a device")
@@ -194,13 +186,22 @@ class DevicesController(Controller):
         self,
         request: ApiRequest,
         device_id: str,
-        data: Details,
+        data: DeviceChanges,
         registry: Injected[Registry],
+        catalog: Injected[Catalog],
+        on_user_changed: Injected[OnUserChanged],
     ) -> DeviceView:
-        """Update the fields that are given; the others stay."""
+        """Update the fields that are given; the others stay.
+
+        In `preferences`, too: null resets a value to its default.
+        """
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         details = _details_of(caller_of(request), data)
+        edit = await check_preferences(data.preferences, catalog, device.app_id)
         changed = _found(await registry.update(device.app_id, device.id, details))
+        if edit is not None:
+            changed = _found(await registry.set_preferences(device.app_id, device.id, edit))
+        await _replan(device, changed, on_user_changed)
         return _view(changed, registry)
 
     @delete("/{device_id:str}", summary="Delete a device", status_code=204)
@@ -209,10 +210,12 @@ class DevicesController(Controller):
         request: ApiRequest,
         device_id: str,
         registry: Injected[Registry],
+        on_user_changed: Injected[OnUserChanged],
     ) -> None:
         """Delete the device; add its token to the feedback. Its messages stay in the history."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         await registry.delete(device.app_id, device.id)
+        await _replan(device, None, on_user_changed)
 
     @post("/{device_id:str}/invalidate", summary="Invalidate a device", status_code=200)
     async def invalidate(
@@ -221,10 +224,12 @@ class DevicesController(Controller):
         device_id: str,
         data: Invalidation,
         registry: Injected[Registry],
+        on_user_changed: Injected[OnUserChanged],
     ) -> DeviceView:
         """Stop sending to the device; add its token to the feedback. A repeat changes nothing."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         invalidated = await registry.invalidate(device.app_id, device.id, data.reason)
+        await _replan(device, invalidated or device, on_user_changed)
         return _view(invalidated or device, registry)
 
     @post("/{device_id:str}/secret", summary="Renew the secret of a device", status_code=200)
@@ -261,6 +266,40 @@ def _caller(request: ApiRequest, scope: Scope) -> Caller:
     """Return the calling user, or the calling app if its key has the scope."""
     caller = caller_of(request)
     return require_app(caller, scope) if isinstance(caller, AppCaller) else caller
+
+
+async def _replan(
+    before: Device | None, after: Device | None, on_user_changed: OnUserChanged
+) -> None:
+    """Have decided again what waits for the users of a changed device, if it matters to that."""
+    if _what_counts(before) == _what_counts(after):
+        return
+    devices = [device for device in (before, after) if device is not None]
+    for app_id, user_id in {(device.app_id, device.details.user_id) for device in devices}:
+        if user_id is not None:
+            await on_user_changed(app_id, user_id)
+
+
+def _what_counts(device: Device | None) -> tuple[str | None, str | None, DevicePreferences] | None:
+    """Return what decisions depend on; None if there is no device to send to."""
+    if device is None or not device.is_valid:
+        return None
+    return device.details.user_id, device.details.timezone, device.preferences
+
+
+def _answer(
+    done: Registered, proposed: RegisteredDevice, device: Device
+) -> Response[RegisteredDevice]:
+    """Return the response to a registration: the proposed one if the proposed device was added."""
+    is_new = done.device.id == device.id
+    answer = RegisteredDevice(
+        device_id=done.device.id,
+        token=proposed.token,
+        is_new=is_new,
+        secret=proposed.secret if done.device.secret_hash == device.secret_hash else None,
+        revoked_device_id=done.revoked[0] if done.revoked else None,
+    )
+    return Response(answer, status_code=201 if is_new else 200)
 
 
 async def _is_known(device: Device, registry: Registry) -> bool:
@@ -311,28 +350,13 @@ def _details_of(caller: Caller, data: Details) -> DeviceDetails:
     return replace(details, user_id=caller.user_id)
 
 
-def _check_app(caller: Caller, app_id: str | None) -> str:
-    if app_id not in (None, caller.app_id):
-        raise ValueError("must be the app of the key or token that calls")
-    return caller.app_id
-
-
-def _check_platform(text: str) -> Platform:
-    platform = _PLATFORMS.get(text)
-    if platform is None:
-        raise ValueError("must be ios (or apns), android (or fcm), web or clarion")
-    return platform
-
-
-def _check_token(token: str) -> str:
-    if not _TOKEN.fullmatch(token):
-        raise ValueError("must have 8 to 4096 printable ASCII characters without spaces")
-    return token
-
-
 def _view(device: Device, registry: Registry) -> DeviceView:
     return DeviceView.of(
-        device, device_id=device.id, **asdict(device.details), state=_state(device, registry)
+        device,
+        device_id=device.id,
+        **asdict(device.details),
+        preferences=view_preferences(device),
+        state=_state(device, registry),
     )
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from clarion.push.apns.reasons import Reason, Rejected
-from clarion.push.model import PushPriority
+from clarion.push.model import MessageContent, PushPriority
 from clarion.push.registry import hash_token
 
 PAYLOAD_LIMIT_BYTES = 4096
@@ -46,17 +46,12 @@ _REPEATABLE = {b"cookie"}
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Push(msgspec.Struct, frozen=True, kw_only=True):
+class Push(MessageContent, frozen=True, kw_only=True):
     """A valid push to one device."""
 
     id: str | None
     token_hash: bytes
     bundle_id: str
-    priority: PushPriority
-    collapse_id: str | None
-    is_stored: bool
-    expires_at: int
-    payload: bytes
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
+from clarion.errors import Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.push.model import Device, DeviceDetails, InvalidationReason
-from clarion.push.sql import feedback
+from clarion.push.model import Device, DeviceDetails, DevicePreferences, InvalidationReason
+from clarion.push.sql import deliveries, feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, Value, keys_of, statement
 
 TOUCH_LIMIT = 500
+# How often a change of preferences is tried, if others change them at the same time.
+_ATTEMPTS = 5
 DEVICES = Record(Device, inline=("details",))
 _DETAILS = Record(DeviceDetails)
 _SELECT = f"SELECT {DEVICES.columns} FROM devices"
@@ -29,6 +33,9 @@ def _update_details(source: str) -> str:
 _OF_TOKEN = "token_hash = :token_hash AND app_id = :app_id"  # noqa: S105 - a condition
 # Whoever takes a device over must not get what was meant for the user before.
 _CHANGES_USER = "user_id <> :user_id"
+# Nor does what that user had set apply to them.
+_FORGET_PREFERENCES = f"""preferences = CASE WHEN {_CHANGES_USER} THEN '{{}}'
+    ELSE preferences END"""
 
 ADD = statement("add_device", f"{_INSERT} ON CONFLICT (token_hash, app_id) DO NOTHING RETURNING id")
 # The guard of a refresh: without a row the device is not there, or is another user's.
@@ -40,21 +47,22 @@ LOCK_IF_ALLOWED = statement(
 )
 # A node that did not know yet that a device was invalidated may have stored messages for it. They
 # must not be delivered after the device is registered again.
-FAIL_LEFT = statement(
-    "fail_messages_left_behind",
-    f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
-    WHERE {_OF_TOKEN} AND (invalidated_at IS NOT NULL OR {_CHANGES_USER}))""",
-)
+_LEFT = f"""device_id = (SELECT devices.id FROM devices
+    WHERE {_OF_TOKEN} AND (invalidated_at IS NOT NULL OR {_CHANGES_USER}))"""
+END_LEFT = deliveries.end_before("end_deliveries_left_behind", deliveries.FAILED, _LEFT)
+FAIL_LEFT = statement("fail_messages_left_behind", f"{FAIL_WAITING} {_LEFT}")
 UNSUBSCRIBE_LEFT = statement(
     "delete_subscriptions_left_behind",
     f"""DELETE FROM subscriptions WHERE device_id = (SELECT id FROM devices
     WHERE {_OF_TOKEN} AND {_CHANGES_USER})""",
 )
-# A user who takes a device over gets a new secret: the user before knows the old one.
+# A user who takes a device over gets a new secret: the user before knows the old one. A token that
+# we generated is never the address at another service, whatever platform the device registers with.
 REFRESH = statement(
     "refresh_device",
     f"""UPDATE devices SET {_update_details(":{0}")}, platform = :platform,
-    invalidated_at = NULL, invalidation_reason = NULL,
+    address = CASE WHEN address IS NULL THEN address ELSE :address END,
+    invalidated_at = NULL, invalidation_reason = NULL, {_FORGET_PREFERENCES},
     secret_hash = CASE WHEN CAST(:is_by_app AS INTEGER) = 1 OR user_id = :user_id
     THEN secret_hash ELSE :secret_hash END
     WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
@@ -65,11 +73,12 @@ LOCK = statement(
     """UPDATE devices SET last_seen_at = last_seen_at WHERE id = :id AND app_id = :app_id
     RETURNING id""",
 )
-FAIL_OF_FORMER_USER = statement(
-    "fail_messages_of_former_user",
-    f"""{FAIL_WAITING} device_id = (SELECT id FROM devices
-    WHERE id = :id AND app_id = :app_id AND {_CHANGES_USER})""",
+_OF_FORMER_USER = f"""device_id = (SELECT devices.id FROM devices
+    WHERE devices.id = :id AND devices.app_id = :app_id AND {_CHANGES_USER})"""
+END_OF_FORMER_USER = deliveries.end_before(
+    "end_deliveries_of_former_user", deliveries.FAILED, _OF_FORMER_USER
 )
+FAIL_OF_FORMER_USER = statement("fail_messages_of_former_user", f"{FAIL_WAITING} {_OF_FORMER_USER}")
 UNSUBSCRIBE_FORMER_USER = statement(
     "delete_subscriptions_of_former_user",
     f"""DELETE FROM subscriptions WHERE device_id = (SELECT id FROM devices
@@ -77,8 +86,14 @@ UNSUBSCRIBE_FORMER_USER = statement(
 )
 UPDATE = statement(
     "update_device",
-    f"""UPDATE devices SET {_update_details(":{0}")}
+    f"""UPDATE devices SET {_update_details(":{0}")}, {_FORGET_PREFERENCES}
     WHERE id = :id AND app_id = :app_id RETURNING {DEVICES.columns}""",
+)
+# Only if nobody has changed them since they were read.
+SET_PREFERENCES = statement(
+    "set_device_preferences",
+    f"""UPDATE devices SET preferences = :preferences
+    WHERE id = :id AND app_id = :app_id AND preferences = :known RETURNING {DEVICES.columns}""",
 )
 SET_SECRET = statement(
     "set_device_secret",
@@ -107,6 +122,14 @@ SELECT_VALID_OF_USER = statement(
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
     AND invalidated_at IS NULL ORDER BY last_seen_at DESC, id DESC LIMIT :limit""",
 )
+SELECT_VALID_OF_USERS = statement(
+    "select_valid_devices_of_users",
+    f"""SELECT {DEVICES.columns} FROM (SELECT {DEVICES.columns}, ROW_NUMBER() OVER (
+      PARTITION BY user_id ORDER BY last_seen_at DESC, id DESC) AS place
+      FROM devices WHERE app_id = :app_id AND invalidated_at IS NULL
+      AND user_id IN (SELECT key FROM json_each(:ids))) AS ranked
+    WHERE place <= :limit ORDER BY user_id, place""",
+)
 SELECT_INVALID_OF_USER = statement(
     "select_invalid_devices_of_user",
     """SELECT id FROM devices WHERE app_id = :app_id AND user_id = :user_id
@@ -119,6 +142,13 @@ INVALIDATE = statement(
     f"""UPDATE devices SET invalidated_at = :now, invalidation_reason = :reason
     WHERE id = :id AND app_id = :app_id AND invalidated_at IS NULL RETURNING {DEVICES.columns}""",
 )
+INVALIDATE_ADDRESS = statement(
+    "invalidate_device_at_address",
+    f"""UPDATE devices SET invalidated_at = :now, invalidation_reason = :reason
+    WHERE id = :id AND app_id = :app_id AND invalidated_at IS NULL AND address = :address
+    RETURNING {DEVICES.columns}""",
+)
+END_ALL = deliveries.end_before("end_waiting_deliveries", deliveries.FAILED, "device_id = :id")
 FAIL_ALL = statement("fail_waiting_messages", f"{FAIL_WAITING} device_id = :id")
 MARK_DELETED = statement(
     "mark_device_deleted",
@@ -165,6 +195,7 @@ class SqlDevices:
         return await self._write(
             device.id,
             LOCK_IF_ALLOWED.guard(**of_user, **by_whom, proof=proof, last_seen_at=now),
+            END_LEFT.step(**of_user, now=now),
             FAIL_LEFT.step(**of_user, now=now),
             UNSUBSCRIBE_LEFT.step(**of_user),
             REFRESH.step(
@@ -173,6 +204,7 @@ class SqlDevices:
                 **_DETAILS.values(details),
                 platform=device.platform.value,
                 secret_hash=device.secret_hash,
+                address=device.address,
             ),
             owner=device.app_id,
         )
@@ -191,11 +223,30 @@ class SqlDevices:
         return await self._write(
             device_id,
             LOCK.guard(**of_device),
+            END_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             FAIL_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             UNSUBSCRIBE_FORMER_USER.step(**of_device, user_id=details.user_id),
             update,
             owner=app_id,
         )
+
+    async def set_preferences(
+        self,
+        app_id: str,
+        device_id: str,
+        edit: Callable[[DevicePreferences], DevicePreferences],
+    ) -> Device | None:
+        for _ in range(_ATTEMPTS):
+            device = await self.get(app_id, device_id)
+            if device is None:
+                return None
+            edited = replace(device, preferences=edit(device.preferences))
+            known, new = (DEVICES.values(each)["preferences"] for each in (device, edited))
+            step = SET_PREFERENCES.guard(id=device_id, app_id=app_id, known=known, preferences=new)
+            changed = await self._write(device_id, step, owner=app_id)
+            if changed is not None:
+                return changed
+        raise Overloaded("Too many concurrent changes of this device. Try again.")
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
         rows = await self._engine.fetch(FIND, app_id=app_id, token_hash=token_hash)
@@ -232,6 +283,19 @@ class SqlDevices:
         )
         return tuple(map(DEVICES.read, rows))
 
+    async def valid_of_users(
+        self, app_id: str, user_ids: Collection[str], limit: int
+    ) -> dict[str, tuple[Device, ...]]:
+        if not user_ids:
+            return {}
+        ids = keys_of(user_ids)
+        rows = await self._engine.fetch(SELECT_VALID_OF_USERS, app_id=app_id, ids=ids, limit=limit)
+        found: dict[str, tuple[Device, ...]] = {}
+        for device in map(DEVICES.read, rows):
+            user_id = device.details.user_id or ""
+            found[user_id] = (*found.get(user_id, ()), device)
+        return found
+
     async def invalid_of_user(
         self, app_id: str, user_id: str, *, keep: int, limit: int
     ) -> tuple[str, ...]:
@@ -248,12 +312,21 @@ class SqlDevices:
             await self._engine.write(Unit("", (TOUCH.many(chunk),)))
 
     async def invalidate(
-        self, app_id: str, device_id: str, reason: InvalidationReason, now: int
+        self,
+        app_id: str,
+        device_id: str,
+        reason: InvalidationReason,
+        now: int,
+        address: bytes | None = None,
     ) -> Device | None:
+        values = {"id": device_id, "app_id": app_id, "reason": reason.value, "now": now}
         return await self._write(
             device_id,
-            INVALIDATE.guard(id=device_id, app_id=app_id, reason=reason.value, now=now),
+            INVALIDATE.guard(**values)
+            if address is None
+            else INVALIDATE_ADDRESS.guard(**values, address=address),
             feedback.ADD.step(id=device_id),
+            END_ALL.step(id=device_id, now=now),
             FAIL_ALL.step(id=device_id, now=now),
         )
 
@@ -266,6 +339,7 @@ class SqlDevices:
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),
             feedback.ADD.step(id=device_id),
+            END_ALL.step(id=device_id, now=now),
             FAIL_ALL.step(id=device_id, now=now),
             DELETE_SUBSCRIPTIONS.step(id=device_id),
             DELETE.step(id=device_id),

@@ -8,17 +8,18 @@ from itertools import islice
 
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
+from clarion.push.sql import deliveries
+from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
-from clarion.store.sweeps import count_changed, sweep
+from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
+from clarion.store.sweeps import sweep
 
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
 # In one unit: a commit takes several units, but cannot be shorter than one.
 ACKNOWLEDGED_AT_ONCE = 500
 _NEWEST = 1 << 62
-WAITS = "status IN ('pending', 'queued')"
 # Followed by a condition. A step of the units that invalidate a device, too.
 FAIL_WAITING = f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
 WHERE {WAITS} AND """
@@ -44,15 +45,41 @@ ADD = statement(
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
 )
-_COLLAPSING = f"device_id = :device_id AND collapse_id = :collapse_id AND {WAITS}"
-# Expires the older ones: two messages of one batch must not collapse each other. And the message
-# itself, if another node has stored a newer one before it. Two nodes may assign the same sequence;
-# then the id decides, here and in the list.
-COLLAPSE = statement(
-    "collapse_messages",
-    f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
-    WHERE {_COLLAPSING} AND ((sequence, id) < (:sequence, :id) OR (id = :id AND EXISTS (
-      SELECT 1 FROM messages WHERE {_COLLAPSING} AND (sequence, id) > (:sequence, :id))))""",
+
+
+def _collapse(name: str, among: str, new: str) -> Statement:
+    """Return the statement that expires older messages with the collapse id of a new one.
+
+    Older ones only: two messages of one batch must not collapse each other. And the message itself,
+    if another node has stored a newer one before it. Two nodes may assign the same sequence; then
+    the id decides, here and in the list.
+    """
+    same = f"device_id = :device_id AND collapse_id = :collapse_id AND {WAITS} AND {among}"
+    return statement(
+        name,
+        f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
+        WHERE {same} AND ((sequence, id) < {new} OR (id = :id AND EXISTS (
+          SELECT 1 FROM messages WHERE {same} AND (sequence, id) > {new})))""",
+    )
+
+
+# The collapse ids of providers and those of notifications are apart: a push never replaces a
+# notification, whose delivery depends on its messages.
+COLLAPSE = _collapse("collapse_messages", "notification_id IS NULL", "(:sequence, :id)")
+# A repeat is not stored, so its sequence says nothing: that of the stored message counts.
+_STORED_MESSAGE = """(SELECT stored.sequence, stored.id FROM messages AS stored
+    WHERE stored.device_id = :device_id AND stored.id = :id)"""
+COLLAPSE_NOTIFICATIONS = _collapse(
+    "collapse_messages_of_notifications", "notification_id IS NOT NULL", _STORED_MESSAGE
+)
+END_BEFORE_COLLAPSE = deliveries.end_before(
+    "end_deliveries_before_collapse",
+    deliveries.EXPIRED,
+    f"""device_id = :device_id AND collapse_id = :collapse_id
+    AND (sequence, id) < {_STORED_MESSAGE}""",
+)
+END_BEFORE_FAILURE = deliveries.end_before(
+    "end_delivery_before_failure", deliveries.FAILED, "device_id = :device_id AND id = :id"
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
@@ -71,21 +98,22 @@ ACKNOWLEDGE = statement(
     WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
 FAIL = statement("fail_message", f"{FAIL_WAITING} device_id = :device_id AND id = :id")
-# Checks twice that a message waits: on PostgreSQL another node may have finished it since the inner
-# query.
-TRIM = statement(
-    "trim_messages",
-    f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
-    WHERE {WAITS} AND device_id = :device_id AND id IN (
-      SELECT id FROM messages WHERE device_id = :device_id AND {WAITS} AND is_stored = 1
-      ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep)
-    RETURNING id""",
+# What is too much or has expired is selected first and updated one by one: in one statement
+# PostgreSQL may join the whole table with the few that were found.
+SELECT_EXCESS = statement(
+    "select_excess_messages",
+    f"""SELECT device_id, id, notification_id FROM messages
+    WHERE device_id = :device_id AND {WAITS} AND is_stored = 1
+    ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep""",
 )
-# Expired messages are selected first and updated one by one: in one statement PostgreSQL may join
-# the whole table with the few that were found.
+TRIM = statement(
+    "trim_message",
+    f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
+    WHERE device_id = :device_id AND id = :id AND {WAITS} RETURNING id""",
+)
 SELECT_EXPIRED = statement(
     "select_expired_messages",
-    f"""SELECT device_id, id FROM messages WHERE {WAITS} AND expires_at <= :now
+    f"""SELECT device_id, id, notification_id FROM messages WHERE {WAITS} AND expires_at <= :now
     ORDER BY expires_at LIMIT :limit""",
 )
 EXPIRE = statement(
@@ -125,33 +153,8 @@ class SqlMessages:
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
     ) -> bool:
-        add = ADD.guard(
-            device_id=message.device_id,
-            id=message.id,
-            app_id=message.app_id,
-            sequence=message.sequence,
-            payload=message.payload,
-            priority=message.priority,
-            collapse_id=message.collapse_id,
-            is_stored=int(message.is_stored),
-            created_at=message.created_at,
-            expires_at=message.expires_at,
-            status=status,
-            reason=reason,
-        )
-        if message.collapse_id is None:
-            return (
-                await self._engine.write(Unit(message.device_id, (add,), message.app_id))
-                is not None
-            )
-        collapse = COLLAPSE.step(
-            device_id=message.device_id,
-            collapse_id=message.collapse_id,
-            sequence=message.sequence,
-            id=message.id,
-            now=message.created_at,
-        )
-        unit = Unit(message.device_id, (add, collapse), message.app_id)
+        steps = (ADD.guard(**_values(message, status, reason)), *_collapse_steps(message))
+        unit = Unit(message.device_id, steps, message.app_id)
         return await self._engine.write(unit) is not None
 
     async def waiting(
@@ -175,30 +178,96 @@ class SqlMessages:
         )
         return int(count)
 
-    async def acknowledge(self, pairs: Sequence[tuple[str, str]], now: int) -> None:
+    async def acknowledge(
+        self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
+    ) -> None:
         ordered = sorted(pairs)  # in key order, as every batch is written
         units = []
         for start in range(0, len(ordered), ACKNOWLEDGED_AT_ONCE):
             chunk = ordered[start : start + ACKNOWLEDGED_AT_ONCE]
-            rows = [ACKNOWLEDGE.bind(device_id=d, id=i, now=now) for d, i in chunk]
-            units.append(Unit(chunk[0][0], (ACKNOWLEDGE.many(rows),)))
+            units.append(Unit(chunk[0][0], (_acknowledge(chunk, now),)))
+        for start in range(0, len(notifying), ACKNOWLEDGED_AT_ONCE):
+            some = notifying[start : start + ACKNOWLEDGED_AT_ONCE]
+            step = _acknowledge(sorted((each.device_id, each.id) for each in some), now)
+            units.append(Unit(some[0].device_id, (step, *deliveries.confirm(some, now))))
         await asyncio.gather(*map(self._engine.write, units))
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
-        step = FAIL.step(device_id=device_id, id=message_id, now=now)
-        await self._engine.write(Unit(device_id, (step,)))
+        of_message = {"device_id": device_id, "id": message_id}
+        end = END_BEFORE_FAILURE.step(**of_message, now=now)
+        await self._engine.write(Unit(device_id, (end, FAIL.step(**of_message, now=now))))
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
-        step = TRIM.step(device_id=device_id, keep=keep, now=now)
         total = 0
-        while count := await count_changed(self._engine, device_id, step):
-            total += count
-            if count < TRIM_CHUNK:
-                break
-        return total
+        while True:
+            found = await self._engine.fetch(SELECT_EXCESS, device_id=device_id, keep=keep)
+            total += await self._expire(TRIM, device_id, found, now)
+            if len(found) < TRIM_CHUNK:
+                return total
+
+    async def _expire(
+        self, expire: Statement, unit_key: str, found: Sequence[Row], now: int
+    ) -> int:
+        """Expire messages that were found, and end deliveries with them; return how many."""
+        if not found:
+            return 0
+        ordered = sorted((device_id, message_id) for device_id, message_id, _ in found)
+        step = expire.many([expire.bind(device_id=d, id=i, now=now) for d, i in ordered])
+        end = deliveries.end_after((each for *_, each in found), deliveries.EXPIRED, now)
+        done = await self._engine.write(Unit(unit_key, (step, *end)))
+        return len(done[0]) if done else 0
 
     async def expire(self, now: int, limit: int) -> int:
-        return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
+        found = await self._engine.fetch_in_background(SELECT_EXPIRED, now=now, limit=limit)
+        return await self._expire(EXPIRE, "", found, now)
+
+
+def add_steps(
+    message: Message, status: MessageStatus, reason: MessageReason | None
+) -> tuple[Step, ...]:
+    """Return the steps that store a message as part of another unit; a repeat changes nothing.
+
+    They come after the step that writes the delivery of the notification.
+    """
+    return (ADD.step(**_values(message, status, reason)), *_collapse_steps(message))
+
+
+def _values(
+    message: Message, status: MessageStatus, reason: MessageReason | None
+) -> dict[str, Value]:
+    return {
+        "device_id": message.device_id,
+        "id": message.id,
+        "app_id": message.app_id,
+        "sequence": message.sequence,
+        "payload": message.payload,
+        "priority": message.priority,
+        "collapse_id": message.collapse_id,
+        "is_stored": int(message.is_stored),
+        "created_at": message.created_at,
+        "expires_at": message.expires_at,
+        "notification_id": message.notification_id,
+        "status": status,
+        "reason": reason,
+    }
+
+
+def _collapse_steps(message: Message) -> tuple[Step, ...]:
+    if message.collapse_id is None:
+        return ()
+    of_message: dict[str, Value] = {
+        "device_id": message.device_id,
+        "collapse_id": message.collapse_id,
+        "id": message.id,
+        "now": message.created_at,
+    }
+    if message.notification_id is None:
+        return (COLLAPSE.step(**of_message, sequence=message.sequence),)
+    return END_BEFORE_COLLAPSE.step(**of_message), COLLAPSE_NOTIFICATIONS.step(**of_message)
+
+
+def _acknowledge(pairs: Sequence[tuple[str, str]], now: int) -> Step:
+    return ACKNOWLEDGE.many([ACKNOWLEDGE.bind(device_id=d, id=i, now=now) for d, i in pairs])
 
 
 class SqlHistory:

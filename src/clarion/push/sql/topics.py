@@ -124,8 +124,8 @@ COLLAPSE = statement(
 )
 MISSED = statement(
     "select_missed_messages",
-    f"""SELECT {message_columns(device_id="''", is_stored="1")} FROM topic_messages
-    WHERE {_OF_TOPIC}
+    f"""SELECT {message_columns(device_id="''", is_stored="1", notification_id="NULL")}
+    FROM topic_messages WHERE {_OF_TOPIC}
     AND sequence > :cursor AND expires_at > :now ORDER BY sequence LIMIT :limit""",
 )
 ADVANCE = statement(

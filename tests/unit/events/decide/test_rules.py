@@ -12,7 +12,8 @@ from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import EarlierNotification, ReasonCode
 from clarion.people.model import Preferences, User, UserStatus
-from tests.factories import make_type, make_user
+from clarion.push.model import Device, DevicePreferences
+from tests.factories import make_device, make_type, make_user
 
 NIGHT = int(dt.datetime(2026, 1, 10, 23, 30, tzinfo=dt.UTC).timestamp() * 1000)
 MORNING = int(dt.datetime(2026, 1, 11, 7, tzinfo=dt.UTC).timestamp() * 1000)
@@ -38,8 +39,7 @@ def make_case(**changes: Any) -> Case:
         "expires_at": None,
         "user": make_user(timezone="UTC"),
         "addresses": EVERYWHERE,
-        "devices": 1,
-        "devices_on": 1,
+        "devices": (make_device(),),
         "next_hour_at": NEXT_HOUR,
     }
     return Case(**values | changes)
@@ -56,6 +56,16 @@ def on(channel: Channel, **changes: Any) -> Decision:
 
 def preferring(**changes: Any) -> User:
     return make_user(timezone="UTC", preferences=Preferences(**changes))
+
+
+def setting(**preferences: Any) -> Device:
+    """Return a device with preferences."""
+    return make_device(preferences=DevicePreferences(**preferences))
+
+
+def at_noon(hours: int) -> tuple[bool, ...]:
+    """Return quiet hours that begin at noon."""
+    return tuple(12 <= hour < 12 + hours for hour in range(24))
 
 
 def test_a_case_that_no_rule_refuses_is_sent() -> None:
@@ -164,11 +174,46 @@ def test_sms_needs_an_opt_in() -> None:
 
 def test_push_needs_a_device_with_notifications_enabled() -> None:
     assert isinstance(on(Channel.PUSH).verdict, Send)
-    none = on(Channel.PUSH, devices=0, devices_on=0)
+    none = on(Channel.PUSH, devices=())
     assert none == Decision(Channel.PUSH, Drop(ReasonCode.NO_DEVICE), "devices")
-    assert on(Channel.PUSH, devices_on=0).verdict == Drop(ReasonCode.DEVICES_OFF)
-    alarm = on(Channel.PUSH, devices_on=0, of={"category": Category.SAFETY})
-    assert isinstance(alarm.verdict, Send)
+    off = (setting(enabled=False), setting(types={"ORDER_SHIPPED": False}))
+    assert on(Channel.PUSH, devices=off).verdict == Drop(ReasonCode.DEVICES_OFF)
+    assert isinstance(on(Channel.PUSH, devices=(*off, make_device())).verdict, Send)
+    for of in ({"category": Category.SAFETY}, {"user_can_disable": False}):
+        assert isinstance(on(Channel.PUSH, devices=off, of=of).verdict, Send)
+
+
+def test_the_devices_matter_to_no_other_channel() -> None:
+    assert isinstance(on(Channel.EMAIL, devices=()).verdict, Send)
+    quiet = (setting(quiet_hours=ALWAYS),)
+    assert isinstance(on(Channel.EMAIL, devices=quiet).verdict, Send)
+
+
+def test_a_push_is_held_while_all_devices_that_want_it_are_quiet() -> None:
+    until_two, until_one = (setting(quiet_hours=at_noon(hours)) for hours in (2, 1))
+    hold = Hold(ReasonCode.QUIET_HOURS, NEXT_HOUR)
+    held = on(Channel.PUSH, devices=(until_two, until_one))
+    assert held == Decision(Channel.PUSH, hold, "quiet_hours")
+    # A device that does not want it is not waited for, and does not send it on either.
+    off = setting(enabled=False)
+    assert on(Channel.PUSH, devices=(until_one, off)).verdict == hold
+    assert isinstance(on(Channel.PUSH, devices=(until_one, make_device())).verdict, Send)
+    always = on(Channel.PUSH, devices=(setting(quiet_hours=ALWAYS),))
+    assert always.verdict == Hold(ReasonCode.QUIET_HOURS, None)
+
+
+def test_urgent_pushes_pass_the_quiet_hours_of_devices() -> None:
+    quiet = (setting(quiet_hours=ALWAYS),)
+    urgent = on(Channel.PUSH, devices=quiet, priority=Priority.CRITICAL)
+    assert urgent.verdict == Send(ReasonCode.MANDATORY)
+    bill = on(Channel.PUSH, devices=quiet, of={"user_can_disable": False})
+    assert isinstance(bill.verdict, Hold)
+
+
+def test_the_quiet_hours_of_the_user_hold_a_push_to_all_devices() -> None:
+    never = setting(quiet_hours=(False,) * 24)
+    held = on(Channel.PUSH, now=NIGHT, devices=(never,))
+    assert held.verdict == Hold(ReasonCode.QUIET_HOURS, MORNING)
 
 
 @pytest.mark.parametrize("channel", [Channel.IN_APP, Channel.WEBHOOK])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clarion.access.vault import AesVault
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider
@@ -33,7 +34,10 @@ class Apns:
         self.device = self.gateway.device = make_device(token_hash=hash_token(TOKEN))
         self.devices = SqlDevices(self.gateway.store.open)
         self.registry = Registry(
-            SqlDevices(self.gateway.store.gated), self.gateway.connections, self.gateway.clock
+            SqlDevices(self.gateway.store.gated),
+            self.gateway.connections,
+            self.gateway.clock,
+            AesVault(b"k" * 32),
         )
         self.intake = PushIntake(
             registry=self.registry,

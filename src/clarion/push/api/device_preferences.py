@@ -1,0 +1,95 @@
+"""The preferences of a device in requests and responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from clarion.catalog.model import Category
+from clarion.catalog.port import Catalog
+from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import check_quiet_hours
+from clarion.http.bodies import Body
+from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
+from clarion.http.views import View
+from clarion.push.model import Device, DevicePreferences
+from clarion.push.preferences import update
+
+T = TypeVar("T")
+Given: TypeAlias = T | UnsetType | None
+Edit = Callable[[DevicePreferences], DevicePreferences]
+
+
+class PreferencesBody(Body):
+    """Preferences of a device to set. Null resets a value to its default."""
+
+    enabled: Given[bool] = UNSET
+    categories: Given[Toggles] = UNSET
+    types: Given[Toggles] = UNSET
+    quiet_hours: Given[list[bool]] = UNSET
+
+
+class DevicePreferencesView(View):
+    """What the device receives; `types` lists those that are off.
+
+    `quiet_hours` has a flag for each hour in the time zone of the device, or of its user if it has
+    none; null: only the quiet hours of the user apply.
+    """
+
+    enabled: bool
+    categories: dict[str, bool]
+    types: dict[str, bool]
+    quiet_hours: list[bool] | None
+
+
+async def check_preferences(
+    body: PreferencesBody | UnsetType | None, catalog: Catalog, app_id: str
+) -> Edit | None:
+    """Return the edit that a request asks for; None if it leaves the preferences as they are."""
+    if isinstance(body, UnsetType):
+        return None
+    if body is None:
+        return lambda _old: DevicePreferences()
+    types = await catalog.list_types(app_id) if body.types else ()
+    check = partial(_check, {each.type for each in types})
+    checks = {f"preferences.{name}": each for name, each in given_checks(body, check).items()}
+    given = {name.removeprefix("preferences."): each for name, each in collect(checks).items()}
+    return lambda old: update(old, **given)
+
+
+def view_preferences(device: Device) -> DevicePreferencesView:
+    """Return the effective preferences of a device."""
+    preferences = device.preferences
+    hours = preferences.quiet_hours
+    return DevicePreferencesView(
+        enabled=preferences.enabled,
+        categories={each.value: preferences.categories.get(each, True) for each in Category},
+        types=preferences.types,
+        quiet_hours=None if hours is None else list(hours),
+    )
+
+
+def _check(known: Collection[str], name: str, value: Any) -> Any:
+    match name:
+        case "categories" if value is not None:
+            return check_toggles("preferences.categories", value, Category)
+        case "types" if value is not None:
+            return _check_types(value, known)
+        case "quiet_hours" if value is not None:
+            return check_quiet_hours(value)
+        case _:
+            return value
+
+
+def _check_types(toggles: Toggles, known: Collection[str]) -> Toggles:
+    # That of a type that was deleted can still be reset.
+    unknown = [name for name, on in toggles.items() if on is not None and name not in known]
+    if unknown:
+        place = "preferences.types"
+        raise InvalidFields(
+            *(FieldFault(f"{place}.{name}", "there is no such type") for name in unknown)
+        )
+    return toggles

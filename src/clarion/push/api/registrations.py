@@ -1,0 +1,131 @@
+"""The request to register a device, and what it says about where the device is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from clarion.access.model import Caller
+from clarion.http.bodies import Body
+from clarion.http.shapes import collect
+from clarion.push import addresses
+from clarion.push.api.device_preferences import PreferencesBody
+from clarion.push.model import Platform
+from clarion.push.registry import new_token
+
+_PLATFORMS = {
+    **{platform.value: platform for platform in Platform},
+    "apns": Platform.IOS,
+    "fcm": Platform.ANDROID,
+}
+Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class Details(Body):
+    """What is known about a device."""
+
+    user_id: Short | None = None
+    model: Short | None = None
+    os_version: Short | None = None
+    app_version: Short | None = None
+    language: Short | None = None
+    timezone: Short | None = None
+    label: Short | None = None
+
+
+class SubscriptionKeys(Body):
+    """The keys of a Web Push subscription, in base64url."""
+
+    p256dh: str
+    auth: str
+
+
+class WebSubscription(Body):
+    """A Web Push subscription, as browsers write it."""
+
+    endpoint: str
+    keys: SubscriptionKeys
+    expirationTime: float | None = None  # noqa: N815 - the name that browsers give it
+
+
+class NewDevice(Details, kw_only=True):
+    """A device to register.
+
+    With platform `ios` or `android`, `token` is that of APNs or FCM; with `web`, `subscription` is
+    that of the browser. A device with neither connects to Clarion, and a token is generated.
+    With the `secret` of a device that is registered, a user takes it over from another.
+    """
+
+    platform: str
+    app_id: str | None = None
+    token: str | None = None
+    subscription: WebSubscription | None = None
+    secret: Short | None = None
+    preferences: PreferencesBody | UnsetType | None = UNSET
+
+
+class Registration(NamedTuple):
+    """A checked request. `address` is what another push service needs; None: it is ours."""
+
+    app_id: str
+    platform: Platform
+    token: str  # what the device is found by: of a subscription, its endpoint
+    address: str | None
+
+
+def read_registration(caller: Caller, data: NewDevice) -> Registration:
+    """Return what a request says; `InvalidFields` names what is wrong."""
+    checks: dict[str, Callable[[], object]] = {
+        "app_id": partial(_check_app, caller, data.app_id),
+        "platform": partial(_check_platform, data.platform),
+        "token": partial(_check_token, data),
+    }
+    if data.subscription is not None:
+        checks["subscription"] = partial(_check_subscription, data, data.subscription)
+    checked = collect(checks)
+    platform, token = checked["platform"], checked["token"]
+    if data.subscription is not None:
+        address = msgspec.json.encode(checked["subscription"]).decode()
+        return Registration(checked["app_id"], platform, data.subscription.endpoint, address)
+    is_foreign = platform in addresses.FOREIGN_TOKENS and data.token is not None
+    return Registration(checked["app_id"], platform, token, token if is_foreign else None)
+
+
+def _check_app(caller: Caller, app_id: str | None) -> str:
+    if app_id not in (None, caller.app_id):
+        raise ValueError("must be the app of the key or token that calls")
+    return caller.app_id
+
+
+def _check_platform(text: str) -> Platform:
+    platform = _PLATFORMS.get(text)
+    if platform is None:
+        raise ValueError("must be ios (or apns), android (or fcm), web or clarion")
+    return platform
+
+
+def _check_token(data: NewDevice) -> str:
+    if data.token is None:
+        return new_token()
+    if data.subscription is not None:
+        raise ValueError("must not be given together with a subscription")
+    return addresses.check_token(data.token)
+
+
+def _check_subscription(data: NewDevice, given: WebSubscription) -> dict[str, object]:
+    """Return a subscription as it is sealed."""
+    if data.platform != Platform.WEB:
+        raise ValueError("is for platform web only; a token of APNs or FCM is given as token")
+    checked = collect(
+        {
+            "subscription.endpoint": partial(addresses.check_endpoint, given.endpoint),
+            "subscription.keys.p256dh": partial(addresses.check_p256dh, given.keys.p256dh),
+            "subscription.keys.auth": partial(addresses.check_auth, given.keys.auth),
+        }
+    )
+    endpoint, p256dh, auth = checked.values()
+    return {"endpoint": endpoint, "keys": {"p256dh": p256dh, "auth": auth}}
