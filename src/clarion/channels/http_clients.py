@@ -235,7 +235,8 @@ async def _post(request: StreamRequest, limit_bytes: int) -> HttpAnswer:
                 response.status, found, await _read(response.body_reader, limit_bytes)
             )
     except PyreqwestError as error:
-        raise _classify(error) from error
+        # Without the cause: it names the URL, which may be a secret, and would be logged.
+        raise _classify(error) from None
 
 
 async def _read(reader: ResponseBodyReader, limit_bytes: int) -> bytes:
@@ -247,7 +248,7 @@ async def _read(reader: ResponseBodyReader, limit_bytes: int) -> bytes:
 
 
 def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
-    # The first cause has the URL, which may be a secret.
+    # The first cause names the URL.
     causes = [each["message"] for each in _find_causes(error)[1:]]
     text = (causes or [type(error).__name__])[-1]
     printable = "".join(each for each in text if each.isprintable())[:_MESSAGE_LIMIT]
