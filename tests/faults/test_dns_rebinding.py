@@ -1,7 +1,8 @@
 """A name server that alternates between a public address and this machine gets no request in.
 
-127.0.0.2 plays the public address: it is allowed, 127.0.0.1 is not. The name in the URL is
-`localhost`, so that an HTTP client that resolved it itself would reach the private listener.
+127.0.0.2 and 127.0.0.3 play public addresses: they are allowed, 127.0.0.1 is not. The second of
+them does not answer, so that another address of the same name would be tried. The name in the URL
+is `localhost`, so that an HTTP client that resolved it itself would reach the private listener.
 """
 
 import asyncio
@@ -15,12 +16,14 @@ from clarion.channels.targets import TargetRefused, Targets
 from tests.faults.sizes import SIZES
 from tests.unit.channels.http_peers import OK, answering, listening
 
-PUBLIC, PRIVATE = "127.0.0.2", "127.0.0.1"
+PUBLIC, SILENT, PRIVATE = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 ANSWERS = [
     [PUBLIC],
     [PRIVATE],
     [PUBLIC, PRIVATE],
     [PRIVATE, PUBLIC],
+    [SILENT, PUBLIC],
+    [SILENT, PRIVATE],
     ["::1"],
     [PUBLIC, "::ffff:127.0.0.1"],
     [],
@@ -34,7 +37,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 async def test_a_name_server_that_changes_its_answers_reaches_nothing_private() -> None:
     chance = random.Random(1)
     given = iter(lambda: chance.choice([*ANSWERS, [PUBLIC]]), None)
-    targets = Targets([ip_network("127.0.0.2/32")], lambda _host: next(given), valid_s=0)
+    targets = Targets([ip_network("127.0.0.2/31")], lambda _host: next(given), valid_s=0)
     clients = HttpClients(targets)
     counts = {"answered": 0, "refused": 0, "not connected": 0}
 

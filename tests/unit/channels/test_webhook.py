@@ -1,7 +1,11 @@
 """Webhooks, received with the package that the Standard Webhooks project publishes."""
 
+import asyncio
 import base64
 import json
+import os
+import re
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -58,6 +62,7 @@ from tests.unit.channels.http_peers import (
     trickling,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
 SECRET = make_secret()
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
 
@@ -424,3 +429,41 @@ async def test_the_longest_message_is_sent() -> None:
         assert isinstance(await sender.send(message), Delivered)
     (request,) = peer.requests
     assert json.loads(request.body)["data"]["data"] == content.data
+
+
+@pytest.fixture
+def guide(tmp_path: Path) -> tuple[Path, int]:
+    """The receiver of the guide as a file, and the port on which it listens."""
+    text = (ROOT / "docs/how-to/webhooks.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    port = free_port()
+    file = tmp_path / "receiver.py"
+    file.write_text(program.replace("9000", str(port)))
+    return file, port
+
+
+async def test_the_receiver_of_the_guide_works(guide: tuple[Path, int]) -> None:
+    file, port = guide
+    receiver = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(file),
+        env=os.environ | {"WEBHOOK_SECRET": SECRET},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert receiver.stdout is not None
+    try:
+        url = f"http://127.0.0.1:{port}/clarion"
+        async with sending(url) as sender:
+            async with asyncio.timeout(20):
+                # Until it listens.
+                while not isinstance(outcome := await sender.send(make_message()), Delivered):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        assert outcome.response == "HTTP 204"
+        assert await receiver.stdout.readline() == f"{make_message().id} Bo 🚀\n".encode()
+        async with sending(url, secrets=WebhookSecrets(secret=make_secret())) as stranger:
+            refused = await stranger.send(make_message())
+        assert refused == Retry(error_code="401", error_message="HTTP 401")
+    finally:
+        receiver.kill()
+        await receiver.communicate()
