@@ -105,10 +105,16 @@ class Target(NamedTuple):
     address: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Lookup:
     found: asyncio.Future[tuple[str, ...]]
-    until: float
+    started: float
+
+    def is_current(self, now: float, valid_s: float) -> bool:
+        if not self.found.done():
+            return True
+        failed = self.found.exception() is not None
+        return now - self.started < (min(valid_s, _FAILURE_VALID_S) if failed else valid_s)
 
 
 def resolve_by_system(host: str) -> tuple[str, ...]:
@@ -167,17 +173,13 @@ class Targets:
     async def _look_up(self, host: str) -> tuple[str, ...]:
         now = asyncio.get_running_loop().time()
         lookup = self._lookups.get(host)
-        if lookup is None or (lookup.found.done() and lookup.until <= now):
-            lookup = _Lookup(self._start(host), now + self._valid_s)
+        if lookup is None or not lookup.is_current(now, self._valid_s):
+            lookup = _Lookup(self._start(host), now)
             self._remember(host, lookup)
         if lookup.found.done():
             return lookup.found.result()
-        try:
-            # Others may wait for the same answer.
-            return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
-        except OSError:
-            lookup.until = min(lookup.until, now + _FAILURE_VALID_S)
-            raise
+        # Others may wait for the same answer.
+        return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
 
     def _start(self, host: str) -> asyncio.Future[tuple[str, ...]]:
         domain = ".".join(host.rsplit(".", 2)[-2:])
@@ -194,8 +196,7 @@ class Targets:
         self._under_way[domain] -= 1
         if not self._under_way[domain]:
             del self._under_way[domain]
-        if not found.cancelled():
-            found.exception()  # nobody may be waiting for it any more
+        found.exception()  # nobody may be waiting for it any more
 
     def _remember(self, host: str, lookup: _Lookup) -> None:
         self._lookups.pop(host, None)

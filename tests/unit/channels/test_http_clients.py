@@ -185,7 +185,6 @@ async def test_the_next_address_of_a_name_is_tried() -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        breaking_off(reads=False),
         breaking_off(),
         breaking_off(b"HTTP/1.1 20"),
         breaking_off(b"HTTP/1.1 200 OK\r\ncontent-le"),
@@ -195,7 +194,6 @@ async def test_the_next_address_of_a_name_is_tried() -> None:
         answering(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000 + b"\r\n"),
     ],
     ids=[
-        "reset_at_once",
         "reset",
         "half_a_status",
         "half_a_head",
@@ -212,6 +210,13 @@ async def test_a_request_without_a_head_in_return_may_have_arrived(
         with pytest.raises(NoAnswer) as raised:
             await post(clients, peer.url, timeout_s=0.6)
     assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_a_connection_that_is_reset_at_once_is_an_error(clients: HttpClients) -> None:
+    """The request is sent, or not, depending on which is earlier."""
+    async with listening(breaking_off(reads=False)) as peer:
+        with pytest.raises((NoAnswer, NotConnected)):
+            await post(clients, peer.url)
 
 
 async def test_a_connection_that_ends_with_its_second_request_may_have_sent_it(

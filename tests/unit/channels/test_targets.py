@@ -283,6 +283,32 @@ async def test_a_name_without_an_address_is_an_error_of_the_network() -> None:
         await targets.resolve("https://example.com/")
 
 
+async def test_a_failure_is_forgotten_soon() -> None:
+    """Before the first retry of a delivery, even if nobody waited until it failed."""
+    go_on = threading.Event()
+    answers = iter([[], [PUBLIC]])
+
+    def resolve(_host: str) -> list[str]:
+        go_on.wait()
+        return next(answers)
+
+    targets = Targets(resolver=resolve)
+    waiting = asyncio.ensure_future(targets.resolve("https://example.com/"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    go_on.set()
+    async with asyncio.timeout(20):
+        while not await can_resolve(targets):  # noqa: ASYNC110 - time passes, and signals nobody
+            await asyncio.sleep(0.1)
+
+
+async def can_resolve(targets: Targets) -> bool:
+    try:
+        return bool(await targets.resolve("https://example.com/"))
+    except OSError:
+        return False
+
+
 async def test_slow_names_of_one_domain_do_not_delay_others() -> None:
     """Names of one domain may hold a part of the threads; who asks for more is refused."""
     go_on = threading.Event()
