@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,7 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import Providers
 from clarion.channels.routing import OWN_PLATFORM, Routing
+from clarion.channels.targets import Targets
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.events.model import Content, Notification
@@ -163,8 +164,9 @@ class ProvidersController(Controller):
         if old is None and len(known) >= PROVIDERS_LIMIT:
             raise Conflict(f"An app may have {PROVIDERS_LIMIT} providers.")
         kept = old.secrets if old is not None and old.kind == kind.name else {}
-        secrets = kind.complete(kind.rotate(kept, data.secrets, clock.now()))
-        _check(kind, data.settings, secrets)
+        merged = kind.rotate(kept, data.secrets, clock.now()) if kept else data.secrets
+        secrets = kind.complete(merged)
+        _check(kind, data.settings, secrets, channels.targets)
         now = max(clock.now(), old.updated_at + 1 if old else 0)
         given = _make(app_id, at, name, data, secrets, now)
         stored, is_new = await channels.providers.put(given)
@@ -229,7 +231,9 @@ def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
     return kind
 
 
-def _check(kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+def _check(
+    kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str], targets: Targets
+) -> None:
     """Raise `InvalidFields` with all faults of the settings and secrets."""
     faults: list[FieldFault] = []
     decoded = [
@@ -241,8 +245,17 @@ def _check(kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str]) 
     ]
     if not faults:
         faults += kind.find_faults(*decoded)
+        faults += _find_url_faults(kind.list_urls(decoded[0]), targets)
     if faults:
         raise InvalidFields(*faults)
+
+
+def _find_url_faults(urls: Mapping[str, str], targets: Targets) -> Iterator[FieldFault]:
+    for field, url in urls.items():
+        try:
+            targets.check_url(url)
+        except ValueError as error:
+            yield FieldFault(field, str(error))
 
 
 def _convert(

@@ -6,5 +6,6 @@ from clarion.channels.apprise_bridge import APPRISE
 from clarion.channels.kinds import Kind
 from clarion.channels.stub import STUB
 from clarion.channels.twilio import TWILIO
+from clarion.channels.webhook import WEBHOOK
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (TWILIO, APPRISE, STUB)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (TWILIO, WEBHOOK, APPRISE, STUB)}

@@ -54,10 +54,12 @@ class Route:
     metrics: ChannelMetrics
     breaker: Breaker = field(default_factory=Breaker)
     health: Health = field(default_factory=Health)
+    settings: Any = field(init=False)
     _sender: Sender | None = None
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.settings = msgspec.convert(self.provider.settings, self.kind.settings)
         self._slots = asyncio.Semaphore(self.provider.concurrency)
 
     async def try_(self, message: OutgoingMessage) -> Outcome:

@@ -48,8 +48,7 @@ class RoutedChannels:
     def _list_webhooks(self, type_name: str) -> Iterator[Address]:
         """Yield an address for each webhook that wants the type: all of them get it."""
         for each in self.routes.get(Channel.WEBHOOK, ()):
-            types = each.provider.settings.get("types")
-            if types is None or (isinstance(types, list) and type_name in types):
+            if each.kind.takes(each.settings, type_name):
                 yield Address(each.provider.name, "")
 
     async def send(
@@ -91,6 +90,7 @@ class Routing:
     ) -> None:
         self.providers = providers
         self.kinds = kinds
+        self.targets = context.http.targets
         self._context = context
         self._metrics = metrics
         self._apps: dict[str, tuple[int, RoutedChannels]] = {}

@@ -107,6 +107,7 @@ class World:
             open=lambda configuration, _context: self.senders[configuration.name],
             answers=NO_ANSWERS,
             settings=ScriptedSettings,
+            takes=lambda settings, name: settings.types is None or name in settings.types,
         )
         context = SenderContext(
             clock=self.clock, http=HttpClients(Targets()), public_url="https://clarion.example"
