@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from clarion.channels.targets import TargetRefused, Targets
+from clarion.channels.networks import Network, is_refused
 from clarion.child_process import receive, send
 
 # Of addresses, which are more than the memory in use.
@@ -67,8 +67,8 @@ class Result(StrEnum):
 class Guard:
     """Refuses what a message must not do; from `arm` on, for ever and in every thread."""
 
-    def __init__(self, targets: Targets) -> None:
-        self._targets = targets
+    def __init__(self, *allowed: Network) -> None:
+        self._allowed = allowed
         self.has_refused = False
 
     def arm(self) -> None:
@@ -95,10 +95,10 @@ class Guard:
         The library has resolved the name: what is checked is what is connected to.
         """
         try:
-            self._targets.check(address.partition("%")[0])
-        except (TargetRefused, ValueError):
+            found = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
             return False
-        return True
+        return not is_refused(found, self._allowed)
 
 
 def _check_file(path: Any, mode: str | None, flags: int) -> None:
@@ -196,7 +196,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _limit_resources()
     noted = _load()
-    own = Guard(Targets([ipaddress.ip_network(each) for each in sys.argv[2:]]))
+    own = Guard(*map(ipaddress.ip_network, sys.argv[2:]))
     own.arm()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(socket.socket(fileno=int(sys.argv[1])), own, noted)

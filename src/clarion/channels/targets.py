@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from pyreqwest.http import Url
 
+from clarion.channels.networks import IpAddress, Network, is_refused
 from clarion.errors import ClarionError
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Returns the addresses of a name; `OSError` if there are none. Runs in a thread.
 Resolver = Callable[[str], Iterable[str]]
 
@@ -53,25 +52,6 @@ _REFUSED_PORTS = frozenset({
     6669, 6679, 6697, 10080, 11211,
 })  # fmt: skip
 
-# `ipaddress` of Python 3.11 takes several of these for global.
-_REFUSED: tuple[Network, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-            "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24",
-            "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15",
-            "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-            # Teredo and other special uses, documentation, 6to4, name servers for private zones.
-            "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
-        ),
-    )
-)  # fmt: skip
-# Everything else of IPv6 is private, special or not assigned.
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# Leads to the IPv4 address in its last four bytes, through a gateway.
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-EVERY_NETWORK = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
 _LOOPBACK = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
 _PRIVATE = (
     "must not lead to a private or reserved address; the operator can allow networks with "
@@ -167,7 +147,7 @@ class Targets:
 
     def check(self, address: str) -> None:
         """Raise `TargetRefused` if an address is private or special, and not allowed."""
-        if _is_refused(_read_address(address), self.allowed):
+        if is_refused(_read_address(address), self.allowed):
             raise TargetRefused(f"The URL {_PRIVATE}.")
 
     async def _look_up(self, host: str) -> tuple[str, ...]:
@@ -220,7 +200,7 @@ def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     addresses: Iterable[IpAddress] = (literal,) if literal else ()
     if host == "localhost" or host.endswith(".localhost"):
         addresses = _LOOPBACK
-    if addresses and all(_is_refused(each, allowed) for each in addresses):
+    if addresses and all(is_refused(each, allowed) for each in addresses):
         raise ValueError(_PRIVATE)
     return url
 
@@ -303,20 +283,3 @@ def _resolve(resolver: Resolver, host: str) -> tuple[str, ...]:
     if not addresses:
         raise OSError("it has no address")
     return addresses
-
-
-@lru_cache(_NAMES_LIMIT)
-def _is_refused(address: IpAddress, allowed: tuple[Network, ...]) -> bool:
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped:  # the same as the IPv4 address
-            return _is_refused(address.ipv4_mapped, allowed)
-        if any(address in network for network in allowed):
-            return False
-        if address in _NAT64:
-            return _is_special(ipaddress.IPv4Address(address.packed[-4:]))
-        return address not in _GLOBAL_UNICAST or _is_special(address)
-    return not any(address in network for network in allowed) and _is_special(address)
-
-
-def _is_special(address: IpAddress) -> bool:
-    return not address.is_global or any(address in network for network in _REFUSED)

@@ -266,7 +266,7 @@ def _is_base_url(url: str) -> bool:
     """Whether credentials can be sent there."""
     try:
         scheme, host, _port = split(url)
-    except TargetRefused:
+    except ValueError:
         return False
     parts = urlsplit(url)
     is_plain = not parts.query and not parts.fragment and re.fullmatch(r"[!-~]{1,500}", url)

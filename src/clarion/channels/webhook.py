@@ -29,8 +29,9 @@ from clarion.channels.answers import (
 from clarion.channels.http_clients import NoAnswer, NotConnected
 from clarion.channels.kinds import Kind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
+from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.port import SenderContext
-from clarion.channels.targets import EVERY_NETWORK, TargetRefused, check_url
+from clarion.channels.targets import TargetRefused, check_url
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault
 
