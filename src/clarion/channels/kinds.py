@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,8 @@ class Kind:
     `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types
     cannot say. `complete` adds secrets that Clarion makes if they are not given; those named in
     `shown_once` are returned to whoever created the provider. `describe` returns what
-    a `GET` shows beside the settings.
+    a `GET` shows beside the settings. `list_urls` returns the fields with URLs that the guard of
+    targets must allow, and `takes` whether messages of a notification type are sent through it.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Kind:
         lambda old, given, _now: old | given
     )
     describe: Callable[[Any, Any], dict[str, str]] = lambda _settings, _secrets: {}
+    list_urls: Callable[[Any], Mapping[str, str]] = lambda _settings: {}
+    takes: Callable[[Any, str], bool] = lambda _settings, _type: True
     shown_once: frozenset[str] = field(default=frozenset())
 
 
