@@ -103,6 +103,7 @@ class FcmPeer:
                 algorithms=["RS256"],
                 audience=f"{self.http.url}/token",
                 issuer=EMAIL,
+                leeway=300,
                 options={"require": ["iss", "scope", "aud", "iat", "exp"]},
             )
         except jwt.InvalidTokenError as error:
