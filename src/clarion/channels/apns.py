@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator
 from typing import Annotated
 
 import jwt
 import msgspec
+import uuid_utils
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -50,7 +50,7 @@ BAD_DEVICE_TOKEN = "400 BadDeviceToken"  # noqa: S105
 EXPIRED_PROVIDER_TOKEN = "403 ExpiredProviderToken"  # noqa: S105
 TOKEN_UPDATES = "429 TooManyProviderTokenUpdates"  # noqa: S105
 UNNAMED = "4xx without a reason"
-_IDS = uuid.UUID("8a1d4f0e-5d0b-5c55-9d52-6c1a5f6f0c11")
+_IDS = uuid_utils.UUID("8a1d4f0e-5d0b-5c55-9d52-6c1a5f6f0c11")
 # Apple names no length.
 _DEVICE_TOKEN = re.compile(r"[0-9A-Fa-f]{2,512}")
 _REASON = re.compile(r"[A-Za-z]{1,64}")
@@ -207,7 +207,7 @@ class ApnsSender:
             "apns-topic": self._settings.topic,
             "apns-push-type": "alert",
             "apns-priority": str(apns_priority(message.notification.priority)),
-            "apns-id": str(uuid.uuid5(_IDS, message.id)),
+            "apns-id": str(uuid_utils.uuid5(_IDS, message.id)),
         }
         if message.notification.expires_at is not None:
             headers["apns-expiration"] = str(message.notification.expires_at // 1000)

@@ -63,6 +63,8 @@ def clean_text(text: str, *hidden: str) -> str:
     """Return a text of a provider as it may be stored: without what is hidden, and not too long."""
     for each in filter(None, hidden):
         text = text.replace(each, "…")
+    if len(text) <= TEXT_LIMIT and text.isprintable():
+        return text.strip()
     start = text[: 2 * TEXT_LIMIT]
     shown = (" " if unicodedata.category(c) in _NOT_SHOWN else c for c in start)
     return " ".join("".join(shown).split())[:TEXT_LIMIT]
