@@ -85,6 +85,9 @@ class Sizes:
     slow_connections: int
     slow_s: int
 
+    # Security item 27: a name server that changes its answers.
+    rebinding_tries: int
+
 
 TABLE = {
     "pr": Sizes(
@@ -129,6 +132,7 @@ TABLE = {
         flood_s=1.5,
         slow_connections=200,
         slow_s=6,
+        rebinding_tries=10_000,
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -172,6 +176,7 @@ TABLE = {
         flood_s=60,
         slow_connections=5_000,
         slow_s=300,
+        rebinding_tries=200_000,
     ),
 }
 

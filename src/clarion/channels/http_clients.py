@@ -7,13 +7,13 @@ Redirects are not followed, no proxy is taken from the environment, and a respon
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
@@ -36,6 +36,9 @@ _ADDRESSES_LIMIT = 3
 # The time to connect, the longest that is at most half of the time for the request: a request that
 # exceeds its own time was sent.
 _CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
+# After the head of an answer. Shorter than the time for a request, so that a body that never ends
+# does not make the status unknown.
+_BODY_TIMEOUT_S = 3.0
 _CA_LIMIT_BYTES = 1024 * 1024
 _MESSAGE_LIMIT = 300
 _NO_CERTIFICATES = "the certificates of ca_path cannot be read"
@@ -204,13 +207,11 @@ def _build(key: _Key) -> Client:
 
 
 def _read_file(path: str) -> bytes:
-    # Without waiting for the other end of a named pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _CA_LIMIT_BYTES:
-            raise OSError(_NO_CERTIFICATES)
-        return file.read(_CA_LIMIT_BYTES)
+    # Opening a named pipe would wait for its other end, and opening a device can have effects.
+    status = Path(path).stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _CA_LIMIT_BYTES:
+        raise OSError(_NO_CERTIFICATES)
+    return Path(path).read_bytes()
 
 
 def _prepare(
@@ -235,19 +236,21 @@ async def _post(request: StreamRequest, limit_bytes: int) -> HttpAnswer:
                 response.status, found, await _read(response.body_reader, limit_bytes)
             )
     except PyreqwestError as error:
-        raise _classify(error) from error
+        # Without the cause: it names the URL, which may be a secret, and would be logged.
+        raise _classify(error) from None
 
 
 async def _read(reader: ResponseBodyReader, limit_bytes: int) -> bytes:
     try:
-        part = await reader.read(limit_bytes)
-    except PyreqwestError:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            part = await reader.read(limit_bytes)
+    except (PyreqwestError, TimeoutError):
         return b""
     return b"" if part is None else bytes(part)
 
 
 def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
-    # The first cause has the URL, which may be a secret.
+    # The first cause names the URL.
     causes = [each["message"] for each in _find_causes(error)[1:]]
     text = (causes or [type(error).__name__])[-1]
     printable = "".join(each for each in text if each.isprintable())[:_MESSAGE_LIMIT]

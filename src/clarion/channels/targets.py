@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from pyreqwest.http import Url
@@ -105,10 +105,16 @@ class Target(NamedTuple):
     address: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Lookup:
     found: asyncio.Future[tuple[str, ...]]
-    until: float
+    started: float
+
+    def is_current(self, now: float, valid_s: float) -> bool:
+        if not self.found.done():
+            return True
+        failed = self.found.exception() is not None
+        return now - self.started < (min(valid_s, _FAILURE_VALID_S) if failed else valid_s)
 
 
 def resolve_by_system(host: str) -> tuple[str, ...]:
@@ -161,21 +167,19 @@ class Targets:
 
     def check(self, address: str) -> None:
         """Raise `TargetRefused` if an address is private or special, and not allowed."""
-        if _is_refused(ipaddress.ip_address(address.partition("%")[0]), self._allowed):
+        if _is_refused(_read_address(address), self._allowed):
             raise TargetRefused(f"The URL {_PRIVATE}.")
 
     async def _look_up(self, host: str) -> tuple[str, ...]:
         now = asyncio.get_running_loop().time()
         lookup = self._lookups.get(host)
-        if lookup is None or (lookup.found.done() and lookup.until <= now):
-            lookup = _Lookup(self._start(host), now + self._valid_s)
+        if lookup is None or not lookup.is_current(now, self._valid_s):
+            lookup = _Lookup(self._start(host), now)
             self._remember(host, lookup)
-        try:
-            # Others may wait for the same answer.
-            return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
-        except OSError:
-            lookup.until = min(lookup.until, now + _FAILURE_VALID_S)
-            raise
+        if lookup.found.done():
+            return lookup.found.result()
+        # Others may wait for the same answer.
+        return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
 
     def _start(self, host: str) -> asyncio.Future[tuple[str, ...]]:
         domain = ".".join(host.rsplit(".", 2)[-2:])
@@ -192,8 +196,7 @@ class Targets:
         self._under_way[domain] -= 1
         if not self._under_way[domain]:
             del self._under_way[domain]
-        if not found.cancelled():
-            found.exception()  # nobody may be waiting for it any more
+        found.exception()  # nobody may be waiting for it any more
 
     def _remember(self, host: str, lookup: _Lookup) -> None:
         self._lookups.pop(host, None)
@@ -207,7 +210,7 @@ def trust(url: str) -> Target:
     return Target(*_split_or_refuse(split, url), "")
 
 
-def check_url(url: str, allowed: Collection[Network] = ()) -> str:
+def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     """Return the URL; `ValueError` with the reason if it can never be called.
 
     Its name is not resolved: whether that leads to a private address is checked at each use.
@@ -222,6 +225,7 @@ def check_url(url: str, allowed: Collection[Network] = ()) -> str:
     return url
 
 
+@lru_cache(_NAMES_LIMIT)
 def split(url: str) -> Location:
     """Return scheme, host and port of a URL; `ValueError` with the reason if it is not valid.
 
@@ -279,6 +283,12 @@ def _split_or_refuse(by: Callable[[str], Location], url: str) -> Location:
         raise TargetRefused(f"The URL {error}.") from error
 
 
+@lru_cache(_NAMES_LIMIT)
+def _read_address(text: str) -> IpAddress:
+    return ipaddress.ip_address(text.partition("%")[0])
+
+
+@lru_cache(_NAMES_LIMIT)
 def _read_literal(host: str) -> IpAddress | None:
     if host.startswith("["):
         return ipaddress.IPv6Address(host[1:-1])
@@ -295,7 +305,8 @@ def _resolve(resolver: Resolver, host: str) -> tuple[str, ...]:
     return addresses
 
 
-def _is_refused(address: IpAddress, allowed: Collection[Network]) -> bool:
+@lru_cache(_NAMES_LIMIT)
+def _is_refused(address: IpAddress, allowed: tuple[Network, ...]) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped:  # the same as the IPv4 address
             return _is_refused(address.ipv4_mapped, allowed)
