@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
+from itertools import cycle
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter, process_time
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pyreqwest.client import ClientBuilder
 
+from bench.installation import token_of
 from bench.process import free_ports, serving
 from bench.table import Row
 from clarion.catalog.model import Category, Channel, Priority
@@ -41,6 +43,8 @@ AT_ONCE = 64
 WARM_UP_S = 0.3
 # The bare client and the senders take turns: a busy machine slows all of them alike.
 TURNS = 10
+# Nothing that is kept by URL helps: each device has one of its own.
+DEVICES = 20_000
 TARGET_RATIO = 0.5
 Work = Callable[[], Awaitable[None]]
 
@@ -125,7 +129,8 @@ def _providers(service: Service) -> Iterator[tuple[Kind, dict[str, str], dict[st
 @asynccontextmanager
 async def _bare_client(service: Service) -> AsyncIterator[Work]:
     """Yield a request by the library alone: the same body and headers, made beforehand."""
-    url, body = f"{service.url}/3/device/{'ab' * 32}", build_push_payload(_make_message())
+    urls = cycle([f"{service.url}/3/device/{token_of(number)}" for number in range(DEVICES)])
+    body = build_push_payload(_make_message(token_of(0)))
     headers = {
         "authorization": "bearer " + "x" * 180,
         "apns-topic": "com.example.app",
@@ -140,7 +145,9 @@ async def _bare_client(service: Service) -> AsyncIterator[Work]:
     async with builder.add_root_certificate_pem(certificate).build() as client:
 
         async def post() -> None:
-            response = await client.post(url).headers(headers).body_bytes(body).build().send()
+            response = (
+                await client.post(next(urls)).headers(headers).body_bytes(body).build().send()
+            )
             assert (response.status, response.version) == (200, "HTTP/2.0")
 
         yield post
@@ -162,10 +169,10 @@ async def _sender(
     )
     context = SenderContext(clock=SystemClock(), http=http, public_url="https://example.com")
     sender = kind.open(configuration, context)
-    message = _make_message()
+    messages = cycle([_make_message(token_of(number)) for number in range(DEVICES)])
 
     async def send() -> None:
-        outcome = await sender.send(message)
+        outcome = await sender.send(next(messages))
         assert isinstance(outcome, Delivered), outcome
 
     try:
@@ -192,7 +199,7 @@ async def _repeat(work: Work, seconds: float, sample: Sample) -> None:
     sample.cpu_s += process_time() - began_cpu
 
 
-def _make_message() -> OutgoingMessage:
+def _make_message(token: str) -> OutgoingMessage:
     now = SystemClock().now()
     notification = Notification(
         app_id="app",
@@ -213,7 +220,7 @@ def _make_message() -> OutgoingMessage:
         id="0190f000-0000-7000-8000-000000000001/push",
         notification=notification,
         user=User(app_id="app", id="ana", created_at=now, updated_at=now),
-        address=Address("device", "ab" * 32),
+        address=Address("device", token),
         subject="Ana",
         body="liked your photo of the harbour",
         count=1,
