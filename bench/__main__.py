@@ -5,7 +5,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 
-from bench.subjects import broadcast, connections, events, inbox, offline, online, writes
+from bench.subjects import broadcast, channels, connections, events, inbox, offline, online, writes
 from bench.table import Row, json_lines, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
@@ -16,6 +16,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "online": online.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
+    "channels": channels.measure,
 }
 
 

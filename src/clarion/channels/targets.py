@@ -205,7 +205,6 @@ def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     return url
 
 
-@lru_cache(_NAMES_LIMIT)
 def split(url: str) -> Location:
     """Return scheme, host and port of a URL; `ValueError` with the reason if it is not valid.
 
@@ -224,11 +223,17 @@ def split(url: str) -> Location:
         raise ValueError("must start with https:// or http:// and a host")
     if "@" in authority[1]:
         raise ValueError("must have no user name or password")
+    return _read_origin(authority[0], authority[1])
+
+
+# By what comes before the path: each device has a URL of its own, and a path may be a secret.
+@lru_cache(_NAMES_LIMIT)
+def _read_origin(origin: str, authority: str) -> Location:
     try:
-        parsed = Url(url)
+        parsed = Url(origin)
     except ValueError as error:
         raise ValueError("must have a valid host and port") from error
-    return Location(parsed.scheme, _read_host(parsed, authority[1]), _read_port(parsed))
+    return Location(parsed.scheme, _read_host(parsed, authority), _read_port(parsed))
 
 
 def _read_host(parsed: Url, authority: str) -> str:
