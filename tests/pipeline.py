@@ -205,6 +205,7 @@ def build_pipeline(
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
 ) -> Pipeline:
     """Build the real pipeline, as the server does."""
+    unused: Any = None  # nothing is sent to devices
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
@@ -216,6 +217,9 @@ def build_pipeline(
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         channels=FixedChannels(senders),
+        gateway=unused,
+        registry=unused,
+        push_devices=unused,
     )
     return Pipeline(
         ports,

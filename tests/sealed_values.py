@@ -54,7 +54,7 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
             (
                 _INSERT_DEVICE,
                 {"app_id": app, "id": f"device-{number}", "token_hash": unique},
-                address_context(app, f"device-{number}"),
+                address_context(app, unique),
             ),
         ]
         steps = [

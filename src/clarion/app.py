@@ -19,9 +19,10 @@ from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
+from clarion.channels.gateway import GatewayDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
-from clarion.channels.port import Channels, SenderContext
+from clarion.channels.port import SenderContext
 from clarion.channels.routing import Routing
 from clarion.channels.targets import Targets
 from clarion.channels.twilio_callbacks import TwilioCallbacks
@@ -144,12 +145,8 @@ class Services:
             stored_limit=settings.device_stored,
         )
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
-        context = SenderContext(
-            clock=clock, http=self.http_clients, public_url=settings.external_url
-        )
-        channel_metrics = ChannelMetrics(self.metrics.registry)
-        self.channels = Routing(stores.providers, KINDS, context, channel_metrics)
-        self.pipeline = _build_pipeline(settings, stores, self.live_clients, self.channels)
+        self.channels = self._build_channels(settings, stores)
+        self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
@@ -165,6 +162,13 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
+        context = SenderContext(
+            clock=stores.clock, http=self.http_clients, public_url=settings.external_url
+        )
+        metrics = ChannelMetrics(self.metrics.registry)
+        return Routing(stores.providers, KINDS, context, metrics)
 
     async def close(self) -> None:
         """Close the connections to providers."""
@@ -198,9 +202,7 @@ class Services:
         )
 
 
-def _build_pipeline(
-    settings: Settings, stores: Stores, live_clients: LiveClients, channels: Channels
-) -> Pipeline:
+def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
     ports = PipelinePorts(
         events=stores.events,
         queue=stores.queue,
@@ -211,11 +213,14 @@ def _build_pipeline(
         devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
-        channels=channels,
+        channels=services.channels,
+        gateway=services.dispatch,
+        registry=services.registry,
+        push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
     )
     return Pipeline(
         ports,
-        on_inbox_changed=live_clients.notify,
+        on_inbox_changed=services.live_clients.notify,
         queue_age_limit_s=settings.queue_age_limit_s,
         app_waiting=settings.app_waiting,
         has_workers="worker" in settings.roles,

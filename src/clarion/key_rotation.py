@@ -59,7 +59,7 @@ SEALED = (
         table="devices",
         column="address",
         key=("id",),
-        fields=("app_id", "id"),
+        fields=("app_id", "token_hash"),
         context=address_context,
     ),
 )

@@ -10,6 +10,7 @@ from clarion.channels.http_clients import HttpClients
 from clarion.channels.model import Address, Outcome, OutgoingMessage, Provider, Try
 from clarion.clock import Clock
 from clarion.people.model import User
+from clarion.push.model import Device, StoredMessage
 
 
 class Providers(Protocol):
@@ -91,6 +92,16 @@ class AppChannels(Protocol):
 
         `only` names the one provider that may be tried, if it still exists.
         """
+
+
+class PushDevices(Protocol):
+    """Addresses pushes to devices of other services, and makes messages for those of our own."""
+
+    def find_address(self, device: Device) -> Address:
+        """Return the address of a device; its value is empty if our own gateway reaches it."""
+
+    def make_message(self, device: Device, message: OutgoingMessage) -> StoredMessage:
+        """Return the message for a device of our own gateway: the same id for every attempt."""
 
 
 class Channels(Protocol):

@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.access.port import Vault
 from clarion.catalog.model import Channel
-from clarion.channels.model import Provider
+from clarion.channels.model import Provider, secrets_context
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, statement
@@ -54,7 +54,7 @@ class SqlProviders:
         self._vault = vault
 
     async def put(self, provider: Provider) -> tuple[Provider, bool]:
-        sealed = self._vault.seal(_encode(provider.secrets), find_context(provider))
+        sealed = self._vault.seal(_encode(provider.secrets), _context_of(provider))
         put = PUT.guard(**PROVIDERS.values(provider) | {"secrets": sealed})
         rows = await self._engine.write(Unit(provider.name, (put,), provider.app_id))
         created_at = int(rows[0][0][0]) if rows else provider.created_at
@@ -96,10 +96,9 @@ class SqlProviders:
 
     def _read(self, row: Row) -> Provider:
         stored = PROVIDERS.read(row)
-        opened = self._vault.open(stored.secrets, find_context(stored))  # type: ignore[arg-type]
+        opened = self._vault.open(stored.secrets, _context_of(stored))  # type: ignore[arg-type]
         return replace(stored, secrets=msgspec.json.decode(opened, type=dict[str, str]))
 
 
-def find_context(provider: Provider) -> str:
-    """Return what the sealed secrets are bound to."""
-    return f"provider/{provider.app_id}/{provider.channel}/{provider.name}"
+def _context_of(provider: Provider) -> str:
+    return secrets_context(provider.app_id, provider.channel, provider.name)

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from clarion.catalog.model import Category, Channel, Priority
+from clarion.push.model import StoredMessage
 
 _Short = Annotated[str, msgspec.Meta(max_length=256)]
 
@@ -361,6 +362,8 @@ class JobOutcome:
     deliveries: tuple[Delivery, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
+    # Messages to devices of our own gateway.
+    messages: tuple[StoredMessage, ...] = ()
     # Jobs that may exist already, for other channels or notifications: the earlier time counts.
     shared_jobs: tuple[Job, ...] = ()
 

@@ -13,6 +13,7 @@ from clarion.errors import ClarionError, Overloaded, TooManyRequests
 from clarion.events.leases import Leases
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes
+from clarion.push.port import Gateway
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import PipelineMetrics
 
@@ -47,6 +48,7 @@ class OutcomeWriter:
     on_inbox_changed: Callable[[str, str], None]
     on_due: Callable[[str, str], None]
     leases: Leases
+    gateway: Gateway | None = None  # None: nothing is sent to devices
 
     async def run_safely(
         self, job: Job, work: Callable[..., Awaitable[JobOutcome]], *arguments: Any
@@ -109,6 +111,7 @@ class OutcomeWriter:
         for outcome, result in zip(outcomes, stored, strict=True):
             if result is True:
                 self._report(outcome)
+                await self._announce(outcome)
             elif result is not False:
                 written.unwritten.append(outcome)
                 written.error = _choose(written.error, result)
@@ -117,6 +120,11 @@ class OutcomeWriter:
             else:
                 written.refused.append(outcome)
         return written
+
+    async def _announce(self, outcome: JobOutcome) -> None:
+        for message, status, _ in outcome.messages:
+            if self.gateway is not None:
+                await self.gateway.announce(message, status)
 
     def _renew(self, outcomes: Sequence[JobOutcome]) -> Sequence[JobOutcome]:
         jobs = self.leases.renew_all([each.job for each in outcomes])

@@ -71,6 +71,7 @@ class Pipeline:
             on_inbox_changed,
             self._note_due,
             self._leases,
+            ports.gateway,
         )
         self._turns = {
             DECISIONS: Turns(per_app=TURNS_PER_APP),

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from clarion.catalog.model import Channel, Priority
 from clarion.catalog.port import Catalog
-from clarion.channels.port import Channels
+from clarion.channels.port import Channels, PushDevices
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.events.model import (
@@ -25,7 +25,7 @@ from clarion.events.model import (
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Users
-from clarion.push.port import Devices
+from clarion.push.port import DeviceRegistry, Devices, Gateway
 
 
 class Events(Protocol):
@@ -222,3 +222,6 @@ class PipelinePorts:
     catalog: Catalog
     clock: Clock
     channels: Channels
+    gateway: Gateway
+    registry: DeviceRegistry
+    push_devices: PushDevices

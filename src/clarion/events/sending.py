@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from clarion.channels.model import (
     Unknown,
 )
 from clarion.channels.port import AppChannels
+from clarion.events.decide.rules import choose_push_devices
 from clarion.events.model import (
     Attempt,
     DeadLetter,
@@ -37,6 +38,7 @@ from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
 from clarion.events.schedules import find_wait_s
 from clarion.events.waiting import WaitingNotification
+from clarion.push.model import Device, InvalidationReason
 
 # Shorter than the lease: an outcome that comes after it would be refused.
 LONGEST_ATTEMPT_S = 40.0
@@ -46,6 +48,8 @@ TEXT_LENGTH = 1_000
 UNKNOWN_LIMIT = 3
 # An address whose last attempt ended so needs no other.
 _SETTLED = frozenset({"delivered", "sent", "rejected", "gone"})
+_ARRIVED = frozenset({"delivered", "sent"})
+GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,19 @@ def is_open(outcome: Outcome) -> bool:
     return isinstance(outcome, Retry | Unknown | Misconfigured)
 
 
+class Plan(NamedTuple):
+    """The addresses of a delivery: those to send to now, and those that are done with.
+
+    `devices` are those of our own gateway among the open ones, by id; `next_at` is when others can
+    be sent to, whose hours are quiet now.
+    """
+
+    open: list[AddressProgress]
+    settled: list[AddressProgress]
+    devices: Mapping[str, Device] = {}
+    next_at: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Sending:
     """Sends deliveries, and returns the outcomes to be stored."""
@@ -91,27 +108,47 @@ class Sending:
     async def attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
         """Make an attempt for every address that needs one."""
         channels = await self.ports.channels.find(delivery.app_id)
-        progress = await self._list_addresses(waiting, delivery, channels)
-        open_ = [each for each in progress if each.status not in _SETTLED]
+        plan = await self._make_plan(waiting, delivery, channels)
         make = await self._compose(waiting, delivery)
-        results = await asyncio.gather(
-            *(self._send(channels, delivery.channel, each, make(each)) for each in open_)
+        own = [each for each in plan.open if _is_own(each, plan)]
+        stored = [
+            self.ports.push_devices.make_message(plan.devices[each.address.id], make(each))
+            for each in own
+        ]
+        results = [Result(each, (Try(GATEWAY, Sent()),)) for each in own]
+        results += await asyncio.gather(
+            *(
+                self._send(channels, delivery.channel, each, make(each))
+                for each in plan.open
+                if not _is_own(each, plan)
+            )
         )
-        settled = [each for each in progress if each.status in _SETTLED]
-        outcome = self._conclude(waiting, delivery, settled, results)
-        await self._report_gone(delivery, results, outcome)
-        return outcome
+        outcome = self._conclude(waiting, delivery, plan, results)
+        await self._report_gone(delivery, plan, results, outcome)
+        return replace(outcome, messages=tuple(stored))
 
-    async def _list_addresses(
+    async def _make_plan(
         self, waiting: WaitingNotification, delivery: Delivery, channels: AppChannels
-    ) -> list[AddressProgress]:
+    ) -> Plan:
+        past: list[Attempt] = []
+        if delivery.attempt_count:
+            attempts = await self.ports.deliveries.list_attempts(delivery.notification_id)
+            past = [each for each in attempts if each.channel is delivery.channel]
+        if delivery.channel is Channel.PUSH:
+            return self._plan_push(waiting, past)
         user, type_name = waiting.prepared.case.recipient, waiting.notification.type
         addresses = channels.find_addresses(delivery.channel, type_name, user)
-        if not delivery.attempt_count:
-            return [AddressProgress(each) for each in addresses]
-        attempts = await self.ports.deliveries.list_attempts(delivery.notification_id)
-        own = [each for each in attempts if each.channel is delivery.channel]
-        return [find_progress(each, own) for each in addresses]
+        return Plan(*_split(find_progress(each, past) for each in addresses))
+
+    def _plan_push(self, waiting: WaitingNotification, past: Sequence[Attempt]) -> Plan:
+        chosen = choose_push_devices(waiting.prepared.case)
+        progress = [
+            find_progress(self.ports.push_devices.find_address(each), past) for each in chosen.now
+        ]
+        done = {each.device_id for each in past if each.status in _SETTLED}
+        later = [until for device, until in chosen.later if until and device.id not in done]
+        by_id = {each.id: each for each in chosen.now}
+        return Plan(*_split(progress), by_id, min(later, default=None))
 
     async def _compose(self, waiting: WaitingNotification, delivery: Delivery) -> MakeMessage:
         """Render the text once, and return the function that addresses it."""
@@ -143,7 +180,7 @@ class Sending:
         self,
         waiting: WaitingNotification,
         delivery: Delivery,
-        settled: Sequence[AddressProgress],
+        plan: Plan,
         results: Sequence[Result],
     ) -> JobOutcome:
         now = self.ports.clock.now()
@@ -151,16 +188,18 @@ class Sending:
         attempts = tuple(each for some in made for each in some)
         tried = _note_tries(delivery, results, attempts, now)
         failed = [each.outcome for each in results if is_open(each.outcome)]
-        statuses = {each.status for each in settled}
+        statuses = {each.status for each in plan.settled}
         statuses |= {_name(each.outcome) for each in results if not is_open(each.outcome)}
-        next_ = self._plan(waiting, delivery.channel, failed)
-        if isinstance(next_, DeadLetter) and statuses & {"delivered", "sent"}:
+        next_ = self._plan_next(waiting, delivery.channel, failed)
+        if isinstance(next_, DeadLetter) and statuses & _ARRIVED:
             next_ = None  # it arrived somewhere; the attempts show where it did not
         if not isinstance(next_, Reschedule):
             tried = _settle(tried, statuses, next_, now)
+        if next_ is None and plan.next_at is not None:
+            next_ = Reschedule(due_at=plan.next_at)
         return JobOutcome(job=waiting.job, next=next_, deliveries=(tried,), attempts=attempts)
 
-    def _plan(
+    def _plan_next(
         self, waiting: WaitingNotification, channel: Channel, failed: Sequence[Outcome]
     ) -> Reschedule | DeadLetter | None:
         """Return when the job is done again; a dead letter after the last try."""
@@ -180,11 +219,22 @@ class Sending:
         return Reschedule(due_at=self.ports.clock.now() + int(wait_s * 1000), error=error)
 
     async def _report_gone(
-        self, delivery: Delivery, results: Sequence[Result], outcome: JobOutcome
+        self, delivery: Delivery, plan: Plan, results: Sequence[Result], outcome: JobOutcome
     ) -> None:
-        """Disable the webhooks that said that they are gone, or never answered."""
-        if delivery.channel is not Channel.WEBHOOK:
-            return
+        """Invalidate the devices that are gone, and disable webhooks that are, or never answer."""
+        if delivery.channel is Channel.PUSH:
+            await self._invalidate(delivery.app_id, plan, results)
+        elif delivery.channel is Channel.WEBHOOK:
+            await self._disable(delivery.app_id, results, outcome)
+
+    async def _invalidate(self, app_id: str, plan: Plan, results: Sequence[Result]) -> None:
+        for each in results:
+            if isinstance(each.outcome, Gone):
+                device = plan.devices[each.progress.address.id]
+                reason = InvalidationReason.UNINSTALLED
+                await self.ports.registry.invalidate(app_id, device.id, reason, device.address)
+
+    async def _disable(self, app_id: str, results: Sequence[Result], outcome: JobOutcome) -> None:
         is_dead = outcome.next is None and any(is_open(each.outcome) for each in results)
         is_dead = is_dead or isinstance(outcome.next, DeadLetter)
         for each in results:
@@ -195,7 +245,7 @@ class Sending:
                 reason = "The endpoint accepted nothing over the whole schedule of retries."
             else:
                 continue
-            await self.ports.channels.disable(delivery.app_id, Channel.WEBHOOK, name, reason)
+            await self.ports.channels.disable(app_id, Channel.WEBHOOK, name, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +259,20 @@ class MakeMessage:
         address = progress.address
         id_ = f"{self.message.id}/{address.id}" if address.id else self.message.id
         return replace(self.message, id=id_, address=address, attempt=progress.number + 1)
+
+
+def _is_own(progress: AddressProgress, plan: Plan) -> bool:
+    """Whether our own gateway reaches it: a device without an address elsewhere."""
+    device = plan.devices.get(progress.address.id)
+    return device is not None and device.address is None
+
+
+def _split(
+    progress: Iterable[AddressProgress],
+) -> tuple[list[AddressProgress], list[AddressProgress]]:
+    every = list(progress)
+    open_ = [each for each in every if each.status not in _SETTLED]
+    return open_, [each for each in every if each.status in _SETTLED]
 
 
 def find_progress(address: Address, attempts: Iterable[Attempt]) -> AddressProgress:

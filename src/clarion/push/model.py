@@ -85,7 +85,7 @@ class Device:
     @property
     def address_context(self) -> str:
         """What the sealed address is bound to: the app and the hash by which it is found."""
-        return f"device/{self.app_id}/{self.token_hash.hex()}"
+        return address_context(self.app_id, self.token_hash)
 
     @property
     def is_valid(self) -> bool:
@@ -93,9 +93,9 @@ class Device:
         return self.invalidated_at is None
 
 
-def address_context(app_id: str, device_id: str) -> str:
+def address_context(app_id: str, token_hash: bytes) -> str:
     """Return what the address of a device is sealed for."""
-    return f"device/{app_id}/{device_id}"
+    return f"device/{app_id}/{bytes(token_hash).hex()}"
 
 
 class PushPriority(IntEnum):
@@ -165,6 +165,14 @@ class Message(NamedTuple):
 def make_message_id(notification_id: str, device_id: str) -> str:
     """Return the id of a notification's message to a device: always the same."""
     return str(uuid.uuid5(_MESSAGE_IDS, f"{notification_id}/{device_id}"))
+
+
+class StoredMessage(NamedTuple):
+    """A message to a device, as it is first stored."""
+
+    message: Message
+    status: MessageStatus
+    reason: MessageReason | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,6 +236,22 @@ class Gateway(Protocol):
         """
 
 
+class DeviceRegistry(Protocol):
+    """Ends devices that other push services report gone."""
+
+    async def invalidate(
+        self,
+        app_id: str,
+        device_id: str,
+        reason: InvalidationReason,
+        address: bytes | None = None,
+    ) -> Device | None:
+        """Invalidate a device; None if the app has no such valid device.
+
+        With the address that was found gone: only if it has not been registered again since.
+        """
+
+
 class History(Protocol):
     """All messages to devices with their status. Outlives the devices."""
 

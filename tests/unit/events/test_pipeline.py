@@ -74,6 +74,9 @@ def make_pipeline(
         catalog=unused,
         clock=clock or FixedClock(),
         channels=unused,
+        gateway=unused,
+        registry=unused,
+        push_devices=unused,
     )
     return Pipeline(
         ports,

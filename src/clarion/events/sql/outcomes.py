@@ -22,6 +22,7 @@ from clarion.events.sql import jobs as queue
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
 from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.push.sql import messages
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.statement import Statement, Step, Unit, statement
@@ -194,6 +195,8 @@ def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
         yield deliveries.put(outcome.deliveries)
     if outcome.attempts:
         yield deliveries.add_attempts(outcome.attempts)
+    for stored in outcome.messages:
+        yield from messages.add_steps(*stored)
     if outcome.jobs:
         yield queue.add(outcome.jobs)
     if outcome.shared_jobs:

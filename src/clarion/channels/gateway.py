@@ -1,0 +1,45 @@
+"""Our own gateway as a provider: it needs no settings, and every app has it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from clarion.access.port import Vault
+from clarion.channels.model import Address, OutgoingMessage
+from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
+from clarion.clock import Clock
+from clarion.push.model import Device, MessageContent, PushPriority, StoredMessage
+from clarion.push.port import Gateway
+
+# As for a push without an expiration.
+LIFETIME_MS = 30 * 24 * 3600 * 1000
+_MESSAGES = uuid.UUID("6f1e7c8a-51d7-4b0c-9f43-2f6f3f0b1a55")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayDevices:
+    """The `PushDevices` port."""
+
+    gateway: Gateway
+    vault: Vault
+    clock: Clock
+
+    def find_address(self, device: Device) -> Address:
+        if device.address is None:
+            return Address(device.id, "", device.platform)
+        value = self.vault.open(device.address, device.address_context).decode()
+        return Address(device.id, value, device.platform)
+
+    def make_message(self, device: Device, message: OutgoingMessage) -> StoredMessage:
+        notification, latest = message.notification, self.clock.now() + LIFETIME_MS
+        content = MessageContent(
+            priority=PushPriority(apns_priority(notification.priority)),
+            collapse_id=collapse_id(message),
+            is_stored=True,
+            expires_at=min(notification.expires_at or latest, latest),
+            payload=build_push_payload(message),
+        )
+        message_id = str(uuid.uuid5(_MESSAGES, f"{notification.id}/{device.id}"))
+        made = self.gateway.make_message(device, content, message_id, notification.id)
+        return StoredMessage(*made)
