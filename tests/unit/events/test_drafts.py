@@ -190,7 +190,7 @@ def test_a_life_begins_when_it_is_told() -> None:
 
 @pytest.mark.parametrize("place", ["actor.id", "actor.name", "target.id", "target.type"])
 def test_no_control_character_comes_into_an_actor_or_a_target(place: str) -> None:
-    """It would end a header of an email: `Bo\r\nBcc: everyone@example.com`."""
+    r"""It would end a header of an email: `Bo\r\nBcc: everyone@example.com`."""
     outer, inner = place.split(".")
     for character in map(chr, (*range(32), *range(127, 160))):
         assert faults(**{outer: {inner: f"Bo{character}Bcc: all@example.com"}}) == [place]
