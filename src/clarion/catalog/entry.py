@@ -96,7 +96,8 @@ class Entry:
         template = self.pick(channel, language)
         if template is None:
             raise NotFound(f"{self.type.type} has no template for {channel}.")
-        return await render(await self._convert(template), context, self.run)
+        text = await render(await self._convert(template), context, self.run)
+        return replace(text, language=template.language)
 
     async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]

@@ -149,6 +149,7 @@ class RenderedText:
     subject: str | None
     body: str
     is_html: bool = False
+    language: str | None = None  # of the template
 
 
 def build_context(

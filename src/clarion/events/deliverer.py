@@ -214,6 +214,9 @@ async def make_message(waiting: WaitingNotification, delivery: Delivery) -> Outg
         body=text.body,
         count=delivery.count,
         attempt=delivery.attempt_count + 1,
+        is_html=text.is_html,
+        language=text.language,
+        user_can_disable=entry.type.user_can_disable,
     )
 
 
