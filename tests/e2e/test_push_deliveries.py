@@ -105,8 +105,8 @@ class Connected:
         await phone.read("ready")
         return phone
 
-    async def __aexit__(self, *error: object) -> None:
-        await self._connecting.__aexit__(*error)
+    async def __aexit__(self, *_error: object) -> None:
+        await self._connecting.__aexit__(None, None, None)
 
 
 async def test_an_event_reaches_a_connected_device_and_its_acknowledgement_delivers_it(

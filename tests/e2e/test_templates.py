@@ -118,6 +118,25 @@ def test_values_are_escaped_in_an_email(server: Server, path: str) -> None:
     }
 
 
+def test_plain_text_for_email_is_not_escaped(server: Server, path: str) -> None:
+    server.app.ask("PUT", path, TEMPLATE | {"body": "Order {{ order }}"})
+    assert server.app.post(f"{path}/preview", VALUES).json["body"] == "Order <7>"
+
+
+def test_mjml_is_checked_and_previewed_as_html(server: Server, path: str) -> None:
+    body = (
+        "<mjml><mj-body><mj-section><mj-column><mj-text>Order {{ order }}</mj-text>"
+        "</mj-column></mj-section></mj-body></mjml>"
+    )
+    assert server.app.ask("PUT", path, TEMPLATE | {"body": body}).json["body"] == body
+    shown = server.app.post(f"{path}/preview", VALUES).json["body"]
+    assert shown.lower().startswith("<!doctype html>")
+    assert "Order &lt;7&gt;" in shown
+    for wrong in (body[:-9], body.replace("mj-text>Order", "mj-text><"), "<mjml></mjml"):
+        answer = server.app.ask("PUT", path, TEMPLATE | {"body": wrong})
+        assert (answer.status, answer.fields) == (422, ["body"])
+
+
 def test_a_user_gets_the_nearest_language(server: Server, path: str) -> None:
     for language in ("en", "pt"):
         server.app.ask("PUT", path, TEMPLATE | {"language": language})
@@ -127,9 +146,9 @@ def test_a_user_gets_the_nearest_language(server: Server, path: str) -> None:
 
 
 def test_a_template_can_be_previewed_before_it_is_stored(server: Server, path: str) -> None:
-    body = VALUES | {"body": "{{ order | upcase }}!", "variables": ["order"]}
+    body = VALUES | {"body": "<b>{{ order | upcase }}!</b>", "variables": ["order"]}
     answer = server.app.post(f"{path}/preview", body)
-    assert (answer.json["body"], answer.json["version"]) == ("&lt;7&gt;!", None)
+    assert (answer.json["body"], answer.json["version"]) == ("<b>&lt;7&gt;!</b>", None)
     assert server.app.get(path).status == 404
 
 

@@ -11,9 +11,9 @@ from functools import cached_property
 import msgspec
 
 from clarion.catalog import built_in
-from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
+from clarion.catalog.model import Channel, Form, NotificationType, RenderedText, Template
 from clarion.catalog.rendering.templates import render_quickly
-from clarion.catalog.sandbox.jobs import Answer, FindFaults, Job, Render
+from clarion.catalog.sandbox.jobs import Answer, ConvertMjml, FindFaults, Job, Render
 from clarion.catalog.schemas import SmallSchema, load_small
 from clarion.errors import FieldFault, InvalidFields, NotFound
 
@@ -61,6 +61,7 @@ class Entry:
     mentions: Mapping[str, tuple[Template, ...]]  # which templates mention an undeclared name
     size_bytes: int
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
+    _converted: dict[str, Template] = field(default_factory=dict, repr=False)  # by language
 
     def pick(self, channel: Channel, language: str) -> Template | None:
         """Return the template in the nearest language: `pt-BR`, else `pt`, else `en`, else any."""
@@ -95,7 +96,8 @@ class Entry:
         template = self.pick(channel, language)
         if template is None:
             raise NotFound(f"{self.type.type} has no template for {channel}.")
-        return await render(template, context, self.run)
+        text = await render(await self._convert(template), context, self.run)
+        return replace(text, language=template.language)
 
     async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
@@ -103,24 +105,42 @@ class Entry:
         mentioning = {id(each): each for name in missing for each in self.mentions.get(name, ())}
         for number, template in enumerate(mentioning.values(), 1):
             if template.channel in channels:
-                await render(template, context, self.run)
+                await render(await self._convert(template), context, self.run)
             if not number % _CHECKED_IN_A_ROW:
                 await asyncio.sleep(0)
+
+    async def _convert(self, template: Template) -> Template:
+        """Return the template; if it is MJML as HTML, which is made once."""
+        if template.form is not Form.MJML:
+            return template
+        if template.language not in self._converted:
+            self._converted[template.language] = await convert(template, self.run)
+        return self._converted[template.language]
 
     def with_type(self, definition: NotificationType) -> Entry:
         return replace(self, type=definition)
 
 
+async def convert(template: Template, run: Run) -> Template:
+    """Return a template of MJML as HTML, any other as it is; `InvalidFields` if it is not valid."""
+    if template.form is not Form.MJML:
+        return template
+    answer = await run(ConvertMjml(template.body))
+    if answer.faults:
+        raise InvalidFields(*answer.faults)
+    return replace(template, body=answer.body)
+
+
 async def render(template: Template, context: Mapping[str, object], run: Run) -> RenderedText:
-    """Render a template; in the sandbox if it needs Liquid. `InvalidFields` if it fails there."""
-    is_html = template.channel is Channel.EMAIL
+    """Render text or HTML; in the sandbox if it needs Liquid. `InvalidFields` if it fails there."""
+    is_html = template.form is not Form.TEXT
     text = render_quickly(template, context, is_html=is_html)
     if text is not None:
         return text
     answer = await run(Render(template.subject, template.body, is_html, dict(context)))
     if answer.faults:
         raise InvalidFields(*answer.faults)
-    return RenderedText(answer.subject, answer.body)
+    return RenderedText(answer.subject, answer.body, is_html)
 
 
 def build_entry(definition: NotificationType, own: Collection[Template], run: Run) -> Entry:

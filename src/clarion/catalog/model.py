@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -104,6 +105,17 @@ class NotificationType:
     data_schema: dict[str, object] | None = None  # JSON Schema of an event's `data`
 
 
+class Form(StrEnum):
+    """What the body of a template is. Values are escaped in HTML, and in the HTML of MJML."""
+
+    TEXT = "text"
+    HTML = "html"
+    MJML = "mjml"
+
+
+_FORM = re.compile(r"\s*(?:(?P<mjml><mjml)|(?P<html><))", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
     """The text of a type for one channel in one language. A change creates a new version."""
@@ -117,6 +129,15 @@ class Template:
     variables: tuple[str, ...]
     created_at: int
 
+    @property
+    def form(self) -> Form:
+        """Only for email is a body more than text: it begins with `<mjml`, or with another `<`.
+
+        It is that of the template, whatever the values are that come into it.
+        """
+        found = _FORM.match(self.body) if self.channel is Channel.EMAIL else None
+        return Form.TEXT if found is None else Form(found.lastgroup or "")
+
 
 # What a template can use beside the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})
@@ -128,6 +149,8 @@ class RenderedText:
 
     subject: str | None
     body: str
+    is_html: bool = False
+    language: str | None = None  # of the template
 
 
 def build_context(

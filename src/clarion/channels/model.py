@@ -78,6 +78,9 @@ class OutgoingMessage:
     body: str
     count: int
     attempt: int  # 1 for the first
+    is_html: bool = False  # the body; its values are escaped
+    language: str | None = None  # of the template
+    user_can_disable: bool = True  # the type: if not, there is nothing to unsubscribe from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

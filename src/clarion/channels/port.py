@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +50,8 @@ class SenderContext:
     clock: Clock
     http: HttpClients
     public_url: str  # of this installation, without a slash at the end
+    # From app, user, type and channel: the link that turns the type off for the channel.
+    unsubscribe_url: Callable[[str, str, str, Channel], str] | None = None
 
 
 class Sender(Protocol):

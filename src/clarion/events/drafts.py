@@ -32,8 +32,11 @@ MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 # A zero character in JSON; after another backslash it is the six characters themselves.
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# A zero character in a link is refused with all other control characters.
-_LINKS = ("deeplink", "image_url")
+# Control characters in a name could end a header of an email. As a type, the rule would also apply
+# to events that an earlier release stored.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# A zero character in these is refused with all other control characters.
+_WITHOUT_CONTROLS = ("actor", "target", "deeplink", "image_url")
 
 PriorityName = Literal["low", "medium", "high", "critical"]
 
@@ -86,6 +89,7 @@ def find_timeless_faults(
     """Yield those of them that do not depend on the time either."""
     yield from _recipient_faults(draft.recipient)
     yield from _time_faults(draft)
+    yield from _name_faults(draft)
     yield from _link_faults(draft, refused_schemes)
     try:
         check_json(draft.data, DATA_LIMIT_BYTES)
@@ -94,7 +98,7 @@ def find_timeless_faults(
         return
     if _has_zero(draft):
         for name in draft.__struct_fields__:
-            if name not in _LINKS and _has_zero(getattr(draft, name)):
+            if name not in _WITHOUT_CONTROLS and _has_zero(getattr(draft, name)):
                 yield FieldFault(name, "must not contain zero characters")
 
 
@@ -138,6 +142,15 @@ def _check(field: str, check: Callable[[str], str], value: str) -> Iterator[Fiel
         check(value)
     except ValueError as error:
         yield FieldFault(field, str(error))
+
+
+def _name_faults(draft: EventDraft) -> Iterator[FieldFault]:
+    for place, named in (("actor", draft.actor), ("target", draft.target)):
+        if named is None:
+            continue
+        for name, text in zip(named.__struct_fields__, msgspec.structs.astuple(named), strict=True):
+            if text is not None and _CONTROL.search(text):
+                yield FieldFault(f"{place}.{name}", "must not contain control characters")
 
 
 def _link_faults(draft: EventDraft, refused_schemes: Collection[str]) -> Iterator[FieldFault]:

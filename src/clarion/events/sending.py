@@ -164,6 +164,9 @@ class Sending:
             body=text.body,
             count=delivery.count,
             attempt=1,
+            is_html=text.is_html,
+            language=text.language,
+            user_can_disable=entry.type.user_can_disable,
         )
         return MakeMessage(message)
 

@@ -122,8 +122,8 @@ def test_data_has_a_size() -> None:
         ({"deeplink": "a\0"}, "deeplink"),
         ({"image_url": "a\0"}, "image_url"),
         ({"dedupe_key": "\0"}, "dedupe_key"),
-        ({"actor": {"name": "\0"}}, "actor"),
-        ({"target": {"id": "\0"}}, "target"),
+        ({"actor": {"name": "\0"}}, "actor.name"),
+        ({"target": {"id": "\0"}}, "target.id"),
     ],
 )
 def test_zero_characters_are_found_wherever_they_are(change: dict[str, Any], field: str) -> None:
@@ -186,3 +186,15 @@ def test_a_life_begins_when_it_is_told() -> None:
     assert scheduled.expires_at == NOW + HOUR_MS + 60_000
     assert make(expires_at=after(hours=1)).expires_at == NOW + HOUR_MS
     assert make().expires_at is None
+
+
+@pytest.mark.parametrize("place", ["actor.id", "actor.name", "target.id", "target.type"])
+def test_no_control_character_comes_into_an_actor_or_a_target(place: str) -> None:
+    r"""It would end a header of an email: `Bo\r\nBcc: everyone@example.com`."""
+    outer, inner = place.split(".")
+    for character in map(chr, (*range(32), *range(127, 160))):
+        assert faults(**{outer: {inner: f"Bo{character}Bcc: all@example.com"}}) == [place]
+
+
+def test_names_in_any_script_are_taken() -> None:
+    assert faults(actor={"id": "Ünï|1", "name": "Ana 👩‍👩‍👧 O’Neil, Jr. <ana>"}) == []

@@ -57,3 +57,20 @@ def test_an_invalid_value_is_refused_with_a_reason(name: str, values: list[Any])
     for value in values:
         with pytest.raises(ValueError, match=r"^must "):
             check_field(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("name", "Ana{}Bcc: all@example.com"),
+        ("email", "ana@example.com{}"),
+        ("email", "ana{}@example.com"),
+        ("email", "ana@exa{}mple.com"),
+        ("email", "ana@example.com,{}all@example.com"),
+        ("phone", "+49 151 12345678{}"),
+    ],
+)
+def test_no_control_character_comes_into_a_header(name: str, text: str) -> None:
+    for character in map(chr, (*range(32), *range(127, 160))):
+        with pytest.raises(ValueError, match=r"^must "):
+            check_field(name, text.format(character))

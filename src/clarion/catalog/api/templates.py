@@ -15,8 +15,8 @@ from clarion.access.model import Scope
 from clarion.catalog.api.types import find_entry, refuse
 from clarion.catalog.built_in import ENGLISH
 from clarion.catalog.catalog import CachedCatalog
-from clarion.catalog.entry import Entry, Run, measure, render
-from clarion.catalog.model import GIVEN, Channel, Template, build_context
+from clarion.catalog.entry import Entry, Run, convert, measure, render
+from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
 from clarion.catalog.port import Templates
 from clarion.catalog.rendering.templates import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
@@ -53,7 +53,11 @@ Language = Annotated[str | None, Parameter(description="A language tag; the defa
 
 
 class TemplateBody(Body):
-    """A template in Liquid. Every event of the type must have the `variables` in its data."""
+    """A template in Liquid. Every event of the type must have the `variables` in its data.
+
+    The body for email is MJML if it begins with `<mjml`, HTML if it begins with another `<`, and
+    plain text otherwise. In MJML and HTML, values are escaped.
+    """
 
     body: str
     subject: str | None = None
@@ -96,7 +100,7 @@ class SegmentsView(View):
 
 
 class PreviewView(View):
-    """The rendered text. `version` is null if the text came with the request.
+    """The rendered text; of MJML, the HTML. `version` is null if the text came with the request.
 
     `segments` is null for other channels than `sms`.
     """
@@ -232,7 +236,8 @@ def _draft(
 
 
 async def _check(template: Template, run: Run) -> None:
-    job = CheckTemplate(template.subject, template.body, template.variables)
+    is_mjml = template.form is Form.MJML
+    job = CheckTemplate(template.subject, template.body, template.variables, is_mjml)
     refuse((await run(job)).faults)
 
 
@@ -262,7 +267,7 @@ async def _preview(
     context = build_context(
         data.data, actor=data.actor, target=data.target, user=data.user, count=data.count
     )
-    text = await render(template, context, run)
+    text = await render(await convert(template, run), context, run)
     is_sms = template.channel is Channel.SMS
     segments = SegmentsView.of(count_segments(text.body)) if is_sms else None
     return PreviewView.of(text, language=template.language, version=version, segments=segments)

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from liquid.exceptions import LiquidError, ResourceLimitError, UndefinedError
 
 from clarion.catalog.model import GIVEN, RenderedText, Template
-from clarion.catalog.rendering import liquid
+from clarion.catalog.rendering import liquid, mjml
 from clarion.catalog.rendering.liquid import LOOP_LIMIT, TEXT_LIMIT_BYTES, TIME_LIMIT_S
 from clarion.catalog.rendering.quick import Unsupported, compile_quickly
 from clarion.errors import FieldFault, InvalidFields
@@ -41,7 +41,7 @@ def render_quickly(
     if body is None or (subject is None and template.subject is not None):
         return None
     try:
-        return RenderedText(subject and _one_line(subject(context)), body(context))
+        return RenderedText(subject and _one_line(subject(context)), body(context), is_html)
     except Unsupported:
         return None
 
@@ -53,17 +53,21 @@ def render(template: RenderedText, context: Mapping[str, object], *, is_html: bo
     """
     body = _render("body", template.body, context, is_html=is_html)
     if template.subject is None:
-        return RenderedText(None, body)
+        return RenderedText(None, body, is_html)
     subject = _render("subject", template.subject, context, is_html=False)
-    return RenderedText(_one_line(subject), body)
+    return RenderedText(_one_line(subject), body, is_html)
 
 
 def _one_line(subject: str) -> str:
     return subject if subject.isprintable() else " ".join(subject.split())
 
 
-def check_template(subject: str | None, body: str, variables: Collection[str]) -> None:
+def check_template(
+    subject: str | None, body: str, variables: Collection[str], *, is_mjml: bool = False
+) -> None:
     """Raise `InvalidFields` if a template is invalid, or uses a name that it does not declare."""
+    if is_mjml:
+        body = mjml.convert(body)
     _check_each(subject, body, partial(_find_fault, variables=variables))
 
 

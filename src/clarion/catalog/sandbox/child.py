@@ -17,12 +17,14 @@ from functools import lru_cache
 import msgspec
 
 from clarion.catalog.model import RenderedText
+from clarion.catalog.rendering.mjml import convert
 from clarion.catalog.rendering.templates import check_template, render
 from clarion.catalog.sandbox.jobs import (
     JOB_CPU_S,
     Answer,
     CheckSchema,
     CheckTemplate,
+    ConvertMjml,
     FindFaults,
     Job,
     Render,
@@ -66,9 +68,11 @@ def _answer(job: Job) -> Answer:
             return _check_schema(document)
         case FindFaults(document, data):
             return _find_faults(bytes(document), data)
-        case CheckTemplate(subject, body, variables):
-            check_template(subject, body, variables)
+        case CheckTemplate(subject, body, variables, is_mjml):
+            check_template(subject, body, variables, is_mjml=is_mjml)
             return Answer()
+        case ConvertMjml(body):
+            return Answer(body=convert(body))
         case Render(subject, body, is_html, context):
             text = render(RenderedText(subject, body), context, is_html=is_html)
             return Answer(subject=text.subject, body=text.body)
@@ -98,6 +102,7 @@ def _load(document: bytes) -> Schema:
 def _warm_up() -> None:
     """Load what libraries load when they are first used: it is no part of a job's time."""
     do(Render(None, "{{ 'now' | date: '%Y' | upcase }}", is_html=True, context={}))
+    do(ConvertMjml("<mjml><mj-body></mj-body></mjml>"))
     do(FindFaults(msgspec.Raw(b'{"pattern": "a"}'), {}))
 
 

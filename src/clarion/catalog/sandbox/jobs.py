@@ -35,6 +35,14 @@ class CheckTemplate(msgspec.Struct, tag=True, frozen=True):
     subject: str | None
     body: str
     variables: tuple[str, ...]
+    is_mjml: bool = False
+
+
+class ConvertMjml(msgspec.Struct, tag=True, frozen=True):
+    """The HTML of MJML, still with its Liquid tags."""
+
+    exceeded: ClassVar = FieldFault("body", f"the template exceeds its limits: {_LIMITS}")
+    body: str
 
 
 class Render(msgspec.Struct, tag=True, frozen=True):
@@ -47,7 +55,7 @@ class Render(msgspec.Struct, tag=True, frozen=True):
     context: dict[str, Any]
 
 
-Job = CheckSchema | FindFaults | CheckTemplate | Render
+Job = CheckSchema | FindFaults | CheckTemplate | ConvertMjml | Render
 
 
 class Answer(msgspec.Struct, frozen=True):

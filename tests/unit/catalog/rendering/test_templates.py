@@ -40,7 +40,8 @@ def test_without_a_subject_there_is_none() -> None:
 
 def test_in_html_values_are_escaped_in_the_body_alone() -> None:
     made = template("<b>{{ a }}</b>", "{{ a }}")
-    assert render(made, {"a": "<&>"}, is_html=True) == RenderedText("<&>", "<b>&lt;&amp;&gt;</b>")
+    expected = RenderedText("<&>", "<b>&lt;&amp;&gt;</b>", is_html=True)
+    assert render(made, {"a": "<&>"}, is_html=True) == expected
 
 
 @pytest.mark.parametrize("body", ["{{ a | upcase }}", "{{ a | append: a }}", "{% echo a %}"])

@@ -19,6 +19,7 @@ from clarion.catalog.sandbox.jobs import (
     Answer,
     CheckSchema,
     CheckTemplate,
+    ConvertMjml,
     FindFaults,
     Render,
 )
@@ -196,3 +197,28 @@ async def test_the_processor_time_is_reported(sandbox: ProcessSandbox) -> None:
     answer: Answer = await sandbox.run("app", Render(None, body, is_html=False, context={}))
     assert 0.0005 < answer.cpu_s < JOB_CPU_S
     assert sandbox.cpu_s["Render"] == answer.cpu_s
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<mjml><mj-body>" + "<mj-section>" * 2_700 + "</mj-section>" * 2_700 + "</mj-body></mjml>",
+        "<mjml><mj-body>" + "<mj-wrapper>" * 5_000,
+        # 80 MB of HTML.
+        "<mjml><mj-head><mj-attributes><mj-text font-family='" + "a" * 20_000 + "'/>"
+        "</mj-attributes></mj-head><mj-body><mj-section><mj-column>"
+        + "<mj-text/>" * 4_000
+        + "</mj-column></mj-section></mj-body></mjml>",
+        "<mjml><mj-body><mj-section>" + "<mj-column/>" * 5_000 + "</mj-section></mj-body></mjml>",
+        "<mjml><mj-body><mj-include path='/etc/passwd' type='html' /></mj-body></mjml>",
+        "<mjml><mj-body><mj-include path='file:///etc/passwd' /></mj-body></mjml>",
+    ],
+    ids=["deep", "open", "amplified", "wide", "file", "url"],
+)
+async def test_hostile_mjml_is_refused_and_harms_nobody(sandbox: ProcessSandbox, body: str) -> None:
+    await sandbox.run("app", PLAIN)
+    for job in (CheckTemplate(None, body, (), is_mjml=True), ConvertMjml(body)):
+        answer = await sandbox.run("app", job)
+        assert [fault.field for fault in answer.faults] == ["body"]
+        assert "root:" not in answer.body
+    assert (await sandbox.run("app", PLAIN)).body == "X"

@@ -1,0 +1,418 @@
+"""Email over SMTP: encrypted, with the certificate checked, over connections that are reused."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+import aiosmtplib
+import msgspec
+from aiosmtplib import SMTPResponse
+from aiosmtplib.errors import (
+    SMTPAuthenticationError,
+    SMTPException,
+    SMTPResponseException,
+    SMTPServerDisconnected,
+)
+
+from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
+from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
+from clarion.channels.kinds import Kind
+from clarion.channels.mail import Draft, build, make_mailbox, read_mailbox
+from clarion.channels.model import Configuration, Outcome, OutgoingMessage
+from clarion.channels.port import SenderContext
+from clarion.channels.smtp_connections import Connection, Connections
+from clarion.channels.targets import TargetRefused
+from clarion.channels.tls_contexts import (
+    UNREADABLE,
+    UnreadableAuthority,
+    can_use,
+    make_client_context,
+)
+from clarion.clock import to_datetime
+from clarion.errors import FieldFault
+
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+# Of the caller's time limit: the outcome should be ours, which knows whether the message was sent.
+_PART_OF_TIMEOUT = 0.9
+_TEXT_LENGTH = 300
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})\b")
+_USERNAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,320}")
+_HOST = re.compile(r"[^\s/@\x00-\x20\x7f-\x9f]{1,253}")
+_CLOSING = 421
+_FIRST_FAILURE, _PERMANENT = 400, 500
+_TAKEN, _READY = frozenset({250, 251, 252}), frozenset({354})
+_NOT_AUTHENTICATED = frozenset({530, 534, 535, 538})
+_REFUSALS = {"connect": "server_refused", "auth": "auth_refused", "MAIL": "sender_refused"}
+_IPV6 = 6
+_PORT_END = 65_536
+_PRIVATE = (
+    "`host` leads to a private or reserved address. The operator can allow networks with "
+    "--allow-private-targets."
+)
+_PLAIN = "With `security` none, `host` must be in a private network that the operator allows."
+_NO_MAILBOX = "must be an email address, like ana@example.com or Ana <ana@example.com>"
+Step = Literal["connect", "auth", "MAIL", "RCPT", "DATA"]
+_Command = tuple[Step, frozenset[int], tuple[bytes, ...]]
+
+ANSWERS = AnswerTable(
+    Answer("250", Action.DELIVERED, "The server has taken the message."),
+    Answer("421", Action.RETRY, "The server closes the connection."),
+    Answer("450", Action.RETRY, "The mailbox is not available now, or greylisting."),
+    Answer("451", Action.RETRY, "The server has a fault."),
+    Answer("452", Action.RETRY, "The server has no room."),
+    Answer("4xx", Action.RETRY, "Any other temporary failure."),
+    Answer("5.1.1", Action.GONE, "There is no such mailbox."),
+    Answer("5.1.2", Action.GONE, "There is no such domain."),
+    Answer("5.1.3", Action.GONE, "The address is not valid."),
+    Answer("5.1.6", Action.GONE, "The mailbox has moved."),
+    Answer("5.1.10", Action.GONE, "The domain takes no email."),
+    Answer("551", Action.GONE, "The mailbox is elsewhere."),
+    Answer("5.7.x", Action.REJECT, "Refused by a policy of the server."),
+    Answer("530", Action.DISABLE, "A username is needed."),
+    Answer("534", Action.DISABLE, "The server wants another kind of authentication."),
+    Answer("535", Action.DISABLE, "Username or password are wrong."),
+    Answer("538", Action.DISABLE, "Authentication needs encryption."),
+    Answer("auth_refused", Action.DISABLE, "Any other permanent refusal of the credentials."),
+    Answer("no_auth", Action.DISABLE, "The server offers no authentication that Clarion knows."),
+    Answer("bad_settings", Action.DISABLE, "`host` or `ca_path` cannot be used; see the message."),
+    Answer("no_starttls", Action.RETRY, "The server offers no STARTTLS; nothing was sent."),
+    Answer("server_refused", Action.RETRY, "The server refuses connections permanently."),
+    Answer("sender_refused", Action.RETRY, "The server refuses the address of `from`."),
+    Answer("no_smtputf8", Action.REJECT, "The address needs SMTPUTF8; the server has none."),
+    Answer("bad_address", Action.REJECT, "The user's address cannot be written in an email."),
+    Answer("5xx", Action.REJECT, "Any other permanent refusal of the message."),
+    *NETWORK,
+    default=Action.RETRY,
+)
+
+
+class SmtpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The server, and the mailbox that emails come from."""
+
+    host: str
+    sender: str = msgspec.field(name="from")
+    port: int | None = None
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    username: str | None = None
+    reply_to: str | None = None
+    ca_path: str | None = None
+
+
+class SmtpSecrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The password, if the server needs one."""
+
+    password: str | None = None
+
+
+class _Refused(Exception):
+    """The message is not sent for a reason that has a row of its own in the table."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an attempt has come."""
+
+    step: Step = "connect"
+    is_sent: bool = False  # the end of the message was written: the server may have it
+
+
+class SmtpSender:
+    """The `Sender` port."""
+
+    def __init__(
+        self, configuration: Configuration[SmtpSettings, SmtpSecrets], context: SenderContext
+    ) -> None:
+        self._settings = configuration.settings
+        self._password = configuration.secrets.password or ""
+        self._limit_s = configuration.timeout_s * _PART_OF_TIMEOUT
+        self._context = context
+        self._sender = read_mailbox(self._settings.sender)
+        reply_to = self._settings.reply_to
+        self._reply_to = None if reply_to is None else read_mailbox(reply_to)
+        self._connections = Connections(self._open, configuration.concurrency)
+        self._own_name = _name_self(context.public_url)
+        self._tls: ssl.SSLContext | None = None
+
+    async def send(self, message: OutgoingMessage) -> Outcome:
+        progress = _Progress()
+        try:
+            async with asyncio.timeout(self._limit_s):
+                response = await self._send(message, progress)
+        except _Refused as error:
+            return ANSWERS.judge([error.code], str(error))
+        except SMTPAuthenticationError as error:
+            progress.step = "auth"
+            return _judge(progress, SMTPResponse(error.code, error.message))
+        except (SMTPException, OSError, TimeoutError) as error:
+            if isinstance(error, SMTPResponseException) and error.code > 0 and not progress.is_sent:
+                return _judge(progress, SMTPResponse(error.code, error.message))
+            code = NO_ANSWER if progress.is_sent else NOT_CONNECTED
+            return ANSWERS.judge([code], _explain(error))
+        return _judge(progress, response)
+
+    async def close(self) -> None:
+        self._connections.close()
+
+    async def _send(self, message: OutgoingMessage, progress: _Progress) -> SMTPResponse:
+        draft = self._draft(message)
+        async with self._connections.lend() as connection:
+            response = await _transfer_unless_stale(connection, draft, progress)
+        if response is None:
+            async with self._connections.lend(is_new=True) as connection:
+                response = await _transfer(connection, draft, progress)
+        return response
+
+    def _draft(self, message: OutgoingMessage) -> Draft:
+        notification, user = message.notification, message.user
+        try:
+            recipient = make_mailbox(user.name or "", message.address.value)
+        except ValueError as error:
+            raise _Refused("bad_address", "The user's address cannot be used in email.") from error
+        is_optional = message.user_can_disable and (
+            notification.category not in MANDATORY_CATEGORIES
+        )
+        make_url = self._context.unsubscribe_url if is_optional else None
+        return Draft(
+            id=message.id,
+            sender=self._sender,
+            recipient=recipient,
+            reply_to=self._reply_to,
+            subject=message.subject or notification.title or "",
+            text=None if message.is_html else message.body,
+            html=message.body if message.is_html else None,
+            language=message.language,
+            notification_id=notification.id,
+            unsubscribe_url=make_url
+            and make_url(notification.app_id, user.id, notification.type, Channel.EMAIL),
+            sent_at=to_datetime(self._context.clock.now()),
+        )
+
+    async def _open(self) -> aiosmtplib.SMTP:
+        """Return a client that is connected, encrypted and authenticated."""
+        settings = self._settings
+        connected = await self._connect()
+        try:
+            client = aiosmtplib.SMTP(
+                hostname=settings.host,
+                sock=connected,
+                local_hostname=self._own_name,
+                timeout=self._limit_s,
+                use_tls=settings.security == "tls",
+                start_tls=False,
+                tls_context=await self._get_tls(),
+            )
+            await _greet(client, settings, self._password)
+        except BaseException:
+            connected.close()
+            raise
+        return client
+
+    async def _connect(self) -> socket.socket:
+        """Connect to the address that was checked: a second look-up could lead elsewhere."""
+        host, port = self._settings.host, self._settings.port or _PORTS[self._settings.security]
+        try:
+            address = await self._context.http.targets.resolve_host(host, port)
+        except TargetRefused as error:
+            raise _Refused("bad_settings", _PRIVATE) from error
+        is_public = ipaddress.ip_address(address).is_global
+        if self._settings.security == "none" and is_public:
+            raise _Refused("bad_settings", _PLAIN)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        connected = socket.socket(family, socket.SOCK_STREAM)
+        connected.setblocking(False)  # noqa: FBT003
+        try:
+            await asyncio.get_running_loop().sock_connect(connected, (address, port))
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    async def _get_tls(self) -> ssl.SSLContext:
+        if self._tls is None:
+            try:
+                self._tls = await asyncio.to_thread(make_client_context, self._settings.ca_path)
+            except UnreadableAuthority as error:
+                raise _Refused("bad_settings", str(error)) from error
+        return self._tls
+
+
+async def _greet(client: aiosmtplib.SMTP, settings: SmtpSettings, password: str) -> None:
+    try:
+        await client.connect()
+        await client.ehlo()
+        if settings.security == "starttls":
+            await _start_tls(client)
+        if settings.username is not None:
+            await _log_in(client, settings.username, password)
+    except BaseException:
+        client.close()
+        raise
+
+
+async def _start_tls(client: aiosmtplib.SMTP) -> None:
+    # It must be offered: a third party may have removed it to read along.
+    if not client.supports_extension("starttls"):
+        raise _Refused("no_starttls", "The server offers no STARTTLS.")
+    await client.starttls()
+    await client.ehlo()
+
+
+async def _log_in(client: aiosmtplib.SMTP, username: str, password: str) -> None:
+    if not client.supported_auth_methods:
+        raise _Refused("no_auth", "The server offers neither PLAIN, LOGIN nor CRAM-MD5.")
+    await client.login(username, password)
+
+
+async def _transfer_unless_stale(
+    connection: Connection, draft: Draft, progress: _Progress
+) -> SMTPResponse | None:
+    """Return the answer; None if the server had closed the connection after an earlier message."""
+    response = None
+    try:
+        response = await _transfer(connection, draft, progress)
+    except SMTPServerDisconnected:
+        if not connection.is_reused or progress.step != "MAIL":
+            raise
+    is_closing = response is not None and response.code == _CLOSING
+    is_stale = is_closing and connection.is_reused and progress.step == "MAIL"
+    return None if is_stale else response
+
+
+async def _transfer(connection: Connection, draft: Draft, progress: _Progress) -> SMTPResponse:
+    """Send a message, and return the last answer: the server may refuse it at each step."""
+    client = connection.client
+    body, commands = _prepare(client, draft)
+    progress.step = "MAIL"
+    if connection.is_refused:
+        await client.execute_command(b"RSET")
+    for step, expected, command in commands:
+        progress.step = step
+        connection.is_clean = False
+        response = await client.execute_command(*command)
+        if response.code not in expected:
+            connection.is_refused = True
+            connection.is_clean = response.code != _CLOSING
+            return response
+    if client.protocol is None:
+        raise SMTPServerDisconnected("Connection lost")
+    client.protocol.write(body.replace(b"\r\n.", b"\r\n..") + b".\r\n")
+    progress.is_sent = True
+    response = await client.protocol.read_response()
+    connection.is_refused = False
+    connection.is_clean = response.code != _CLOSING
+    return response
+
+
+def _prepare(client: aiosmtplib.SMTP, draft: Draft) -> tuple[bytes, tuple[_Command, ...]]:
+    body = build(draft)
+    options = [b"SIZE=%d" % len(body)] if client.supports_extension("size") else []
+    mailboxes = (draft.sender, draft.recipient, draft.reply_to)
+    if not all(each.is_ascii for each in mailboxes if each):
+        if not client.supports_extension("smtputf8"):
+            raise _Refused("no_smtputf8", "The server takes only addresses in ASCII.")
+        options += [b"BODY=8BITMIME", b"SMTPUTF8"]
+    return body, (
+        ("MAIL", _TAKEN, (b"MAIL", f"FROM:<{draft.sender.address}>".encode(), *options)),
+        ("RCPT", _TAKEN, (b"RCPT", f"TO:<{draft.recipient.address}>".encode())),
+        ("DATA", _READY, (b"DATA",)),
+    )
+
+
+def _judge(progress: _Progress, response: SMTPResponse) -> Outcome:
+    text = _clean(f"{response.code} {response.message}")
+    is_positive = response.code < _FIRST_FAILURE
+    if is_positive and (not progress.is_sent or response.code not in _TAKEN):
+        # It is not the answer to what was sent.
+        return ANSWERS.judge([NO_ANSWER if progress.is_sent else NOT_CONNECTED], text)
+    return ANSWERS.judge(list(_codes(progress, response)), text, response=text)
+
+
+def _codes(progress: _Progress, response: SMTPResponse) -> Iterator[str]:
+    """Yield the codes of an answer, the most specific first."""
+    code = response.code
+    if code < _PERMANENT:
+        yield from ("250",) if code in _TAKEN else (str(code), "4xx")
+    elif code in _NOT_AUTHENTICATED:
+        yield str(code)
+    elif progress.step in _REFUSALS:
+        # It says nothing of the recipient.
+        yield _REFUSALS[progress.step]
+    else:
+        if found := _ENHANCED.match(response.message):
+            yield found[0]
+            yield f"{found[1]}.{found[2]}.x"
+        yield from (str(code), "5xx")
+
+
+def _clean(text: str) -> str:
+    return _UNSAFE.sub(" ", text)[:_TEXT_LENGTH]
+
+
+def _explain(error: BaseException) -> str:
+    """Return what happened, as far as it names neither addresses nor files."""
+    cause = error.__cause__ if isinstance(error, SMTPException) and error.__cause__ else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return _clean(f"The certificate is not valid: {cause.verify_message}")
+    if isinstance(cause, TimeoutError):
+        return "No answer in time."
+    return type(cause).__name__
+
+
+def _name_self(public_url: str) -> str:
+    """Return the name for EHLO."""
+    host = urlsplit(public_url).hostname or "localhost"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return f"[IPv6:{address}]" if address.version == _IPV6 else f"[{address}]"
+
+
+def find_faults(settings: SmtpSettings, secrets: SmtpSecrets) -> Iterator[FieldFault]:
+    """Yield what is wrong with the settings. It reads the file of `ca_path`."""
+    yield from _mailbox_faults(settings)
+    if not _HOST.fullmatch(settings.host):
+        yield FieldFault("settings.host", "must be the name or the address of a mail server")
+    if settings.port is not None and not 0 < settings.port < _PORT_END:
+        yield FieldFault("settings.port", "must be 1 to 65535")
+    if settings.username is not None and not _USERNAME.fullmatch(settings.username):
+        yield FieldFault("settings.username", "must have 1 to 320 characters, no control ones")
+    if settings.security == "none" and settings.username is not None:
+        yield FieldFault("settings.security", "must be starttls or tls: a password is sent")
+    if (settings.username is None) != (secrets.password is None):
+        yield FieldFault("secrets.password", "must be given together with `username`")
+    if settings.ca_path is not None and not can_use(settings.ca_path):
+        yield FieldFault("settings.ca_path", UNREADABLE)
+
+
+def _mailbox_faults(settings: SmtpSettings) -> Iterator[FieldFault]:
+    for name, text in (("from", settings.sender), ("reply_to", settings.reply_to)):
+        try:
+            if text is not None:
+                read_mailbox(text)
+        except ValueError:
+            yield FieldFault(f"settings.{name}", _NO_MAILBOX)
+
+
+SMTP = Kind(
+    name="smtp",
+    channels=frozenset({Channel.EMAIL}),
+    open=SmtpSender,
+    answers=ANSWERS,
+    settings=SmtpSettings,
+    secrets=SmtpSecrets,
+    find_faults=find_faults,
+)
