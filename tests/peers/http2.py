@@ -156,9 +156,14 @@ class _Connection:
             body=bytes(partial.body),
             connection=self._number,
         )
-        match self._peer.take(request):
-            case Reply() as reply:
-                self._reply(stream, reply)
+        taken = self._peer.take(request)
+        if isinstance(taken, Fault):
+            return self._fail(stream, taken)
+        self._reply(stream, taken)
+        return True
+
+    def _fail(self, stream: int, fault: Fault) -> bool:
+        match fault:
             case Fault.RESET:
                 return False
             case Fault.RESET_STREAM:
