@@ -7,8 +7,7 @@ Redirects are not followed, no proxy is taken from the environment, and a respon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -121,8 +120,12 @@ class HttpClients:
                 break
             key = _Key(target, ca_path, _choose_connect_timeout(left_s))
             try:
-                async with self._using(key) as client:
-                    return await _post(_prepare(client, url, headers, body, left_s), limit_bytes)
+                pooled = await self._take(key)
+                try:
+                    request = _prepare(pooled.client, url, headers, body, left_s)
+                    return await _post(request, limit_bytes)
+                finally:
+                    pooled.users -= 1
             except NotConnected as error:
                 failure = error
         raise failure
@@ -139,16 +142,18 @@ class HttpClients:
             reason = error.strerror or str(error) or "no answer in time"
             raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
 
-    @asynccontextmanager
-    async def _using(self, key: _Key) -> AsyncIterator[Client]:
+    async def _take(self, key: _Key) -> _Pooled:
+        """Return a client that is in use from now on."""
         pooled = self._clients.pop(key, None) or await self._open(key)
         self._clients[key] = pooled
         pooled.users += 1
-        try:
-            await self._close_unused()
-            yield pooled.client
-        finally:
-            pooled.users -= 1
+        if len(self._clients) > self._limit:
+            try:
+                await self._close_unused()
+            except BaseException:
+                pooled.users -= 1
+                raise
+        return pooled
 
     async def _open(self, key: _Key) -> _Pooled:
         # Reading the certificates of the system takes a few milliseconds. One at a time: requests
