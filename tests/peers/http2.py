@@ -43,6 +43,7 @@ class Fault(Enum):
     RESET = auto()  # the connection is cut before any reply
     RESET_STREAM = auto()  # the stream is cut in the middle of the reply
     HALF_REPLY = auto()  # the connection is cut in the middle of the reply
+    REFUSED_STREAM = auto()  # the stream is refused; the request was not looked at
     GO_AWAY = auto()  # the connection ends; the request was not looked at
     SLOW = auto()  # the reply comes at a byte a second
 
@@ -155,14 +156,21 @@ class _Connection:
             body=bytes(partial.body),
             connection=self._number,
         )
-        match self._peer.take(request):
-            case Reply() as reply:
-                self._reply(stream, reply)
+        taken = self._peer.take(request)
+        if isinstance(taken, Fault):
+            return self._fail(stream, taken)
+        self._reply(stream, taken)
+        return True
+
+    def _fail(self, stream: int, fault: Fault) -> bool:
+        match fault:
             case Fault.RESET:
                 return False
             case Fault.RESET_STREAM:
                 self._begin(stream, PROMISED[:10])
                 self._machine.reset_stream(stream, ErrorCodes.INTERNAL_ERROR)
+            case Fault.REFUSED_STREAM:
+                self._machine.reset_stream(stream, ErrorCodes.REFUSED_STREAM)
             case Fault.HALF_REPLY:
                 self._begin(stream, PROMISED[:10])
                 self._flush()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
-from cryptography.x509 import load_pem_x509_certificates
+from cryptography.x509 import Certificate, load_pem_x509_certificates
 
 from clarion.errors import FieldFault
 
@@ -20,22 +21,20 @@ CA_FAULT = "must be the path of a file with PEM certificates that the server can
 
 def find_ca_faults(ca_path: str | None) -> Iterator[FieldFault]:
     """Yield a fault if the file cannot be used."""
-    if ca_path is not None and not _is_usable(ca_path):
+    try:
+        if ca_path is not None:
+            load_authorities(ca_path)
+    except (OSError, ValueError):
         yield FieldFault("settings.ca_path", CA_FAULT)
 
 
-def _is_usable(path: str) -> bool:
-    try:
-        return bool(load_pem_x509_certificates(_read(path)))
-    except (OSError, ValueError):
-        return False
-
-
-def _read(path: str) -> bytes:
-    # Without waiting: it might be a pipe that nobody writes to.
+def load_authorities(path: str) -> list[Certificate]:
+    """Return the certificates of a file; `OSError` or `ValueError` if it has none."""
+    # Opening a device can have effects. Files of the kernel have no size, and may never end.
+    about = Path(path).stat()
+    if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size <= CA_LIMIT_BYTES:
+        raise ValueError(CA_FAULT)
+    # Without waiting, should it have become a pipe meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > CA_LIMIT_BYTES:
-            raise ValueError(CA_FAULT)
-        return file.read(CA_LIMIT_BYTES)
+    with os.fdopen(descriptor, "rb") as file:
+        return load_pem_x509_certificates(file.read(CA_LIMIT_BYTES))

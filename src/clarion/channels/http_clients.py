@@ -7,22 +7,19 @@ Redirects are not followed, no proxy is taken from the environment, and a respon
 from __future__ import annotations
 
 import asyncio
-import stat
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import Cause, DetailedPyreqwestError, PyreqwestError
 from pyreqwest.request import StreamRequest
 from pyreqwest.response import ResponseBodyReader
 
+from clarion.channels.authorities import load_authorities
 from clarion.channels.targets import Target, Targets, trust
 
 RESPONSE_LIMIT_BYTES = 64 * 1024
@@ -39,7 +36,6 @@ _CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
 # After the head of an answer. Shorter than the time for a request, so that a body that never ends
 # does not make the status unknown.
 _BODY_TIMEOUT_S = 3.0
-_CA_LIMIT_BYTES = 1024 * 1024
 _MESSAGE_LIMIT = 300
 _NO_CERTIFICATES = "the certificates of ca_path cannot be read"
 
@@ -124,8 +120,12 @@ class HttpClients:
                 break
             key = _Key(target, ca_path, _choose_connect_timeout(left_s))
             try:
-                async with self._using(key) as client:
-                    return await _post(_prepare(client, url, headers, body, left_s), limit_bytes)
+                pooled = await self._take(key)
+                try:
+                    request = _prepare(pooled.client, url, headers, body, left_s)
+                    return await _post(request, limit_bytes)
+                finally:
+                    pooled.users -= 1
             except NotConnected as error:
                 failure = error
         raise failure
@@ -142,16 +142,18 @@ class HttpClients:
             reason = error.strerror or str(error) or "no answer in time"
             raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
 
-    @asynccontextmanager
-    async def _using(self, key: _Key) -> AsyncIterator[Client]:
+    async def _take(self, key: _Key) -> _Pooled:
+        """Return a client that is in use from now on."""
         pooled = self._clients.pop(key, None) or await self._open(key)
         self._clients[key] = pooled
         pooled.users += 1
-        try:
-            await self._close_unused()
-            yield pooled.client
-        finally:
-            pooled.users -= 1
+        if len(self._clients) > self._limit:
+            try:
+                await self._close_unused()
+            except BaseException:
+                pooled.users -= 1
+                raise
+        return pooled
 
     async def _open(self, key: _Key) -> _Pooled:
         # Reading the certificates of the system takes a few milliseconds. One at a time: requests
@@ -199,19 +201,11 @@ def _build(key: _Key) -> Client:
         return builder.build()
     # One message for every failure: it must not tell which files there are, or what is in them.
     try:
-        for each in x509.load_pem_x509_certificates(_read_file(key.ca_path)):
+        for each in load_authorities(key.ca_path):
             builder = builder.add_root_certificate_der(each.public_bytes(Encoding.DER))
         return builder.build()
     except (OSError, ValueError, PyreqwestError):
         raise NotConnected(_NO_CERTIFICATES) from None
-
-
-def _read_file(path: str) -> bytes:
-    # Opening a named pipe would wait for its other end, and opening a device can have effects.
-    status = Path(path).stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _CA_LIMIT_BYTES:
-        raise OSError(_NO_CERTIFICATES)
-    return Path(path).read_bytes()
 
 
 def _prepare(
