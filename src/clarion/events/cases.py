@@ -17,6 +17,8 @@ from clarion.people.model import User
 from clarion.push.model import Device
 
 HOUR_MS = 3_600_000
+# The inbox and our own gateway need no provider. Whether a user has devices is a rule of its own.
+ALWAYS_AVAILABLE = frozenset({Channel.IN_APP, Channel.PUSH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +122,10 @@ class CaseReader:
             priority=request.priority,
             channels=request.channels,
             templates=_templates_of(request.entry),
-            available=frozenset({Channel.IN_APP, *providers}),
+            available=ALWAYS_AVAILABLE.union(providers),
             expires_at=request.expires_at,
             user=user,
-            addresses=frozenset({Channel.IN_APP, *reachable}),
+            addresses=ALWAYS_AVAILABLE.union(reachable),
             devices=devices.get(request.user_id, ()),
             earlier=earlier,
             limits=tuple(
