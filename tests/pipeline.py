@@ -176,7 +176,7 @@ class FixedChannels:
 
     @property
     def available(self) -> frozenset[Channel]:
-        return frozenset({Channel.IN_APP, *self.senders})
+        return frozenset({Channel.IN_APP, Channel.PUSH, *self.senders})
 
     async def find(self, _app_id: str) -> "FixedChannels":
         return self

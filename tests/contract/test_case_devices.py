@@ -3,19 +3,32 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from clarion.catalog import built_in
 from clarion.catalog.entry import build_entry
 from clarion.catalog.model import Channel, Priority
+from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.stub import StubSender
 from clarion.events.cases import CaseReader, DecisionRequest
-from clarion.events.model import Content
+from clarion.events.drafts import EventDraft
+from clarion.events.model import Content, Delivery, DeliveryStatus, ReasonCode
+from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.push.model import Device, DeviceDetails, DevicePreferences, InvalidationReason
 from clarion.push.sql.devices import SqlDevices
 from clarion.store.engine import Engine
-from tests.factories import NOW, FixedClock, make_device, make_user, new_app_id
-from tests.pipeline import build_pipeline
+from tests.factories import (
+    NOW,
+    FixedClock,
+    make_device,
+    make_template,
+    make_type,
+    make_user,
+    new_app_id,
+)
+from tests.pipeline import build_pipeline, drain
 from tests.sandbox import run_directly
 
 ENTRY = build_entry(built_in.TYPES["POST_LIKE"], (), run_directly)
@@ -102,3 +115,39 @@ async def test_without_a_push_no_devices_are_read(
     prepared = await cases.read(requests)
     assert [each.case.devices for each in prepared] == [(), ()]
     assert devices.reads == []
+
+
+async def test_a_push_that_a_quiet_device_held_is_sent_when_it_is_no_longer_quiet(
+    engine: Engine, devices: CountingDevices, app_id: str
+) -> None:
+    user = make_user("ana", app_id=app_id, attributes={"stub": "delivered"})
+    await SqlUsers(engine).put(replace(user, preferences=Preferences(quiet_hours=(False,) * 24)))
+    quiet = DevicePreferences(quiet_hours=(True,) * 24)
+    device = make_device(app_id, details=DeviceDetails(user_id="ana"), preferences=quiet)
+    await devices.add(device)
+    await SqlTypes(engine).put(app_id, make_type("SHIPPED", default_channels=(Channel.PUSH,)), NOW)
+    await SqlTemplates(engine).put(
+        app_id, make_template("SHIPPED", channel=Channel.PUSH, body="x", subject=None, variables=())
+    )
+    pipeline = build_pipeline(engine, FixedClock(), {Channel.PUSH: StubSender()})
+    draft = msgspec.convert({"type": "SHIPPED", "recipient": {"user_id": "ana"}}, EventDraft)
+    event = await pipeline.intake.prepare(app_id, draft)
+    await pipeline.intake.accept([event])
+
+    async def delivery() -> Delivery:
+        await drain(pipeline)
+        ports = pipeline.explainer.cases.ports
+        page = await ports.notifications.list_of_event(app_id, event.id, after=None, limit=1)
+        notification_id = page.items[0].id
+        (found,) = (await ports.deliveries.find_many(app_id, [notification_id]))[notification_id]
+        return found
+
+    held = await delivery()
+    assert (held.status, held.reason, held.until) == (
+        DeliveryStatus.HELD,
+        ReasonCode.QUIET_HOURS,
+        None,
+    )
+    await devices.set_preferences(app_id, device.id, lambda _: DevicePreferences())
+    await pipeline.replan(app_id, "ana")
+    assert (await delivery()).status is DeliveryStatus.DELIVERED

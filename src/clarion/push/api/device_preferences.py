@@ -19,6 +19,7 @@ from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
 
 T = TypeVar("T")
+TYPES_LIMIT = 1_000  # as in the preferences of users
 Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
 
@@ -85,6 +86,8 @@ def _check(known: Collection[str], name: str, value: Any) -> Any:
 
 
 def _check_types(toggles: Toggles, known: Collection[str]) -> Toggles:
+    if len(toggles) > TYPES_LIMIT:
+        raise ValueError(f"must name at most {TYPES_LIMIT:,} types")
     # That of a type that was deleted can still be reset.
     unknown = [name for name, on in toggles.items() if on is not None and name not in known]
     if unknown:

@@ -153,7 +153,7 @@ class SqlMessages:
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
     ) -> bool:
-        steps = (ADD.guard(**_values(message, status, reason)), *_collapse_steps(message))
+        steps = _steps(message, Step(ADD, (_bind(message, status, reason),), is_guard=True))
         unit = Unit(message.device_id, steps, message.app_id)
         return await self._engine.write(unit) is not None
 
@@ -229,41 +229,48 @@ def add_steps(
 
     They come after the step that writes the delivery of the notification.
     """
-    return (ADD.step(**_values(message, status, reason)), *_collapse_steps(message))
+    return _steps(message, Step(ADD, (_bind(message, status, reason),)))
 
 
-def _values(
-    message: Message, status: MessageStatus, reason: MessageReason | None
-) -> dict[str, Value]:
-    return {
-        "device_id": message.device_id,
-        "id": message.id,
-        "app_id": message.app_id,
-        "sequence": message.sequence,
-        "payload": message.payload,
-        "priority": message.priority,
-        "collapse_id": message.collapse_id,
-        "is_stored": int(message.is_stored),
-        "created_at": message.created_at,
-        "expires_at": message.expires_at,
-        "notification_id": message.notification_id,
-        "status": status,
-        "reason": reason,
-    }
+def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
+    return ADD.bind(
+        device_id=message.device_id,
+        id=message.id,
+        app_id=message.app_id,
+        sequence=message.sequence,
+        payload=message.payload,
+        priority=message.priority,
+        collapse_id=message.collapse_id,
+        is_stored=int(message.is_stored),
+        created_at=message.created_at,
+        expires_at=message.expires_at,
+        notification_id=message.notification_id,
+        status=status,
+        reason=reason,
+    )
 
 
-def _collapse_steps(message: Message) -> tuple[Step, ...]:
+def _steps(message: Message, add: Step) -> tuple[Step, ...]:
+    """Return the step that adds a message, and those that collapse older ones."""
     if message.collapse_id is None:
-        return ()
+        return (add,)
+    if message.notification_id is None:
+        collapse = COLLAPSE.step(
+            device_id=message.device_id,
+            collapse_id=message.collapse_id,
+            sequence=message.sequence,
+            id=message.id,
+            now=message.created_at,
+        )
+        return add, collapse
     of_message: dict[str, Value] = {
         "device_id": message.device_id,
         "collapse_id": message.collapse_id,
         "id": message.id,
         "now": message.created_at,
     }
-    if message.notification_id is None:
-        return (COLLAPSE.step(**of_message, sequence=message.sequence),)
-    return END_BEFORE_COLLAPSE.step(**of_message), COLLAPSE_NOTIFICATIONS.step(**of_message)
+    end = END_BEFORE_COLLAPSE.step(**of_message)
+    return add, end, COLLAPSE_NOTIFICATIONS.step(**of_message)
 
 
 def _acknowledge(pairs: Sequence[tuple[str, str]], now: int) -> Step:
