@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import (
-    ConnectError,
-    ConnectTimeoutError,
-    PoolTimeoutError,
-    PyreqwestError,
-)
+from pyreqwest.exceptions import DetailedPyreqwestError, PoolTimeoutError, PyreqwestError
 
 from clarion.channels.targets import Target, Targets, split
 
@@ -27,8 +22,9 @@ RESPONSE_LIMIT_BYTES = 64 * 1024
 # Beyond these the client that was used longest ago is closed.
 CLIENTS_LIMIT = 256
 _IDLE_S = 300.0
-_CONNECT_TIMEOUT_S = 10.0
-_BEFORE_SENDING = (ConnectError, ConnectTimeoutError, PoolTimeoutError)
+# Shorter than the time of a request, so that a service that is down is known to be.
+_CONNECT_TIMEOUT_S = 5.0
+_CONNECTING = "client error (Connect)"
 
 
 class NotConnected(Exception):
@@ -85,10 +81,9 @@ class HttpClients:
                 answer = await _read(response.body_reader, RESPONSE_LIMIT_BYTES)
                 found = {name.lower(): value for name, value in response.headers.items()}
                 return HttpAnswer(response.status, found, answer)
-        except _BEFORE_SENDING as error:
-            raise NotConnected(_explain(error)) from error
         except (PyreqwestError, TimeoutError) as error:
-            raise NoAnswer(_explain(error)) from error
+            kind = NotConnected if _is_unsent(error) else NoAnswer
+            raise kind(_explain(error)) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -140,6 +135,17 @@ async def _read(reader: object, limit: int) -> bytes:
         parts.append(bytes(part)[: limit - size])
         size += len(parts[-1])
     return b"".join(parts)
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Return whether it is certain that nothing of the request was sent.
+
+    Everything before the answer is a `ConnectError` to pyreqwest; its causes tell more.
+    """
+    if isinstance(error, PoolTimeoutError):
+        return True
+    causes = error.details["causes"] if isinstance(error, DetailedPyreqwestError) else None
+    return any(cause["message"] == _CONNECTING for cause in causes or ())
 
 
 def _explain(error: BaseException) -> str:
