@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import jwt
 import msgspec
@@ -32,7 +31,13 @@ from clarion.channels.port import SenderContext
 from clarion.channels.targets import TargetRefused
 from clarion.channels.web_push_encryption import PLAIN_LIMIT_BYTES, encrypt, read_subscription
 from clarion.errors import FieldFault
-from clarion.p256 import new_private_key, read_private_key, write_base64url, write_public_key
+from clarion.vapid import (
+    new_private_key,
+    origin_of,
+    read_private_key,
+    write_base64url,
+    write_public_key,
+)
 
 # Push services keep messages for four weeks at most.
 TTL_LIMIT_S = 28 * 24 * 3600
@@ -146,14 +151,6 @@ class VapidTokens:
             header = f"vapid t={token}, k={self._public_key}"
             self._headers[origin] = (expires_at, header)
         return header
-
-
-def origin_of(url: str) -> str:
-    """Return scheme, host, and the port if it is not the default one."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    is_default = parts.port in (None, 443 if parts.scheme == "https" else 80)
-    return f"{parts.scheme}://{host}" + ("" if is_default else f":{parts.port}")
 
 
 def make_headers(message: OutgoingMessage, now: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import http_ece  # type: ignore[import-untyped]
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clarion.p256 import CURVE, write_base64url, write_public_key
+from clarion.vapid import CURVE, write_base64url, write_public_key
 
 
 class Fault(Enum):

@@ -37,13 +37,12 @@ from clarion.channels.web_push import (
     WebPushSender,
     WebPushSettings,
     make_payload,
-    origin_of,
     shorten,
 )
 from clarion.channels.web_push_encryption import PLAIN_LIMIT_BYTES
 from clarion.events.model import Content
 from clarion.http.certificates import DevelopmentTls
-from clarion.p256 import read_public_key
+from clarion.vapid import origin_of, read_public_key
 from tests.factories import DAY, NOW, FixedClock, make_user
 from tests.pipeline import make_event, make_notification
 from tests.unit.channels.push_service import Browser, Fault, PushService, serving

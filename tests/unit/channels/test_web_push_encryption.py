@@ -13,7 +13,7 @@ from clarion.channels.web_push_encryption import (
     encrypt,
     read_subscription,
 )
-from clarion.p256 import read_base64url, read_private_key, write_base64url
+from clarion.vapid import read_base64url, read_private_key, write_base64url
 from tests.unit.channels.push_service import Browser
 
 # RFC 8291, appendix A.

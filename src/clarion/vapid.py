@@ -1,9 +1,10 @@
-"""Keys on the curve P-256 as Web Push writes them: base64url without padding."""
+"""What senders and receivers of Web Push share: keys on P-256, and the origin of a URL."""
 
 from __future__ import annotations
 
 import base64
 import re
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -63,3 +64,11 @@ def new_private_key() -> str:
     """Return a new private key as text, 43 characters."""
     number = ec.generate_private_key(CURVE).private_numbers().private_value
     return write_base64url(number.to_bytes(SCALAR_BYTES, "big"))
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host, and the port if it is not the default one."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    is_default = parts.port in (None, 443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{host}" + ("" if is_default else f":{parts.port}")
