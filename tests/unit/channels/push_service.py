@@ -1,18 +1,12 @@
 """A push service on loopback: an HTTP server that records what it gets, and fails as it is told."""
 
 import asyncio
-import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
-
-import http_ece  # type: ignore[import-untyped]
-from cryptography.hazmat.primitives.asymmetric import ec
-
-from clarion.vapid import CURVE, write_base64url, write_public_key
 
 
 class Fault(Enum):
@@ -107,24 +101,3 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[PushServic
         for task in service.tasks:
             task.cancel()
         await asyncio.gather(*service.tasks, return_exceptions=True)
-
-
-class Browser:
-    """Has a subscription, and decrypts by `http_ece` what was sent to it."""
-
-    def __init__(self) -> None:
-        self.key = ec.generate_private_key(CURVE)
-        self.auth = b"sixteen bytes ok"
-
-    def subscription(self, endpoint: str) -> str:
-        keys = {
-            "p256dh": write_public_key(self.key.public_key()),
-            "auth": write_base64url(self.auth),
-        }
-        return json.dumps({"endpoint": endpoint, "expirationTime": None, "keys": keys})
-
-    def decrypt(self, body: bytes) -> bytes:
-        plain: bytes = http_ece.decrypt(
-            body, private_key=self.key, auth_secret=self.auth, version="aes128gcm"
-        )
-        return plain

@@ -45,7 +45,8 @@ from clarion.http.certificates import DevelopmentTls
 from clarion.vapid import origin_of, read_public_key
 from tests.factories import DAY, NOW, FixedClock, make_user
 from tests.pipeline import make_event, make_notification
-from tests.unit.channels.push_service import Browser, Fault, PushService, serving
+from tests.unit.channels.push_service import Fault, PushService, serving
+from tests.web_push import Browser
 
 # That of the test vector of RFC 8291.
 SECRETS = {"private_key": "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"}

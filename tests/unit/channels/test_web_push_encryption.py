@@ -14,7 +14,7 @@ from clarion.channels.web_push_encryption import (
     read_subscription,
 )
 from clarion.vapid import read_base64url, read_private_key, write_base64url
-from tests.unit.channels.push_service import Browser
+from tests.web_push import Browser
 
 # RFC 8291, appendix A.
 PLAIN = b"When I grow up, I want to be a watermelon"
