@@ -31,7 +31,7 @@ def hash_capability(capability: str) -> bytes:
     return hashlib.sha256(capability.encode("latin-1", "replace")).digest()
 
 
-class _Entries(Generic[V]):
+class Entries(Generic[V]):
     """Values by hash, each until a time; the oldest is evicted first."""
 
     def __init__(self, limit: int) -> None:
@@ -62,8 +62,8 @@ class EndpointRegistry:
         self.url = public_url + PREFIX
         self._devices = devices
         self._clock = clock
-        self._known = _Entries[StoredEndpoint](KNOWN_LIMIT)
-        self._unknown = _Entries[bool](UNKNOWN_LIMIT)
+        self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
+        self._unknown = Entries[bool](UNKNOWN_LIMIT)
         # How many were deleted so far: what was read before may show one of them.
         self._deletions = 0
 

@@ -15,7 +15,7 @@ from clarion.push.webpush.signatures import read_parameter
 from clarion.vapid import write_base64url
 
 BODY_LIMIT_BYTES = 4096
-_TTL = re.compile(r"\d{1,100}")
+_TTL = re.compile(r"[0-9]{1,100}")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]{1,128}={0,2}")
 # What a high one may wake, a normal one may, too: only the lower ones wait for a better moment.

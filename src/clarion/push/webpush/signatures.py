@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 import jwt
@@ -17,6 +18,8 @@ LIFE_S = 24 * 3600
 # How far the clock of a sender may be ahead or behind.
 SKEW_S = 60
 VERIFIED_LIMIT = 20_000
+# JSON may have any number, or NaN, which is neither earlier nor later than now.
+_LATEST_S = 10**12
 # `exp` and `aud` are checked here, by our own clock; the other claims do not matter.
 _SIGNATURE_ONLY: Options = {
     "verify_exp": False,
@@ -32,24 +35,25 @@ _SIGNATURE_ONLY: Options = {
 class VapidSignatures:
     """The keys with which requests to this service are signed."""
 
-    def __init__(self, public_url: str) -> None:
+    def __init__(self, public_url: str, verified_limit: int = VERIFIED_LIMIT) -> None:
         self._audience = origin_of(public_url)
-        # By both headers: the key, and when the token expires, in seconds.
-        self._verified: dict[tuple[str, str], tuple[str, float]] = {}
+        self._limit = verified_limit
+        # By the hash of both headers: the key, and when the token expires, in seconds.
+        self._verified: dict[bytes, tuple[str, float]] = {}
 
     def identify(self, authorization: str, crypto_key: str, now: int) -> str | None:
         """Return the public key that signed a request, or None if it is not signed.
 
         `Forbidden` if the signature is not valid, or not for this service and time.
         """
-        given = (authorization, crypto_key)
+        given = hashlib.sha256(f"{authorization}\n{crypto_key}".encode()).digest()
         verified = self._verified.get(given)
         if verified is None:
             token, key = _read(authorization, crypto_key)
             if token is None:
                 return None
             verified = self._verify(token, key)
-            if len(self._verified) >= VERIFIED_LIMIT:
+            if len(self._verified) >= self._limit:
                 self._verified.clear()
             self._verified[given] = verified
         key, expires_at = verified
@@ -71,7 +75,7 @@ class VapidSignatures:
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
             raise Forbidden("The VAPID token is not valid, or not signed by its key.") from error
         expires_at, audience = claims.get("exp"), claims.get("aud")
-        if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
+        if not isinstance(expires_at, int | float) or not 0 <= expires_at < _LATEST_S:
             raise Forbidden("The VAPID token must have an `exp`: a number of seconds.")
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
             raise Forbidden(f"The `aud` of the VAPID token must be {self._audience}.")
