@@ -40,6 +40,7 @@ BIG = {
     "notification_types",
     "notifications",
     "provider_keys",
+    "push_endpoints",
     "subscriptions",
     "templates",
     "topic_messages",
@@ -61,6 +62,7 @@ VALUES: dict[str, Value] = {
     "before": NOW * 1000,
     "updated_before": NOW,
     "before_id": "m1",
+    "capability_hash": b"e-7",
     "bundle_id": "com.example.new",
     "collapse_id": "c7",
     "created_at": NOW,
@@ -102,6 +104,7 @@ VALUES: dict[str, Value] = {
     "user_token_algorithm": "HS256",
     "user_token_key": b"key",
     "username": "name",
+    "vapid_key": None,
     "attributes": "{}",
     "body": "text",
     "category": "social",
@@ -176,6 +179,10 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
         "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
         "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW) for i, a, n in devices],
+        "push_endpoints": [
+            (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
+            for i, a, n in devices
+        ],
         "api_keys": [(i, a, "", "*", b"", NOW, None, None) for i, a, _ in devices],
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
         "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
