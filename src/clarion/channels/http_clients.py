@@ -1,42 +1,75 @@
 """HTTP clients for providers: pooled, limited, and able to tell whether a request was sent.
 
 Redirects are not followed, no proxy is taken from the environment, and a response is read up to
-64 kB.
+64 kB as it is, without decompressing it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import stat
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import DetailedPyreqwestError, PoolTimeoutError, PyreqwestError
+from pyreqwest.exceptions import Cause, DetailedPyreqwestError, PyreqwestError
+from pyreqwest.request import StreamRequest
+from pyreqwest.response import ResponseBodyReader
 
-from clarion.channels.targets import Target, Targets, split
+from clarion.channels.targets import Target, Targets, trust
 
 RESPONSE_LIMIT_BYTES = 64 * 1024
-# Beyond these the client that was used longest ago is closed.
+# Beyond these the client that was used longest ago is closed. One takes about 0.1 MB.
 CLIENTS_LIMIT = 256
-_IDLE_S = 300.0
-# Shorter than the time of a request, so that a service that is down is known to be.
-_CONNECT_TIMEOUT_S = 5.0
-_CONNECTING = "client error (Connect)"
+# Connections that are kept for the next request: together at most 2,048.
+_IDLE_LIMIT = 8
+_IDLE_S = 90.0
+# Of a name with several addresses, so many are tried.
+_ADDRESSES_LIMIT = 3
+# The time to connect, the longest that is at most half of the time for the request: a request that
+# exceeds its own time was sent.
+_CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
+# After the head of an answer. Shorter than the time for a request, so that a body that never ends
+# does not make the status unknown.
+_BODY_TIMEOUT_S = 3.0
+_CA_LIMIT_BYTES = 1024 * 1024
+_MESSAGE_LIMIT = 300
+_NO_CERTIFICATES = "the certificates of ca_path cannot be read"
+
+# The classes of pyreqwest's errors do not tell whether a request was sent: a reset connection is a
+# `ConnectError`, and a time-out of the response a `ConnectTimeoutError`. These causes do.
+_NOT_SENT = frozenset(
+    {
+        # There was no connection: DNS, TCP or TLS.
+        "client error (Connect)",
+        # HTTP/2: the server states that it did not process the request.
+        "stream error received: refused stream before processing any application logic",
+        # GOAWAY without an error, for the requests after the last one it processes.
+        "connection error received: not a result of an error",
+    }
+)
 
 
 class NotConnected(Exception):
-    """The request was not sent."""
+    """The request was not sent, or the server states that it did not process it."""
 
 
 class NoAnswer(Exception):
-    """The request was sent, at least in part; no complete answer came."""
+    """The request was sent, at least in part; no complete head of an answer came."""
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request; `headers` have names in lower case."""
+    """The answer to a request; `headers` have names in lower case.
+
+    The body is empty if it broke off: the status is what counts.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -46,16 +79,24 @@ class HttpAnswer(NamedTuple):
 class _Key(NamedTuple):
     target: Target
     ca_path: str | None
-    is_guarded: bool
+    connect_timeout_s: float
+
+
+@dataclass(slots=True)
+class _Pooled:
+    client: Client
+    users: int = 0
 
 
 class HttpClients:
     """Clients by target: each has its own connections, to the address that was checked."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, *, limit: int = CLIENTS_LIMIT) -> None:
         self.targets = targets
+        self._limit = limit
         # The one used longest ago is first.
-        self._clients: dict[_Key, Client] = {}
+        self._clients: dict[_Key, _Pooled] = {}
+        self._building = asyncio.Lock()
 
     async def post(
         self,
@@ -66,88 +107,155 @@ class HttpClients:
         timeout_s: float,
         ca_path: str | None = None,
         is_trusted: bool = False,
+        limit_bytes: int = RESPONSE_LIMIT_BYTES,
     ) -> HttpAnswer:
-        """Send a request and return the answer.
+        """Send a request and return the answer, with at most `limit_bytes` of its body.
 
         `is_trusted` is for URLs that only the operator can set: their address is not checked.
         `NotConnected` if it was not sent, `NoAnswer` if it may have arrived; `TargetRefused` if
         the URL leads where Clarion must not call.
         """
-        client = await self._find(url, ca_path, is_trusted=is_trusted)
-        request = client.post(url).headers(dict(headers)).body_bytes(body)
-        request = request.timeout(timedelta(seconds=timeout_s))
-        try:
-            async with request.build_streamed() as response:
-                answer = await _read(response.body_reader, RESPONSE_LIMIT_BYTES)
-                found = {name.lower(): value for name, value in response.headers.items()}
-                return HttpAnswer(response.status, found, answer)
-        except (PyreqwestError, TimeoutError) as error:
-            kind = NotConnected if _is_unsent(error) else NoAnswer
-            raise kind(_explain(error)) from error
+        now = asyncio.get_running_loop().time
+        end = now() + timeout_s
+        failure = NotConnected("the name of the host was resolved too late")
+        for target in (await self._locate(url, is_trusted=is_trusted))[:_ADDRESSES_LIMIT]:
+            left_s = end - now()
+            if left_s <= 0:
+                break
+            key = _Key(target, ca_path, _choose_connect_timeout(left_s))
+            try:
+                async with self._using(key) as client:
+                    return await _post(_prepare(client, url, headers, body, left_s), limit_bytes)
+            except NotConnected as error:
+                failure = error
+        raise failure
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; requests under way fail."""
         clients, self._clients = self._clients, {}
-        await asyncio.gather(*(client.close() for client in clients.values()))
+        await asyncio.gather(*(each.client.close() for each in clients.values()))
 
-    async def _find(self, url: str, ca_path: str | None, *, is_trusted: bool) -> Client:
+    async def _locate(self, url: str, *, is_trusted: bool) -> list[Target]:
         try:
-            if is_trusted:
-                target = Target(*split(url), "")
-            else:
-                target = await self.targets.resolve(url)
-        except (OSError, TimeoutError) as error:
-            raise NotConnected(f"the name of the host cannot be resolved ({error})") from error
-        key = _Key(target, ca_path, not is_trusted)
-        client = self._clients.pop(key, None)
-        if client is None:
-            # Reading the certificates of the system takes a few milliseconds.
-            client = await asyncio.to_thread(partial(_build, target, ca_path))
-        self._clients[key] = client
-        if len(self._clients) > CLIENTS_LIMIT:
-            oldest = next(iter(self._clients))
-            await self._clients.pop(oldest).close()
-        return client
+            return [trust(url)] if is_trusted else await self.targets.resolve(url)
+        except OSError as error:
+            reason = error.strerror or str(error) or "no answer in time"
+            raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
+
+    @asynccontextmanager
+    async def _using(self, key: _Key) -> AsyncIterator[Client]:
+        pooled = self._clients.pop(key, None) or await self._open(key)
+        self._clients[key] = pooled
+        pooled.users += 1
+        try:
+            await self._close_unused()
+            yield pooled.client
+        finally:
+            pooled.users -= 1
+
+    async def _open(self, key: _Key) -> _Pooled:
+        # Reading the certificates of the system takes a few milliseconds. One at a time: requests
+        # that come at once share the client that the first of them opens.
+        async with self._building:
+            if key not in self._clients:
+                client = await asyncio.to_thread(partial(_build, key))
+                self._clients[key] = _Pooled(client)
+            return self._clients[key]
+
+    async def _close_unused(self) -> None:
+        excess = len(self._clients) - self._limit
+        if excess > 0:
+            unused = [key for key, each in self._clients.items() if not each.users][:excess]
+            closing = [self._clients.pop(key).client for key in unused]
+            await asyncio.gather(*(client.close() for client in closing))
 
 
-def _build(target: Target, ca_path: str | None) -> Client:
+def _choose_connect_timeout(left_s: float) -> float:
+    fitting = (each for each in _CONNECT_TIMEOUTS_S if each <= left_s / 2)
+    return next(fitting, _CONNECT_TIMEOUTS_S[-1])
+
+
+def _build(key: _Key) -> Client:
+    target = key.target
     builder = (
         ClientBuilder()
         .no_proxy()
         .follow_redirects(enable=False)
-        .connect_timeout(timedelta(seconds=_CONNECT_TIMEOUT_S))
-        .pool_idle_timeout(timedelta(seconds=_IDLE_S))
+        .gzip(enable=False)
+        .brotli(enable=False)
+        .zstd(enable=False)
+        .deflate(enable=False)
+        .http2(enable=True)
         .http2_keep_alive_interval(timedelta(seconds=30))
         .http2_keep_alive_timeout(timedelta(seconds=10))
+        .connect_timeout(timedelta(seconds=key.connect_timeout_s))
+        .pool_idle_timeout(timedelta(seconds=_IDLE_S))
+        .pool_max_idle_per_host(_IDLE_LIMIT)
         .user_agent("Clarion")
     )
     if target.address:
         builder = builder.resolve(target.host, target.address, target.port)
-    if ca_path is not None:
-        builder = builder.add_root_certificate_pem(Path(ca_path).read_bytes())
-    return builder.build()
+    if key.ca_path is None:
+        return builder.build()
+    # One message for every failure: it must not tell which files there are, or what is in them.
+    try:
+        for each in x509.load_pem_x509_certificates(_read_file(key.ca_path)):
+            builder = builder.add_root_certificate_der(each.public_bytes(Encoding.DER))
+        return builder.build()
+    except (OSError, ValueError, PyreqwestError):
+        raise NotConnected(_NO_CERTIFICATES) from None
 
 
-async def _read(reader: object, limit: int) -> bytes:
-    """Read a body up to a limit; the rest is not read."""
-    parts, size = [], 0
-    while size < limit and (part := await reader.read_chunk()):  # type: ignore[attr-defined]
-        parts.append(bytes(part)[: limit - size])
-        size += len(parts[-1])
-    return b"".join(parts)
+def _read_file(path: str) -> bytes:
+    # Opening a named pipe would wait for its other end, and opening a device can have effects.
+    status = Path(path).stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _CA_LIMIT_BYTES:
+        raise OSError(_NO_CERTIFICATES)
+    return Path(path).read_bytes()
 
 
-def _is_unsent(error: BaseException) -> bool:
-    """Return whether it is certain that nothing of the request was sent.
+def _prepare(
+    client: Client, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+) -> StreamRequest:
+    return (
+        client.post(url)
+        .headers(dict(headers))
+        .body_bytes(body)
+        .timeout(timedelta(seconds=timeout_s))
+        # The head is returned when it is there, not with the first part of the body.
+        .streamed_read_buffer_limit(0)
+        .build_streamed()
+    )
 
-    Everything before the answer is a `ConnectError` to pyreqwest; its causes tell more.
-    """
-    if isinstance(error, PoolTimeoutError):
-        return True
-    causes = error.details["causes"] if isinstance(error, DetailedPyreqwestError) else None
-    return any(cause["message"] == _CONNECTING for cause in causes or ())
+
+async def _post(request: StreamRequest, limit_bytes: int) -> HttpAnswer:
+    try:
+        async with request as response:
+            found = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(
+                response.status, found, await _read(response.body_reader, limit_bytes)
+            )
+    except PyreqwestError as error:
+        # Without the cause: it names the URL, which may be a secret, and would be logged.
+        raise _classify(error) from None
 
 
-def _explain(error: BaseException) -> str:
-    """Return what happened without the URL, which may be a secret."""
-    return type(error).__name__
+async def _read(reader: ResponseBodyReader, limit_bytes: int) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            part = await reader.read(limit_bytes)
+    except (PyreqwestError, TimeoutError):
+        return b""
+    return b"" if part is None else bytes(part)
+
+
+def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
+    # The first cause names the URL.
+    causes = [each["message"] for each in _find_causes(error)[1:]]
+    text = (causes or [type(error).__name__])[-1]
+    printable = "".join(each for each in text if each.isprintable())[:_MESSAGE_LIMIT]
+    return (NoAnswer if _NOT_SENT.isdisjoint(causes) else NotConnected)(printable)
+
+
+def _find_causes(error: PyreqwestError) -> list[Cause]:
+    return (error.details["causes"] or []) if isinstance(error, DetailedPyreqwestError) else []

@@ -1,7 +1,7 @@
 """Which addresses on the network Clarion may be made to call: the guard against SSRF.
 
 A URL that an app or a user sets must not lead to this machine or its private network. The name is
-resolved once, every address is checked, and the connection goes to the address that was checked:
+resolved once, every address is checked, and the connection goes to an address that was checked:
 a name server that answers differently the second time gains nothing.
 """
 
@@ -9,19 +9,51 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
+
+from pyreqwest.http import Url
 
 from clarion.errors import ClarionError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-RESOLVE_TIMEOUT_S = 5.0
-_PORTS = {"http": 80, "https": 443}
+# Returns the addresses of a name; `OSError` if there are none. Runs in a thread.
+Resolver = Callable[[str], Iterable[str]]
 
-# Beyond what `ipaddress` calls not global: on Python 3.11 it takes several of these for global.
+URL_LIMIT = 2048
+RESOLVE_TIMEOUT_S = 5.0
+# A name that moves to another address is followed after this time.
+ADDRESSES_VALID_S = 30.0
+# Shorter than the first retry of a delivery.
+_FAILURE_VALID_S = 2.0
+_NAMES_LIMIT = 4096
+# The system's resolver holds a thread until it has an answer, or gives up. The names of one domain
+# may hold a part of them, so that slow name servers of one app do not delay the others.
+_THREADS = 64
+_THREADS_PER_DOMAIN = 16
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_AUTHORITY = re.compile(r"https?://([^/?#]+)", re.IGNORECASE)
+# Beside letters and digits, what RFC 3986 allows in a URL.
+_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
+_WEB_PORTS = frozenset({80, 443})
+_FIRST_FREE_PORT = 1024
+# Services behind higher ports that could take a request for commands: those that browsers refuse
+# (the list of "bad ports" in the Fetch standard), Redis and memcached.
+_REFUSED_PORTS = frozenset({
+    1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6379, 6566, 6665, 6666, 6667, 6668,
+    6669, 6679, 6697, 10080, 11211,
+})  # fmt: skip
+
+# `ipaddress` of Python 3.11 takes several of these for global.
 _REFUSED: tuple[Network, ...] = tuple(
     map(
         ipaddress.ip_network,
@@ -30,12 +62,21 @@ _REFUSED: tuple[Network, ...] = tuple(
             "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24",
             "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15",
             "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-            "::/96", "::1/128", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
-            "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+            # Teredo and other special uses, documentation, 6to4, name servers for private zones.
+            "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
         ),
     )
 )  # fmt: skip
+# Everything else of IPv6 is private, special or not assigned.
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# Leads to the IPv4 address in its last four bytes, through a gateway.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+EVERY_NETWORK = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
+_LOOPBACK = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
+_PRIVATE = (
+    "must not lead to a private or reserved address; the operator can allow networks with "
+    "--allow-private-targets"
+)
 
 
 class TargetRefused(ClarionError):
@@ -44,8 +85,19 @@ class TargetRefused(ClarionError):
     code = "target_refused"
 
 
+class Location(NamedTuple):
+    """What a URL says about the server."""
+
+    scheme: str
+    host: str
+    port: int
+
+
 class Target(NamedTuple):
-    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host."""
+    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host.
+
+    The address is empty if the HTTP client resolves the name itself.
+    """
 
     scheme: str
     host: str
@@ -53,67 +105,217 @@ class Target(NamedTuple):
     address: str
 
 
+@dataclass(slots=True)
+class _Lookup:
+    found: asyncio.Future[tuple[str, ...]]
+    until: float
+
+
+def resolve_by_system(host: str) -> tuple[str, ...]:
+    """Return the addresses of a name as the system knows them, the best first."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+
 class Targets:
     """Resolves URLs, and refuses those that lead to a private or special address.
 
-    `allowed` are networks of the operator's own that may be called all the same.
+    `allowed` are networks of the operator's own that may be called all the same. The addresses of
+    a name are used for `valid_s`.
     """
 
-    def __init__(self, allowed: Collection[Network] = ()) -> None:
+    def __init__(
+        self,
+        allowed: Collection[Network] = (),
+        resolver: Resolver = resolve_by_system,
+        *,
+        valid_s: float = ADDRESSES_VALID_S,
+    ) -> None:
         self._allowed = tuple(allowed)
+        self._valid_s = valid_s
+        self._resolver = resolver
+        self._threads = ThreadPoolExecutor(_THREADS, "resolve")
+        # The oldest is first.
+        self._lookups: dict[str, _Lookup] = {}
+        self._under_way: Counter[str] = Counter()
 
-    async def resolve(self, url: str) -> Target:
-        """Return where a URL leads; `TargetRefused` if Clarion must not call it.
+    def check_url(self, url: str) -> str:
+        """Return the URL; `ValueError` with the reason if it can never be called.
 
-        `OSError` if its name cannot be resolved.
+        For URLs that are put: it resolves no name.
         """
-        scheme, host, port = split(url)
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
-        addresses = [str(each[4][0]).partition("%")[0] for each in found]
+        return check_url(url, self._allowed)
+
+    async def resolve(self, url: str) -> list[Target]:
+        """Return where a URL leads, one target for each address, the best first.
+
+        `TargetRefused` if Clarion must not call it: because of its form, or because one of its
+        addresses is private. `OSError` or `TimeoutError` if its name cannot be resolved.
+        """
+        location = _split_or_refuse(_split_untrusted, url)
+        literal = _read_literal(location.host)
+        addresses = [str(literal)] if literal else await self._look_up(location.host)
         for each in addresses:
             self.check(each)
-        return Target(scheme, host, port, addresses[0])
+        return [Target(*location, each) for each in addresses]
 
     def check(self, address: str) -> None:
         """Raise `TargetRefused` if an address is private or special, and not allowed."""
-        given = ipaddress.ip_address(address)
-        if any(given in network for network in self._allowed):
-            return
-        if any(_is_refused(each) for each in _unwrap(given)):
-            raise TargetRefused(
-                "The URL leads to a private or reserved address. The operator can allow networks "
-                "with --allow-private-targets."
-            )
+        if _is_refused(_read_address(address), self._allowed):
+            raise TargetRefused(f"The URL {_PRIVATE}.")
+
+    async def _look_up(self, host: str) -> tuple[str, ...]:
+        now = asyncio.get_running_loop().time()
+        lookup = self._lookups.get(host)
+        if lookup is None or (lookup.found.done() and lookup.until <= now):
+            lookup = _Lookup(self._start(host), now + self._valid_s)
+            self._remember(host, lookup)
+        if lookup.found.done():
+            return lookup.found.result()
+        try:
+            # Others may wait for the same answer.
+            return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
+        except OSError:
+            lookup.until = min(lookup.until, now + _FAILURE_VALID_S)
+            raise
+
+    def _start(self, host: str) -> asyncio.Future[tuple[str, ...]]:
+        domain = ".".join(host.rsplit(".", 2)[-2:])
+        if self._under_way[domain] >= _THREADS_PER_DOMAIN:
+            raise OSError("too many names of its domain are being resolved")
+        self._under_way[domain] += 1
+        found = asyncio.get_running_loop().run_in_executor(
+            self._threads, partial(_resolve, self._resolver, host)
+        )
+        found.add_done_callback(partial(self._end, domain))
+        return found
+
+    def _end(self, domain: str, found: asyncio.Future[tuple[str, ...]]) -> None:
+        self._under_way[domain] -= 1
+        if not self._under_way[domain]:
+            del self._under_way[domain]
+        if not found.cancelled():
+            found.exception()  # nobody may be waiting for it any more
+
+    def _remember(self, host: str, lookup: _Lookup) -> None:
+        self._lookups.pop(host, None)
+        self._lookups[host] = lookup
+        if len(self._lookups) > _NAMES_LIMIT:
+            del self._lookups[next(iter(self._lookups))]
 
 
-def split(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL; `TargetRefused` if it is none to call."""
+def trust(url: str) -> Target:
+    """Return the target of a URL that only the operator can set: its address is not checked."""
+    return Target(*_split_or_refuse(split, url), "")
+
+
+def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
+    """Return the URL; `ValueError` with the reason if it can never be called.
+
+    Its name is not resolved: whether that leads to a private address is checked at each use.
+    """
+    host = _split_untrusted(url).host
+    literal = _read_literal(host)
+    addresses: Iterable[IpAddress] = (literal,) if literal else ()
+    if host == "localhost" or host.endswith(".localhost"):
+        addresses = _LOOPBACK
+    if addresses and all(_is_refused(each, allowed) for each in addresses):
+        raise ValueError(_PRIVATE)
+    return url
+
+
+@lru_cache(_NAMES_LIMIT)
+def split(url: str) -> Location:
+    """Return scheme, host and port of a URL; `ValueError` with the reason if it is not valid.
+
+    The parser is that of the HTTP client, so that no URL means one host here and another there.
+    Hosts that it would change, such as `0x7f.1` or `①.example`, are not valid.
+    """
+    if len(url) > URL_LIMIT:
+        raise ValueError(f"must have at most {URL_LIMIT} characters")
+    if not _CHARACTERS.fullmatch(url):
+        raise ValueError(
+            "must have only letters, digits and -._~:/?#[]@!$&'()*+,;=% ; write other characters "
+            "as %XX, and those of a name as xn--…"
+        )
+    authority = _AUTHORITY.match(url)
+    if not authority:
+        raise ValueError("must start with https:// or http:// and a host")
+    if "@" in authority[1]:
+        raise ValueError("must have no user name or password")
     try:
-        parts = urlsplit(url)
-        port = parts.port or _PORTS.get(parts.scheme, 0)
+        parsed = Url(url)
     except ValueError as error:
-        raise TargetRefused("The URL is not valid.") from error
-    if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
-        raise TargetRefused("The URL must start with https:// or http:// and have no password.")
-    return parts.scheme, parts.hostname, port
+        raise ValueError("must have a valid host and port") from error
+    return Location(parsed.scheme, _read_host(parsed, authority[1]), _read_port(parsed))
 
 
-def _unwrap(address: IpAddress) -> Iterator[IpAddress]:
-    """Yield an address, and the IPv4 addresses to which it leads."""
-    yield address
+def _read_host(parsed: Url, authority: str) -> str:
+    host = parsed.host_str or ""
+    given = re.sub(r":[0-9]*$", "", authority.lower())
+    if given != host:
+        raise ValueError(f"must have its host written as {host}")
+    if not host.startswith("[") and not _NAME.fullmatch(host):
+        raise ValueError("must have a host like hooks.example.com, or an IP address")
+    return host
+
+
+def _read_port(parsed: Url) -> int:
+    return parsed.port_or_known_default or 0
+
+
+def _split_untrusted(url: str) -> Location:
+    location = split(url)
+    port = location.port
+    if (port < _FIRST_FREE_PORT and port not in _WEB_PORTS) or port in _REFUSED_PORTS:
+        raise ValueError(
+            f"must have port 80, 443 or one from {_FIRST_FREE_PORT} that no other kind of service "
+            f"uses; {port} is refused"
+        )
+    return location
+
+
+def _split_or_refuse(by: Callable[[str], Location], url: str) -> Location:
+    try:
+        return by(url)
+    except ValueError as error:
+        raise TargetRefused(f"The URL {error}.") from error
+
+
+@lru_cache(_NAMES_LIMIT)
+def _read_address(text: str) -> IpAddress:
+    return ipaddress.ip_address(text.partition("%")[0])
+
+
+@lru_cache(_NAMES_LIMIT)
+def _read_literal(host: str) -> IpAddress | None:
+    if host.startswith("["):
+        return ipaddress.IPv6Address(host[1:-1])
+    try:
+        return ipaddress.IPv4Address(host)
+    except ValueError:
+        return None
+
+
+def _resolve(resolver: Resolver, host: str) -> tuple[str, ...]:
+    addresses = tuple(resolver(host))
+    if not addresses:
+        raise OSError("it has no address")
+    return addresses
+
+
+@lru_cache(_NAMES_LIMIT)
+def _is_refused(address: IpAddress, allowed: tuple[Network, ...]) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped:
-            yield address.ipv4_mapped
-        if address.sixtofour:
-            yield address.sixtofour
-        if address.teredo:
-            yield from address.teredo
+        if address.ipv4_mapped:  # the same as the IPv4 address
+            return _is_refused(address.ipv4_mapped, allowed)
+        if any(address in network for network in allowed):
+            return False
         if address in _NAT64:
-            yield ipaddress.IPv4Address(address.packed[-4:])
+            return _is_special(ipaddress.IPv4Address(address.packed[-4:]))
+        return address not in _GLOBAL_UNICAST or _is_special(address)
+    return not any(address in network for network in allowed) and _is_special(address)
 
 
-def _is_refused(address: IpAddress) -> bool:
+def _is_special(address: IpAddress) -> bool:
     return not address.is_global or any(address in network for network in _REFUSED)

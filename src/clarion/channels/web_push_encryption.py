@@ -19,6 +19,7 @@ PLAIN_LIMIT_BYTES = 3993
 AUTH_BYTES = 16
 # As UnifiedPush limits it; those of browsers have some 200 bytes.
 ENDPOINT_LIMIT_BYTES = 1000
+SUBSCRIPTION_LIMIT = 4096
 _SALT_BYTES = 16
 _RECORD_BYTES = 4096
 _LAST_RECORD = b"\x02"
@@ -49,6 +50,8 @@ class Subscription(NamedTuple):
 
 def read_subscription(value: str) -> Subscription:
     """Return the subscription of a browser from its JSON; `ValueError` if it is not valid."""
+    if len(value) > SUBSCRIPTION_LIMIT:
+        raise ValueError(f"must have at most {SUBSCRIPTION_LIMIT:,} characters")
     try:
         given = _decode(value)
     except (msgspec.DecodeError, RecursionError) as error:

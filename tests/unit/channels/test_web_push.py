@@ -14,7 +14,7 @@ import jwt
 import pytest
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.http_clients import HttpClients
+from clarion.channels.http_clients import HttpAnswer, HttpClients
 from clarion.channels.model import (
     Address,
     Configuration,
@@ -45,6 +45,7 @@ from clarion.http.certificates import DevelopmentTls
 from clarion.vapid import origin_of, read_public_key
 from tests.factories import DAY, NOW, FixedClock, make_user
 from tests.pipeline import make_event, make_notification
+from tests.unit.channels.h2_push_service import serving_h2
 from tests.unit.channels.push_service import Fault, PushService, serving
 from tests.web_push import Browser
 
@@ -301,6 +302,46 @@ async def test_a_certificate_that_is_not_valid_is_no_connection(
     assert isinstance(outcome, Retry)
     assert outcome.error_code == "not_connected"
     assert service.received == []
+
+
+class TrustingClients(HttpClients):
+    """Trusts a certificate of the test, as the machine trusts those of the push services."""
+
+    def __init__(self, ca_path: Path) -> None:
+        super().__init__(LOOPBACK)
+        self._ca_path = str(ca_path)
+
+    async def post(self, url: str, **given: Any) -> HttpAnswer:
+        return await super().post(url, **given, ca_path=self._ca_path)
+
+
+async def test_messages_share_a_connection_over_http_2(browser: Browser, tmp_path: Path) -> None:
+    async with serving_h2(tmp_path) as service:
+        clients = TrustingClients(service.ca_path)
+        sender = open_sender(clients, timeout_s=10)
+        message = make_message(browser.subscription(service.url))
+        first = await sender.send(message)
+        others = await asyncio.gather(*(sender.send(message) for _ in range(20)))
+        await clients.close()
+    assert {first, *others} == {Delivered(response="201")}
+    assert service.connections == 1
+    assert len({browser.decrypt(body) for body in service.bodies}) == 1
+
+
+async def test_a_connection_that_goes_away_is_replaced(browser: Browser, tmp_path: Path) -> None:
+    async with serving_h2(tmp_path) as service:
+        clients = TrustingClients(service.ca_path)
+        sender = open_sender(clients, timeout_s=10)
+        message = make_message(browser.subscription(service.url))
+        service.goes_away = True
+        taken = await sender.send(message)
+        service.goes_away = False
+        again = await sender.send(message)
+        await clients.close()
+    assert isinstance(taken, Unknown)
+    assert again == Delivered(response="201")
+    ids = [json.loads(browser.decrypt(body))["id"] for body in service.bodies]
+    assert ids == [message.id, message.id]
 
 
 async def test_no_endpoint_leads_into_the_private_network(

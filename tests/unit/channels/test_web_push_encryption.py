@@ -82,7 +82,8 @@ def test_a_subscription_is_valid(subscription: str) -> None:
     ("subscription", "reason"),
     [
         ("", "must be a JSON object"),
-        ("[" * 10_000, "must be a JSON object"),
+        ("[" * 4_000, "must be a JSON object"),
+        (make_subscription() + " " * 4_096, "must have at most 4,096"),
         ('{"endpoint": "https://push.example/x"}', "must be a JSON object"),
         (make_subscription(endpoint="http://push.example/x"), "endpoint must .* https://"),
         (make_subscription(endpoint="http://127.0.0.1.example/x"), "endpoint must .* https://"),
