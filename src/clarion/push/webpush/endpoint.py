@@ -50,7 +50,6 @@ class WebPushEndpoint:
         headers = read_headers(request.scope["headers"])
         body = await request.body(BODY_LIMIT_BYTES)
         message_id, ttl_s = await self._intake.push(to, headers, body)
-        await self._intake.check_after(capability, to, message_id)
         location = f"{self._endpoints.url}{capability}/{message_id}"
         more = ((b"location", location.encode()), (b"ttl", b"%d" % ttl_s))
         return Response(201, b"", more)

@@ -41,14 +41,14 @@ class WebPushIntake:
         self._count(f"endpoints:{to.device.id}", self.per_minute * _DEVICE_SHARE, now)
         message_id = self.clock.new_id()
         await self.dispatch.accept(to.device, push, message_id)
+        if not self.endpoints.is_current(to):
+            await self._fail_if_ended(to, message_id)
         return message_id, ttl_s
 
-    async def check_after(self, capability: str, to: EndpointOfDevice, message_id: str) -> None:
+    async def _fail_if_ended(self, to: EndpointOfDevice, message_id: str) -> None:
         """Fail a message that was stored after its endpoint or device had ended."""
-        if self.endpoints.is_current(to):
-            return
         try:
-            await self.endpoints.find(capability)
+            await self.endpoints.find_hashed(to.endpoint.capability_hash)
         except ClarionError:
             await self.dispatch.fail(to.device, message_id)
             raise

@@ -71,11 +71,9 @@ class MatrixGateway:
     async def _push(self, key: str, headers: dict[str, str], body: bytes) -> bool:
         if not key.startswith(self._endpoints.url):
             return False
-        capability = key.removeprefix(self._endpoints.url)
         try:
-            to = await self._endpoints.find(capability)
-            message_id, _ = await self._intake.push(to, headers, body)
-            await self._intake.check_after(capability, to, message_id)
+            to = await self._endpoints.find(key.removeprefix(self._endpoints.url))
+            await self._intake.push(to, headers, body)
         except _ENDED:
             return False
         return True

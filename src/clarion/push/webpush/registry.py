@@ -108,7 +108,11 @@ class EndpointRegistry:
         `NotFound` if there is none; `EndpointGone` if its device is not valid any more, or has
         another user.
         """
-        found = await self._find_stored(hash_capability(capability))
+        return await self.find_hashed(hash_capability(capability))
+
+    async def find_hashed(self, capability_hash: bytes) -> EndpointOfDevice:
+        """Return the same by the hash of the secret part."""
+        found = await self._find_stored(capability_hash)
         if found is None:
             raise NotFound("There is no such push endpoint.")
         endpoint, token_hash = found
