@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,11 +13,21 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.asyncio.client import connect
 
+from clarion.catalog.model import Channel
+from clarion.channels.http_clients import HttpClients
+from clarion.channels.model import Address, Configuration, Delivered, OutgoingMessage
+from clarion.channels.port import SenderContext
+from clarion.channels.targets import Targets
+from clarion.channels.web_push import WEB_PUSH, WebPushSecrets, WebPushSettings
+from clarion.clock import SystemClock
 from clarion.vapid import new_private_key, read_base64url, read_private_key, write_public_key
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.live_clients import InboxUser
+from tests.factories import make_user
+from tests.pipeline import make_event, make_notification
+from tests.web_push import Browser
 
 LIMIT_S = 20
 TTL = {"TTL": "60"}
@@ -79,6 +90,48 @@ async def test_a_raw_message_arrives_as_it_was_sent(
             got = await take()
             assert read_base64url(got["body"]) == body
             assert got["endpoint_id"] == endpoint["endpoint_id"]
+
+
+async def test_what_clarion_sends_to_browsers_it_can_receive_itself(
+    server: Server, device: dict[str, Any]
+) -> None:
+    """The sender and the service agree, also on the signature."""
+    secrets = WebPushSecrets(**WEB_PUSH.complete({}))
+    settings = WebPushSettings("mailto:ops@example.com")
+    public_key = WEB_PUSH.describe(settings, secrets)["public_key"]
+    made = make_endpoint(server.app, device, vapid_key=public_key)
+    browser, clients = Browser(), HttpClients(Targets(allowed=[ip_network("127.0.0.0/8")]))
+    config = Configuration(
+        app_id="app",
+        channel=Channel.PUSH,
+        name="web",
+        settings=settings,
+        secrets=secrets,
+        timeout_s=LIMIT_S,
+        concurrency=1,
+    )
+    context = SenderContext(clock=SystemClock(), http=clients, public_url="")
+    address = Address("d1", browser.subscription(made["endpoint"]), "web")
+    message = make_outgoing(address)
+    async with listening(server, device) as take:
+        outcome = await WEB_PUSH.open(config, context).send(message)
+        got = await take()
+    await clients.close()
+    assert outcome == Delivered(response="201")
+    assert json.loads(browser.open(got))["body"] == message.body
+
+
+def make_outgoing(address: Address) -> OutgoingMessage:
+    return OutgoingMessage(
+        id="n1/push/d1",
+        notification=make_notification(make_event()),
+        user=make_user(),
+        address=address,
+        subject="Grüße",
+        body="Your order is here 📦",
+        count=1,
+        attempt=1,
+    )
 
 
 def test_a_message_says_where_it_is_and_how_long_it_is_stored(
