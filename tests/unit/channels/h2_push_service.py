@@ -23,8 +23,13 @@ class H2PushService:
     port: int = 0
     goes_away: bool = False
     connections: int = 0
-    bodies: list[bytes] = field(default_factory=list)
+    # By connection and stream: requests come mixed.
+    received: dict[tuple[H2Connection, int], bytes] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return list(self.received.values())
 
     @property
     def url(self) -> str:
@@ -50,9 +55,9 @@ class H2PushService:
         """Answer an event; return whether the connection ends."""
         match event:
             case RequestReceived():
-                self.bodies.append(b"")
+                self.received[protocol, event.stream_id] = b""
             case DataReceived():
-                self.bodies[-1] += event.data
+                self.received[protocol, event.stream_id] += event.data
             case StreamEnded() if self.goes_away:
                 protocol.close_connection(last_stream_id=event.stream_id)
                 return True
