@@ -27,6 +27,7 @@ from clarion.push.model import (
     PushPriority,
     StoragePolicy,
 )
+from clarion.push.webpush.model import PushEndpoint
 
 # 2026-01-01T00:00:00Z, the beginning of a minute.
 NOW = 1_767_225_600_000
@@ -143,6 +144,19 @@ def make_device(app_id: str = "app", **changes: Any) -> Device:
         "last_seen_at": NOW,
     }
     return Device(**values | changes)
+
+
+def make_push_endpoint(device: Device, **changes: Any) -> PushEndpoint:
+    number = next(_numbers)
+    values: dict[str, Any] = {
+        "id": f"0190f000-0000-7000-e000-{number:012x}",
+        "app_id": device.app_id,
+        "device_id": device.id,
+        "user_id": device.details.user_id or "",
+        "capability_hash": number.to_bytes(32, "big"),
+        "created_at": NOW,
+    }
+    return PushEndpoint(**values | changes)
 
 
 def make_message(device_id: str = "device", **changes: Any) -> Message:

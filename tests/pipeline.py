@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
+from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.gateway import GatewayDevices
 from clarion.channels.kinds import find_address
 from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
 from clarion.channels.port import Sender
@@ -40,9 +44,15 @@ from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.model import User
 from clarion.people.sql import SqlUsers
+from clarion.push.connections import Connections
+from clarion.push.dispatch import Dispatch
+from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.messages import SqlMessages
+from clarion.push.sql.topics import SqlBroadcasts
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
+from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import NOW
 from tests.sandbox import DirectSandbox
 
@@ -205,7 +215,16 @@ def build_pipeline(
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
 ) -> Pipeline:
     """Build the real pipeline, as the server does."""
-    unused: Any = None  # nothing is sent to devices
+    connections = Connections()
+    dispatch = Dispatch(
+        messages=SqlMessages(engine),
+        broadcasts=SqlBroadcasts(engine),
+        connections=connections,
+        clock=clock,
+        metrics=GatewayMetrics(CollectorRegistry()),
+        stored_limit=1_000,
+    )
+    registry = Registry(SqlDevices(engine), connections, clock, AesVault(bytes(32)))
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
@@ -217,9 +236,9 @@ def build_pipeline(
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         channels=FixedChannels(senders),
-        gateway=unused,
-        registry=unused,
-        push_devices=unused,
+        gateway=dispatch,
+        registry=registry,
+        push_devices=GatewayDevices(dispatch, AesVault(bytes(32)), clock),
     )
     return Pipeline(
         ports,

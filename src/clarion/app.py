@@ -67,6 +67,12 @@ from clarion.push.device_changes import DeviceChanges
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
+from clarion.push.webpush import api as endpoints_api
+from clarion.push.webpush.endpoint import WebPushEndpoint
+from clarion.push.webpush.intake import WebPushIntake
+from clarion.push.webpush.matrix import MatrixGateway
+from clarion.push.webpush.registry import EndpointRegistry
+from clarion.push.webpush.signatures import VapidSignatures
 from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import sqlite_path
@@ -95,6 +101,7 @@ ROUTES = (
     *notifications_api.ROUTES,
     *inbox_api.ROUTES,
     *devices_api.ROUTES,
+    *endpoints_api.ROUTES,
     *topics_api.ROUTES,
     *history_api.ROUTES,
     *feedback_api.ROUTES,
@@ -135,6 +142,9 @@ class Services:
             clock,
             stores.vault,
             per_user=settings.user_devices,
+        )
+        self.endpoint_registry = EndpointRegistry(
+            stores.push_endpoints, self.registry, clock, settings.external_url
         )
         self.dispatch = Dispatch(
             messages=stores.messages,
@@ -251,11 +261,28 @@ def _build_apns(
     )
 
 
+def _build_web_push(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[WebPushEndpoint, MatrixGateway]:
+    intake = WebPushIntake(
+        endpoints=services.endpoint_registry,
+        dispatch=services.dispatch,
+        signatures=VapidSignatures(settings.external_url),
+        limits=MemoryLimits(),
+        clock=stores.clock,
+        per_minute=settings.device_messages_per_minute,
+    )
+    registry = services.endpoint_registry
+    return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
+
+
 def _build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
+    web_push, matrix = _build_web_push(settings, stores, services)
     fast_routes = (
         *health.routes,
+        *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
@@ -271,7 +298,7 @@ def _build_front(
     )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
-        prefixes={**apns.prefixes, **callbacks.prefixes},
+        prefixes={**apns.prefixes, **web_push.prefixes, **callbacks.prefixes},
         framework=framework,
         authenticator=services.callers,
         limits=limits,

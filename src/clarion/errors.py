@@ -4,6 +4,7 @@ ClarionError
 ├── RequestError                 the caller can fix it
 │   ├── MalformedRequest    400  malformed_request
 │   ├── MalformedBody       400  malformed_body
+│   ├── MalformedPush       400  malformed_push
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
 │   ├── TopicNotOpen        403  topic_not_open
@@ -12,6 +13,7 @@ ClarionError
 │   ├── BodyTimeout         408  body_timeout        (retryable)
 │   ├── Conflict            409  conflict
 │   ├── DeviceOfAnotherUser 409  device_of_another_user
+│   ├── EndpointGone        410  endpoint_gone
 │   ├── BodyTooLarge        413  body_too_large
 │   ├── NotJson             415  not_json
 │   ├── InvalidFields       422  invalid_fields
@@ -77,6 +79,10 @@ class MalformedBody(RequestError, code="malformed_body"):
     """The body is not valid JSON."""
 
 
+class MalformedPush(RequestError, code="malformed_push"):
+    """A header of a Web Push message is missing or not valid; `detail` names it."""
+
+
 class Unauthenticated(RequestError, code="unauthenticated", status=401):
     """Send an API key or a user token as `Authorization: Bearer …`."""
 
@@ -111,6 +117,10 @@ class Conflict(RequestError, code="conflict", status=409):
 
 class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=409):
     """Another user has the device with this token: send its `secret`, or use an API key."""
+
+
+class EndpointGone(RequestError, code="endpoint_gone", status=410):
+    """The device of this push endpoint is not valid any more; send nothing more to it."""
 
 
 class BodyTooLarge(RequestError, code="body_too_large", status=413):

@@ -30,6 +30,7 @@ from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine, sqlite_path
@@ -68,6 +69,7 @@ class Stores:
         self.history = SqlHistory(engine)
         self.topics = SqlDeviceTopics(engine)
         self.broadcasts = SqlBroadcasts(engine)
+        self.push_endpoints = SqlPushEndpoints(engine)
         self.statistics = SqlStatistics(engine)
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)

@@ -74,6 +74,7 @@ class ConformanceServer(Server):
             "listen": f"127.0.0.1:{self.port}",
             "tls-listen": f"127.0.0.1:{self.tls_port}",
             "gateway-listen": f"127.0.0.1:{self.gateway_port}",
+            "public-url": f"https://localhost:{self.tls_port}",
         }
         flags = [f"--{name}={value}" for name, value in (self._flags | where).items()]
         return Daemon([*CLARION, "serve", *flags], folder, Account(), lambda _: self._is_up())

@@ -37,6 +37,8 @@ from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.push.webpush.port import PushEndpoints
+from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine
 from tests.conftest import run_apart, run_sql
@@ -149,6 +151,11 @@ def administrators(engine: Engine) -> Administrators:
 @pytest.fixture
 def devices(engine: Engine) -> Devices:
     return SqlDevices(engine)
+
+
+@pytest.fixture
+def endpoints(engine: Engine) -> PushEndpoints:
+    return SqlPushEndpoints(engine)
 
 
 @pytest.fixture

@@ -113,6 +113,9 @@ TABLE: dict[str, Rule] = {
     "GET /v1/devices/{device_id}": owner(Scope.DEVICES_READ),
     "PATCH /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE, {"label": "new"}),
     "POST /v1/devices/{device_id}/secret": owner(Scope.DEVICES_WRITE),
+    "POST /v1/devices/{device_id}/endpoints": owner(Scope.DEVICES_WRITE, {"label": "new"}),
+    "GET /v1/devices/{device_id}/endpoints": owner(Scope.DEVICES_READ),
+    "DELETE /v1/devices/{device_id}/endpoints/{endpoint_id}": owner(Scope.DEVICES_WRITE),
     "GET /v1/users/{user_id}/devices": app(Scope.DEVICES_READ, is_own_name=True),
     "GET /v1/me/devices": ME,
     "GET /v1/devices/{device_id}/messages": app(Scope.DEVICES_READ, is_own_name=True),
@@ -153,6 +156,8 @@ class World:
         assert pushed.status == 200, pushed.body
         topic = f"t-{uuid.uuid4().hex}"
         assert app.ask("PUT", f"/v1/devices/{device['device_id']}/topics/{topic}").status == 204
+        path = f"/v1/devices/{device['device_id']}/endpoints"
+        endpoint = self.ana.me.post(path, {"label": self.mark}).json
         key = app.post("/v1/keys", {"label": self.mark, "scopes": ["stats:read"]}).json
         self.ids = {
             "user_id": self.ana.id,
@@ -163,6 +168,7 @@ class World:
             "nid": item["id"],
             "device_id": device["device_id"],
             "message_id": pushed.headers["apns-id"],
+            "endpoint_id": endpoint["endpoint_id"],
             "topic": topic,
             "key_id": key["id"],
         }

@@ -329,7 +329,7 @@ async def _view_health(provider: Provider, channels: Routing) -> HealthView | No
     app = await channels.find(provider.app_id)
     for route in app.routes.get(provider.channel, ()):
         if route.provider.name == provider.name:
-            return HealthView.of(route.health, circuit=route.breaker.state.value)
+            return HealthView.of(route.health, circuit=route.circuit.value)
     return None
 
 

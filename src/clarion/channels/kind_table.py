@@ -6,8 +6,13 @@ from clarion.channels.apns import APNS
 from clarion.channels.apprise_bridge import APPRISE
 from clarion.channels.fcm import FCM
 from clarion.channels.kinds import Kind
+from clarion.channels.smtp import SMTP
 from clarion.channels.stub import STUB
 from clarion.channels.twilio import TWILIO
+from clarion.channels.web_push import WEB_PUSH
 from clarion.channels.webhook import WEBHOOK
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (APNS, FCM, TWILIO, WEBHOOK, APPRISE, STUB)}
+_ALL = (APNS, FCM, WEB_PUSH, SMTP, TWILIO, WEBHOOK, APPRISE, STUB)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+    kind.name: kind for kind in (APNS, FCM, WEB_PUSH, SMTP, TWILIO, WEBHOOK, APPRISE, STUB)
+}

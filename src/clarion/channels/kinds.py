@@ -10,7 +10,7 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, AnswerTable
-from clarion.channels.model import Configuration
+from clarion.channels.model import Address, Configuration
 from clarion.channels.port import Sender, SenderContext
 from clarion.errors import FieldFault
 from clarion.people.model import User
@@ -49,6 +49,9 @@ class Kind:
     takes: Callable[[Any, str], bool] = lambda _settings, _type: True
     shown_once: frozenset[str] = frozenset()
     needs_address: bool = True  # False: the settings or secrets say where messages go
+    # Of the address: what fails together. Users choose the servers of their browsers, and one that
+    # fails must not stop the others.
+    find_circuit: Callable[[Address], str] = lambda _address: ""
     is_watched: bool = True  # whether failures open the circuit breaker
 
 

@@ -31,6 +31,7 @@ from clarion.telemetry.metrics import ChannelMetrics
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
 SLOT_WAIT_S = 5.0
 SANDBOX = "sandbox: not sent"
+CIRCUITS_LIMIT = 1_000
 
 
 @dataclass(slots=True)
@@ -52,7 +53,8 @@ class Route:
     context: SenderContext
     providers: Providers
     metrics: ChannelMetrics
-    breaker: Breaker = field(default_factory=Breaker)
+    # By circuit: most providers have one. The one opened last is last.
+    breakers: dict[str, Breaker] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
     settings: Any = field(init=False)
     _sender: Sender | None = None
@@ -64,22 +66,38 @@ class Route:
 
     async def try_(self, message: OutgoingMessage) -> Outcome:
         """Make one attempt, unless the breaker, the cap or the slots refuse it."""
-        clock = self.context.clock
-        if not self.breaker.allows(clock.monotonic()):
-            wait_s = self.breaker.wait_s(clock.monotonic())
+        clock, breaker = self.context.clock, self._find_breaker(message)
+        if not breaker.allows(clock.monotonic()):
+            wait_s = breaker.wait_s(clock.monotonic())
             return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
         if not await self._take_slot():
-            self.breaker.cancel()
+            breaker.cancel()
             return _skip("busy", f"{self.provider.concurrency} attempts are under way", 1.0)
         try:
-            return await self._take_daily() or await self._send(message)
+            return await self._take_daily() or await self._send(message, breaker)
         finally:
-            self.breaker.cancel()
+            breaker.cancel()
             self._slots.release()
 
     async def test(self, message: OutgoingMessage) -> Outcome:
         """Make one attempt, whatever the breaker says, and count it for nothing."""
         return await self._attempt(message)
+
+    @property
+    def circuit(self) -> BreakerState:
+        """The state of the circuit that is worst off."""
+        states = {each.state for each in self.breakers.values()}
+        worst_first = (BreakerState.OPEN, BreakerState.HALF_OPEN)
+        return next((each for each in worst_first if each in states), BreakerState.CLOSED)
+
+    def _find_breaker(self, message: OutgoingMessage) -> Breaker:
+        circuit = self.kind.find_circuit(message.address)
+        breaker = self.breakers.get(circuit)
+        if breaker is None:
+            if len(self.breakers) >= CIRCUITS_LIMIT:
+                del self.breakers[next(iter(self.breakers))]
+            breaker = self.breakers[circuit] = Breaker()
+        return breaker
 
     async def close(self) -> None:
         if self._sender is not None:
@@ -104,14 +122,14 @@ class Route:
         left_s = (DAY_MS - now % DAY_MS) / 1000
         return _skip("daily_cap", f"the daily cap of {cap:,} messages is reached", left_s)
 
-    async def _send(self, message: OutgoingMessage) -> Outcome:
+    async def _send(self, message: OutgoingMessage, breaker: Breaker) -> Outcome:
         began = self.context.clock.monotonic()
         outcome: Outcome = Unknown(error_code="cancelled", error_message="the server stopped")
         try:
             outcome = await self._attempt(message)
             return outcome
         finally:
-            self._record(outcome, began)
+            self._record(outcome, began, breaker)
 
     async def _attempt(self, message: OutgoingMessage) -> Outcome:
         """Send, and turn errors and time-outs into outcomes."""
@@ -133,7 +151,7 @@ class Route:
             self._sender = self.kind.open(configure(self.provider, self.kind), self.context)
         return self._sender
 
-    def _record(self, outcome: Outcome, began: int) -> None:
+    def _record(self, outcome: Outcome, began: int, breaker: Breaker) -> None:
         clock, provider = self.context.clock, self.provider
         now, took_s = clock.monotonic(), (clock.monotonic() - began) / 1000
         self.metrics.observe(provider.channel, self.kind.name, outcome, took_s)
@@ -143,18 +161,18 @@ class Route:
             self.health.error_message = outcome.error_message
         if not isinstance(outcome, Retry | Unknown | Misconfigured):
             self.health.succeeded_at = clock.now()
-            self.breaker.succeed(now)
-        elif self._opens(outcome, now):
+            breaker.succeed(now)
+        elif self._opens(breaker, outcome, now):
             self._log_open(outcome)
 
-    def _opens(self, outcome: Failure, now: int) -> bool:
+    def _opens(self, breaker: Breaker, outcome: Failure, now: int) -> bool:
         if not self.kind.is_watched:
             return False
         if isinstance(outcome, Misconfigured):
-            was_open = self.breaker.state is BreakerState.OPEN
-            self.breaker.open(now, MISCONFIGURED_MS)
+            was_open = breaker.state is BreakerState.OPEN
+            breaker.open(now, MISCONFIGURED_MS)
             return not was_open
-        return self.breaker.fail(now)
+        return breaker.fail(now)
 
     def _log_open(self, outcome: Failure) -> None:
         each = self.provider

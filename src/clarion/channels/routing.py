@@ -136,7 +136,7 @@ class Routing:
         for _, app in self._apps.values():
             for route in _all(app):
                 key = route.provider.channel.value, route.kind.name
-                is_open = route.breaker.state is not BreakerState.CLOSED
+                is_open = route.circuit is not BreakerState.CLOSED
                 counts[key] = counts.get(key, 0) + is_open
         return counts
 

@@ -143,7 +143,9 @@ class Front:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
-            get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
+            get_logger().exception(
+                "request_failed", request_id=request_id, path=self._shown(scope["path"])
+            )
             await _send_problem(sender, InternalError(), request_id, cause=error)
         finally:
             self.connections.end(requests)
@@ -232,6 +234,11 @@ class Front:
                 return prefix, endpoint
         return "unmatched", None
 
+    def _shown(self, path: str) -> str:
+        """Return a path as it is logged: what follows a prefix is a token or a secret."""
+        prefix, endpoint = self._find_by_prefix(path)
+        return f"{prefix}…" if endpoint else path
+
     def _request_id(self, scope: Scope) -> str:
         given = header(scope, b"x-request-id")
         return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
@@ -296,7 +303,7 @@ class Front:
                 "request",
                 request_id=request_id,
                 method=method,
-                path=path,
+                path=self._shown(path),
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )

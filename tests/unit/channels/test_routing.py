@@ -107,6 +107,7 @@ class World:
             open=lambda configuration, _context: self.senders[configuration.name],
             answers=NO_ANSWERS,
             settings=ScriptedSettings,
+            find_circuit=lambda address: address.platform,
             takes=lambda settings, name: settings.types is None or name in settings.types,
         )
         context = SenderContext(
@@ -188,13 +189,25 @@ async def test_a_provider_that_fails_is_left_alone_for_a_while() -> None:
     assert world.routing.count_open() == {("email", "scripted"): 0}
 
 
+async def test_what_fails_for_some_addresses_does_not_stop_the_others() -> None:
+    world = World("first")
+    app = await world.routing.find("app")
+    world.script("first", *[RETRY] * 5)
+    message = make_message()
+    bad = replace(message, address=Address("", "a", "one"))
+    for _ in range(5):
+        await app.send(Channel.EMAIL, bad)
+    tries = [(await app.send(Channel.EMAIL, each))[0].outcome for each in (bad, message)]
+    assert [type(each) for each in tries] == [NotTried, Delivered]
+
+
 async def test_a_misconfigured_provider_is_left_alone_at_once() -> None:
     world = World("first")
     world.script("first", MISCONFIGURED)
     assert await world.send() == [("first", Misconfigured)]
     assert await world.send() == [("first", NotTried)]
     app = await world.routing.find("app")
-    assert app.routes[Channel.EMAIL][0].breaker.state is BreakerState.OPEN
+    assert app.routes[Channel.EMAIL][0].circuit is BreakerState.OPEN
     assert app.routes[Channel.EMAIL][0].health.error_code == "401"
 
 

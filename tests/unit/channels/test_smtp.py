@@ -321,9 +321,10 @@ async def test_a_wrong_password_disables_the_provider(server: MailServer) -> Non
 
 async def test_a_server_without_authentication_disables_the_provider(authority: Authority) -> None:
     script = {"EHLO": "250-mail\r\n250 STARTTLS", "STARTTLS": "220 go"}
-    async with ScriptedServer(script, context=authority.context) as server, opened(
-        server.port, username="u", password="p", ca_path=authority.ca_path
-    ) as sender:
+    async with (
+        ScriptedServer(script, context=authority.context) as server,
+        opened(server.port, username="u", password="p", ca_path=authority.ca_path) as sender,
+    ):
         check_failure(await sender.send(make_message()), Misconfigured, "no_auth")
     assert "AUTH" not in server.seen
 
@@ -359,9 +360,10 @@ async def test_a_certificate_that_is_not_valid_gets_nothing(
 
 
 async def test_without_starttls_nothing_is_sent(authority: Authority) -> None:
-    async with ScriptedServer({"EHLO": "250-mail\r\n250 AUTH PLAIN"}) as server, opened(
-        server.port, username="u", password="p", ca_path=authority.ca_path
-    ) as sender:
+    async with (
+        ScriptedServer({"EHLO": "250-mail\r\n250 AUTH PLAIN"}) as server,
+        opened(server.port, username="u", password="p", ca_path=authority.ca_path) as sender,
+    ):
         check_failure(await sender.send(make_message()), Retry, "no_starttls")
     assert server.seen == ["EHLO"]
 
@@ -374,9 +376,10 @@ async def test_what_a_third_party_adds_after_starttls_is_not_believed(
         "EHLO": "250-mail\r\n250 STARTTLS",
         "STARTTLS": "220 go\r\n250-evil\r\n250 AUTH LOGIN",
     }
-    async with ScriptedServer(script, context=authority.context) as server, opened(
-        server.port, username="u", password="p", ca_path=authority.ca_path
-    ) as sender:
+    async with (
+        ScriptedServer(script, context=authority.context) as server,
+        opened(server.port, username="u", password="p", ca_path=authority.ca_path) as sender,
+    ):
         outcome = await sender.send(make_message())
     # The second EHLO is answered by the server itself, which offers no authentication.
     check_failure(outcome, Misconfigured, "no_auth")

@@ -159,6 +159,9 @@ MARK_DELETED = statement(
 DELETE_SUBSCRIPTIONS = statement(
     "delete_subscriptions_of_device", "DELETE FROM subscriptions WHERE device_id = :id"
 )
+DELETE_ENDPOINTS = statement(
+    "delete_push_endpoints_of_device", "DELETE FROM push_endpoints WHERE device_id = :id"
+)
 DELETE = statement(
     "delete_device", f"DELETE FROM devices WHERE id = :id RETURNING {DEVICES.columns}"
 )
@@ -342,6 +345,7 @@ class SqlDevices:
             END_ALL.step(id=device_id, now=now),
             FAIL_ALL.step(id=device_id, now=now),
             DELETE_SUBSCRIPTIONS.step(id=device_id),
+            DELETE_ENDPOINTS.step(id=device_id),
             DELETE.step(id=device_id),
         )
 

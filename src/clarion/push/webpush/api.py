@@ -1,0 +1,133 @@
+"""The Web Push endpoints of devices over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, Response, delete, get, post
+
+from clarion.access.model import Scope
+from clarion.errors import Conflict
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    IdempotencyKey,
+    Items,
+    Limit,
+    check_limit,
+    check_value,
+)
+from clarion.http.views import Timestamp, View
+from clarion.push.api.devices import find_device
+from clarion.push.model import Platform
+from clarion.push.registry import Registry
+from clarion.push.webpush.model import PushEndpoint
+from clarion.push.webpush.registry import EndpointRegistry
+from clarion.vapid import read_public_key, write_public_key
+
+
+class NewEndpoint(Body):
+    """An endpoint to create. With a `vapid_key`, only who signs with it can send."""
+
+    vapid_key: str | None = None
+    label: Annotated[str, msgspec.Meta(min_length=1, max_length=255)] | None = None
+
+
+class CreatedEndpoint(msgspec.Struct):
+    """A new endpoint. Its URL is returned this once; who knows it can send to the device."""
+
+    endpoint_id: str
+    endpoint: str
+
+
+class EndpointView(View):
+    """An endpoint, without its URL."""
+
+    endpoint_id: str
+    label: str | None
+    vapid_key: str | None
+    created_at: Timestamp
+
+
+class EndpointsController(Controller):
+    """The Web Push endpoints of a device of the calling app or user."""
+
+    path = "/v1/devices/{device_id:str}/endpoints"
+    tags = ("Devices",)
+
+    @post(summary="Create a Web Push endpoint", status_code=201)
+    async def create(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        data: NewEndpoint,
+        registry: Injected[Registry],
+        endpoint_registry: Injected[EndpointRegistry],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedEndpoint]:
+        """Return a URL to which Web Push libraries and UnifiedPush servers can send.
+
+        The device must be valid and of the platform `clarion`. It can have 100 endpoints.
+        """
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
+        if device.platform is not Platform.CLARION or not device.is_valid:
+            raise Conflict("Only valid devices of the platform clarion have endpoints.")
+        vapid_key = check_value("vapid_key", _check_key, data.vapid_key)
+        endpoint, url = endpoint_registry.propose(device, vapid_key=vapid_key, label=data.label)
+        created = CreatedEndpoint(endpoint.id, url)
+        once = await idempotency.once(request, idempotency_key, created)
+        replay = await endpoint_registry.add(endpoint, once)
+        if replay is not None:
+            return idempotency.answer_again(replay, once, CreatedEndpoint, 201)
+        return Response(created, status_code=201)
+
+    @get(summary="List the Web Push endpoints of a device")
+    async def list_endpoints(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        registry: Injected[Registry],
+        endpoint_registry: Injected[EndpointRegistry],
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[EndpointView]:
+        """Return the endpoints, oldest first. Their URLs are not stored."""
+        device = await find_device(request, device_id, registry, Scope.DEVICES_READ)
+        page = await endpoint_registry.endpoints.list(
+            device.app_id,
+            device.id,
+            device.details.user_id or "",
+            after=after,
+            limit=check_limit(limit),
+        )
+        return Items([_view(endpoint) for endpoint in page.items], page.next)
+
+    @delete("/{endpoint_id:str}", summary="Delete a Web Push endpoint", status_code=204)
+    async def delete_endpoint(
+        self,
+        request: ApiRequest,
+        device_id: str,
+        endpoint_id: str,
+        registry: Injected[Registry],
+        endpoint_registry: Injected[EndpointRegistry],
+    ) -> None:
+        """Delete the endpoint: whoever sends to it gets 404. What was sent before is delivered."""
+        device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
+        await endpoint_registry.delete(device.app_id, device.id, endpoint_id)
+
+
+def _check_key(text: str | None) -> str | None:
+    return None if text is None else write_public_key(read_public_key(text))
+
+
+def _view(endpoint: PushEndpoint) -> EndpointView:
+    return EndpointView.of(endpoint, endpoint_id=endpoint.id)
+
+
+ROUTES = (EndpointsController,)

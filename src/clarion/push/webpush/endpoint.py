@@ -1,0 +1,55 @@
+"""The Web Push endpoint over HTTP, with what UnifiedPush asks of a server.
+
+No key is needed: whoever knows the URL may send. Senders delete a subscription for most answers of
+400 to 499, so what will pass is answered 429 or 503.
+"""
+
+from __future__ import annotations
+
+from clarion.errors import ClarionError, MethodNotAllowed, Unauthenticated
+from clarion.http import problems
+from clarion.http.asgi import Request, Response
+from clarion.push.webpush.intake import WebPushIntake
+from clarion.push.webpush.registry import PREFIX, EndpointRegistry
+from clarion.push.webpush.request import BODY_LIMIT_BYTES, read_headers
+
+_JSON = (b"content-type", b"application/json")
+DISCOVERY = b'{"unifiedpush":{"version":1}}'
+
+
+class WebPushEndpoint:
+    """Answers `/push/{secret}`."""
+
+    def __init__(self, endpoints: EndpointRegistry, intake: WebPushIntake) -> None:
+        self._endpoints = endpoints
+        self._intake = intake
+        self.prefixes = {PREFIX: self._answer}
+
+    async def _answer(self, request: Request) -> Response:
+        capability = request.scope["path"].removeprefix(PREFIX)
+        try:
+            match request.scope["method"]:
+                case "POST":
+                    return await self._push(request, capability)
+                case "GET" | "HEAD":
+                    await self._endpoints.find(capability)
+                    return Response(200, DISCOVERY, (_JSON,))
+                case _:
+                    raise MethodNotAllowed({"GET", "HEAD", "POST"})
+        except Unauthenticated as error:
+            await request.discard()
+            body = problems.encode(error, request.id)
+            kind = (b"content-type", problems.MEDIA_TYPE.encode())
+            return Response(error.status, body, (kind, (b"www-authenticate", b"vapid")))
+        except ClarionError:
+            await request.discard()
+            raise
+
+    async def _push(self, request: Request, capability: str) -> Response:
+        to = await self._endpoints.find(capability)
+        headers = read_headers(request.scope["headers"])
+        body = await request.body(BODY_LIMIT_BYTES)
+        message_id, ttl_s = await self._intake.push(to, headers, body)
+        location = f"{self._endpoints.url}{capability}/{message_id}"
+        more = ((b"location", location.encode()), (b"ttl", b"%d" % ttl_s))
+        return Response(201, b"", more)

@@ -1,0 +1,40 @@
+"""Web Push endpoints of devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clarion.push.model import Device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEndpoint:
+    """A URL by which messages are sent to a device. Only the hash of its secret part is stored.
+
+    It is of one user, empty if the device has none: whoever takes the device over gets nothing
+    that is sent to it.
+    """
+
+    id: str
+    app_id: str
+    device_id: str
+    user_id: str
+    capability_hash: bytes
+    vapid_key: str | None = None  # only who signs with it may send
+    label: str | None = None
+    created_at: int
+
+
+class StoredEndpoint(NamedTuple):
+    """An endpoint, and the token hash of its device; None if the device does not exist."""
+
+    endpoint: PushEndpoint
+    token_hash: bytes | None
+
+
+class EndpointOfDevice(NamedTuple):
+    """An endpoint with its device, which is valid."""
+
+    endpoint: PushEndpoint
+    device: Device

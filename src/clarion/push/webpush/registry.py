@@ -1,0 +1,151 @@
+"""Creates and deletes Web Push endpoints, and finds them by the secret part of their URL."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Generic, TypeVar
+
+from clarion.clock import Clock
+from clarion.errors import Conflict, EndpointGone, NotFound
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.push.model import Device
+from clarion.push.registry import Registry
+from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint, StoredEndpoint
+from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
+
+# Other nodes see a deleted endpoint after this time.
+KNOWN_MS = 60_000
+UNKNOWN_MS = 300_000
+KNOWN_LIMIT = 100_000
+# Apart from the known ones: whoever guesses must not push those out.
+UNKNOWN_LIMIT = 10_000
+# 192 bits: 32 characters.
+_CAPABILITY_BYTES = 24
+PREFIX = "/push/"
+V = TypeVar("V")
+
+
+def hash_capability(capability: str) -> bytes:
+    """Return the hash under which an endpoint is stored."""
+    return hashlib.sha256(capability.encode("latin-1", "replace")).digest()
+
+
+class Entries(Generic[V]):
+    """Values by hash, each until a time; the oldest is evicted first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[bytes, tuple[int, V]] = {}
+
+    def get(self, key: bytes, now: int) -> V | None:
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None and now < entry[0] else None
+
+    def put(self, key: bytes, value: V, until: int) -> None:
+        self._entries.pop(key, None)
+        if len(self._entries) >= self._limit:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = (until, value)
+
+    def drop(self, key: bytes) -> None:
+        self._entries.pop(key, None)
+
+
+class EndpointRegistry:
+    """The endpoints of all devices. A change on this node is seen at once."""
+
+    def __init__(
+        self, endpoints: PushEndpoints, devices: Registry, clock: Clock, public_url: str
+    ) -> None:
+        self.endpoints = endpoints
+        self.url = public_url + PREFIX
+        self._devices = devices
+        self._clock = clock
+        self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
+        self._unknown = Entries[bool](UNKNOWN_LIMIT)
+        # How many were deleted so far: what was read before may show one of them.
+        self._deletions = 0
+
+    def propose(
+        self, device: Device, *, vapid_key: str | None, label: str | None
+    ) -> tuple[PushEndpoint, str]:
+        """Return a new endpoint and its URL, without storing it."""
+        capability = secrets.token_urlsafe(_CAPABILITY_BYTES)
+        endpoint = PushEndpoint(
+            id=self._clock.new_id(),
+            app_id=device.app_id,
+            device_id=device.id,
+            user_id=device.details.user_id or "",
+            capability_hash=hash_capability(capability),
+            vapid_key=vapid_key,
+            label=label,
+            created_at=self._clock.now(),
+        )
+        return endpoint, self.url + capability
+
+    async def add(
+        self, endpoint: PushEndpoint, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
+        """Add an endpoint; `Conflict` if its device has too many."""
+        added = await self.endpoints.add(endpoint, once)
+        if added is False:
+            limit = f"{ENDPOINTS_LIMIT} endpoints"
+            raise Conflict(f"A device can have {limit}. Delete one that is not used any more.")
+        return added if isinstance(added, StoredResponse) else None
+
+    async def delete(self, app_id: str, device_id: str, endpoint_id: str) -> None:
+        """Delete an endpoint; `NotFound` if the device has no such endpoint."""
+        deleted = await self.endpoints.delete(app_id, device_id, endpoint_id)
+        if deleted is None:
+            raise NotFound("The device has no such endpoint.")
+        self._deletions += 1
+        self._known.drop(deleted.capability_hash)
+
+    async def find(self, capability: str) -> EndpointOfDevice:
+        """Return the endpoint with its device.
+
+        `NotFound` if there is none; `EndpointGone` if its device is not valid any more, or has
+        another user.
+        """
+        return await self.find_hashed(hash_capability(capability))
+
+    async def find_hashed(self, capability_hash: bytes) -> EndpointOfDevice:
+        """Return the same by the hash of the secret part."""
+        found = await self._find_stored(capability_hash)
+        if found is None:
+            raise NotFound("There is no such push endpoint.")
+        endpoint, token_hash = found
+        device = await self._find_device(endpoint.app_id, token_hash)
+        if device is None or device.id != endpoint.device_id or not device.is_valid:
+            raise EndpointGone
+        if (device.details.user_id or "") != endpoint.user_id:
+            raise EndpointGone
+        return EndpointOfDevice(endpoint, device)
+
+    def is_current(self, found: EndpointOfDevice) -> bool:
+        """Return whether no change is known since this endpoint was found."""
+        known = self._known.get(found.endpoint.capability_hash, 0)
+        is_there = known is not None and known.endpoint.id == found.endpoint.id
+        return is_there and self._devices.is_current(found.device)
+
+    async def _find_stored(self, key: bytes) -> StoredEndpoint | None:
+        now = self._clock.now()
+        known = self._known.get(key, now)
+        if known is not None or self._unknown.get(key, now):
+            return known
+        while True:
+            before = self._deletions
+            found = await self.endpoints.find(key)
+            if found is None:
+                self._unknown.put(key, True, now + UNKNOWN_MS)  # noqa: FBT003 - a value
+                return None
+            if self._deletions == before:
+                self._known.put(key, found, now + KNOWN_MS)
+                return found
+
+    async def _find_device(self, app_id: str, token_hash: bytes | None) -> Device | None:
+        if token_hash is None:
+            return None
+        cached = self._devices.get_cached(app_id, token_hash, self._clock.now())
+        return cached or await self._devices.find(app_id, token_hash)

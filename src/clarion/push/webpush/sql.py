@@ -1,0 +1,88 @@
+"""Web Push endpoints in SQL."""
+
+from __future__ import annotations
+
+from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pages import Page
+from clarion.push.webpush.model import PushEndpoint, StoredEndpoint
+from clarion.push.webpush.port import ENDPOINTS_LIMIT
+from clarion.store.engine import Engine
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
+
+ENDPOINTS = Record(PushEndpoint)
+
+# The endpoints of whoever had the device before.
+DELETE_OF_OTHERS = statement(
+    "delete_push_endpoints_of_others",
+    "DELETE FROM push_endpoints WHERE device_id = :device_id AND user_id <> :user_id",
+)
+# Counts and writes in one statement. Two nodes at once may each add the last one of a device.
+ADD = statement(
+    "add_push_endpoint",
+    f"""INSERT INTO push_endpoints ({ENDPOINTS.columns})
+    SELECT :id, :app_id, :device_id, :user_id, :capability_hash, :vapid_key, :label,
+    CAST(:created_at AS BIGINT)
+    WHERE (SELECT COUNT(*) FROM push_endpoints WHERE device_id = :device_id) < {ENDPOINTS_LIMIT}
+    RETURNING id""",
+)
+FIND = statement(
+    "find_push_endpoint",
+    f"""SELECT {", ".join(f"push_endpoints.{name}" for name in ENDPOINTS.names)},
+    devices.token_hash FROM push_endpoints LEFT JOIN devices
+    ON devices.id = push_endpoints.device_id
+    WHERE push_endpoints.capability_hash = :capability_hash""",
+)
+LIST = statement(
+    "list_push_endpoints",
+    f"""SELECT {ENDPOINTS.columns} FROM push_endpoints WHERE device_id = :device_id
+    AND app_id = :app_id AND user_id = :user_id AND id > :after ORDER BY id LIMIT :limit""",
+)
+DELETE = statement(
+    "delete_push_endpoint",
+    f"""DELETE FROM push_endpoints WHERE device_id = :device_id AND id = :id AND app_id = :app_id
+    RETURNING {ENDPOINTS.columns}""",
+)
+
+
+class SqlPushEndpoints:
+    """The `PushEndpoints` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def add(
+        self, endpoint: PushEndpoint, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        claim = (idempotency.claim(once),) if once else ()
+        clear = DELETE_OF_OTHERS.step(device_id=endpoint.device_id, user_id=endpoint.user_id)
+        add = ADD.guard(**ENDPOINTS.values(endpoint))
+        unit = Unit(endpoint.device_id, (*claim, clear, add), endpoint.app_id)
+        if await self._engine.write(unit):
+            return True
+        replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
+        return replay or False
+
+    async def find(self, capability_hash: bytes) -> StoredEndpoint | None:
+        rows = await self._engine.fetch(FIND, capability_hash=capability_hash)
+        return StoredEndpoint(ENDPOINTS.read(rows[0]), rows[0][-1]) if rows else None
+
+    async def list(
+        self, app_id: str, device_id: str, user_id: str, *, after: str | None, limit: int
+    ) -> Page[PushEndpoint]:
+        rows = await self._engine.fetch(
+            LIST,
+            app_id=app_id,
+            device_id=device_id,
+            user_id=user_id,
+            after=after or "",
+            limit=limit + 1,
+        )
+        items = tuple(map(ENDPOINTS.read, rows[:limit]))
+        return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def delete(self, app_id: str, device_id: str, endpoint_id: str) -> PushEndpoint | None:
+        step = DELETE.guard(device_id=device_id, id=endpoint_id, app_id=app_id)
+        done = await self._engine.write(Unit(device_id, (step,), app_id))
+        return ENDPOINTS.read(done[0][0]) if done else None
