@@ -47,6 +47,8 @@ from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
+from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
 from clarion.push.api import history as history_api
@@ -137,6 +139,9 @@ class Services:
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.unsubscribe_links = UnsubscribeLinks(
+            [stores.directory.master_key()], settings.external_url
+        )
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -234,9 +239,18 @@ def _build_front(
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
+    unsubscribe = UnsubscribeEndpoint(
+        links=services.unsubscribe_links,
+        users=stores.users,
+        catalog=stores.catalog,
+        limits=limits,
+        clock=stores.clock,
+        on_user_changed=services.on_user_changed,
+    )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
         prefixes=apns.prefixes,
+        pages=unsubscribe.prefixes,
         framework=framework,
         authenticator=services.callers,
         limits=limits,

@@ -92,9 +92,11 @@ class Front:
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
+        pages: Mapping[str, Endpoint] | None = None,
     ) -> None:
         self._routes = {(route.method, route.path): route.endpoint for route in routes}
-        self._prefixes = tuple(prefixes.items())
+        # Pages are for people, who come once; providers keep their connections.
+        self._prefixes = (*prefixes.items(), *(pages or {}).items())
         self._providers = tuple(prefixes)
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.
@@ -140,7 +142,8 @@ class Front:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
-            get_logger().exception("request_failed", request_id=request_id, path=scope["path"])
+            path = self._hide(scope["path"])
+            get_logger().exception("request_failed", request_id=request_id, path=path)
             await _send_problem(sender, InternalError(), request_id, cause=error)
         finally:
             self.connections.end(requests)
@@ -229,6 +232,11 @@ class Front:
                 return prefix, endpoint
         return "unmatched", None
 
+    def _hide(self, path: str) -> str:
+        """Return a path for the log: below a prefix there are tokens."""
+        prefix, endpoint = self._find_by_prefix(path)
+        return f"{prefix}…" if endpoint else path
+
     def _request_id(self, scope: Scope) -> str:
         given = header(scope, b"x-request-id")
         return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
@@ -283,7 +291,7 @@ class Front:
                 "request",
                 request_id=request_id,
                 method=method,
-                path=path,
+                path=self._hide(path),
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )
