@@ -53,6 +53,8 @@ from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
+from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
 from clarion.push.api import history as history_api
@@ -160,6 +162,9 @@ class Services:
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.unsubscribe_links = UnsubscribeLinks(
+            [stores.directory.master_key()], settings.external_url
+        )
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -296,9 +301,18 @@ def _build_front(
         clock=stores.clock,
         public_url=settings.external_url,
     )
+    unsubscribe = UnsubscribeEndpoint(
+        links=services.unsubscribe_links,
+        users=stores.users,
+        catalog=stores.catalog,
+        limits=limits,
+        clock=stores.clock,
+        on_user_changed=services.on_user_changed,
+    )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
         prefixes={**apns.prefixes, **web_push.prefixes, **callbacks.prefixes},
+        pages=unsubscribe.prefixes,
         framework=framework,
         authenticator=services.callers,
         limits=limits,

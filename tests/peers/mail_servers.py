@@ -65,7 +65,7 @@ class MailServer:
     @property
     def messages(self) -> list[EmailMessage]:
         return [
-            email.message_from_bytes(each.original_content or b"", policy=email.policy.default)  # type: ignore[misc]
+            email.message_from_bytes(each.original_content or b"", policy=email.policy.default)
             for each in self.envelopes
         ]
 
@@ -129,6 +129,7 @@ class ScriptedServer:
     seen: list[str] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
     connections: int = 0
+    received: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
@@ -168,11 +169,12 @@ class ScriptedServer:
             if not self.script.get("DATA", "354").startswith("354"):
                 return
             self.messages.append(await reader.readuntil(b"\r\n.\r\n"))
+            self.received.set()
             await self._answer("END", "250 2.0.0 taken", writer)
             return
         await self._answer(verb, "250 ok", writer)
         if verb == "STARTTLS" and self.script.get(verb, "").startswith("220"):
-            await writer.start_tls(self.context)  # type: ignore[attr-defined,arg-type]
+            await writer.start_tls(self.context)  # type: ignore[arg-type]
         if verb == "QUIT":
             writer.close()
 

@@ -94,9 +94,11 @@ class Front:
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
+        pages: Mapping[str, Endpoint] | None = None,
     ) -> None:
         self._routes = {(route.method, route.path): route.endpoint for route in routes}
-        self._prefixes = tuple(prefixes.items())
+        # Pages are for people, who come once; providers keep their connections.
+        self._prefixes = (*prefixes.items(), *(pages or {}).items())
         self._providers = tuple(prefixes)
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.

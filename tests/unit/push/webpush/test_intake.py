@@ -2,6 +2,7 @@
 
 import pytest
 
+from clarion.access.vault import AesVault
 from clarion.errors import EndpointGone, NotFound, TooManyRequests, Unauthenticated
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.model import DeviceDetails, InvalidationReason, MessageReason, MessageStatus
@@ -27,7 +28,9 @@ class Service:
     def __init__(self) -> None:
         self.gateway = Gateway()
         engine, self.clock = self.gateway.store.gated, self.gateway.clock
-        self.devices = Registry(SqlDevices(engine), self.gateway.connections, self.clock)
+        self.devices = Registry(
+            SqlDevices(engine), self.gateway.connections, self.clock, AesVault(bytes(32))
+        )
         self.endpoints = EndpointRegistry(SqlPushEndpoints(engine), self.devices, self.clock, URL)
         self.intake = WebPushIntake(
             endpoints=self.endpoints,

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from clarion.access.vault import AesVault
 from clarion.errors import Conflict, EndpointGone, NotFound
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
@@ -24,7 +25,7 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def devices(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.open), Connections(), clock)
+    return Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def endpoints(store: GatedStore, devices: Registry, clock: FixedClock) -> Endpoi
 
 @pytest.fixture
 def other_node(store: GatedStore, clock: FixedClock) -> EndpointRegistry:
-    devices = Registry(SqlDevices(store.open), Connections(), clock)
+    devices = Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
     return EndpointRegistry(SqlPushEndpoints(store.open), devices, clock, URL)
 
 
