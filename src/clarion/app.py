@@ -157,14 +157,14 @@ class Services:
             stored_limit=settings.device_stored,
         )
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
+        self.unsubscribe_links = UnsubscribeLinks(
+            stores.directory.read_master_keys(), settings.external_url
+        )
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
-        self.unsubscribe_links = UnsubscribeLinks(
-            [stores.directory.master_key()], settings.external_url
-        )
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -180,7 +180,10 @@ class Services:
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
-            clock=stores.clock, http=self.http_clients, public_url=settings.external_url
+            clock=stores.clock,
+            http=self.http_clients,
+            public_url=settings.external_url,
+            unsubscribe_url=self.unsubscribe_links.make_url,
         )
         metrics = ChannelMetrics(self.metrics.registry)
         return Routing(stores.providers, KINDS, context, metrics)

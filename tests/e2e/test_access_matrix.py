@@ -49,6 +49,11 @@ def owner(scope: Scope, body: dict[str, Any] | None = None) -> Rule:
 
 ME = Rule(Who.USER)
 EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
+PROVIDER = {
+    "kind": "webhook",
+    "settings": {"url": "https://hooks.example.com/{mark}"},
+    "sandbox": True,
+}
 # In an order in which an entitled caller can use them all on one set of objects.
 TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
@@ -127,10 +132,15 @@ TABLE: dict[str, Rule] = {
     ),
     "PUT /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
     "DELETE /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
+    "GET /v1/providers": app(Scope.PROVIDERS_READ),
+    "PUT /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE, PROVIDER, is_own_name=True),
+    "GET /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_READ),
+    "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
     "GET /v1/stats": app(Scope.STATS_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
+    "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),
     "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
 }
 # The state of the event does not allow them; the caller is entitled all the same.
@@ -159,6 +169,9 @@ class World:
         path = f"/v1/devices/{device['device_id']}/endpoints"
         endpoint = self.ana.me.post(path, {"label": self.mark}).json
         key = app.post("/v1/keys", {"label": self.mark, "scopes": ["stats:read"]}).json
+        hook = f"https://hooks.example.com/{self.mark}"
+        made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
+        assert app.ask("PUT", "/v1/providers/webhook/main", made).status in {200, 201}
         self.ids = {
             "user_id": self.ana.id,
             "type_name": type_name,
@@ -171,6 +184,7 @@ class World:
             "endpoint_id": endpoint["endpoint_id"],
             "topic": topic,
             "key_id": key["id"],
+            "mark": self.mark,
         }
 
     def ask(self, asker: Asker, operation: str) -> Answer:
@@ -178,6 +192,8 @@ class World:
         method, path = operation.split()
         body = TABLE[operation].body
         filled = None if body is None else json.loads(self._fill(json.dumps(body)))
+        if path.startswith("/v1/providers/"):
+            path = path.replace("{channel}", "webhook").replace("{name}", "main")
         return asker.ask(method, self._fill(path), filled)
 
     def _fill(self, text: str) -> str:

@@ -14,5 +14,3 @@ from clarion.channels.webhook import WEBHOOK
 
 _ALL = (APNS, FCM, WEB_PUSH, SMTP, TWILIO, WEBHOOK, APPRISE, STUB)
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
-    kind.name: kind for kind in (APNS, FCM, WEB_PUSH, SMTP, TWILIO, WEBHOOK, APPRISE, STUB)
-}
