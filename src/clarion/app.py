@@ -165,11 +165,15 @@ class Services:
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.loop_watch = LoopWatch(self.metrics.loop_lag)
+        self._watch(stores, supervisor)
+
+    def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
+        """Export what the services count by themselves."""
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
         self.metrics.watch_loops(supervisor.count_restarts)
-        self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self.metrics.watch_stalls(lambda: self.loop_watch.stalls)
         self.metrics.registry.register(self.pipeline.metrics)
 
@@ -183,7 +187,7 @@ class Services:
             clock=stores.clock,
             http=self.http_clients,
             public_url=settings.external_url,
-            unsubscribe_url=self.unsubscribe_links.make_url,
+            unsubscribe_url=self.unsubscribe_links.make,
         )
         metrics = ChannelMetrics(self.metrics.registry)
         return Routing(stores.providers, KINDS, context, metrics)

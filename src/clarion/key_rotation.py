@@ -69,6 +69,7 @@ PLAIN = frozenset(
         ("api_keys", "secret_hash"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
+        ("push_endpoints", "capability_hash"),
         ("devices", "secret_hash"),
         ("messages", "payload"),
         ("feedback", "token_hash"),

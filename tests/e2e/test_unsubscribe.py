@@ -23,9 +23,9 @@ def user(server: Server) -> str:
 
 
 def path_of(server: Server, user_id: str, type_name: str = "POST_LIKE") -> str:
-    key = DataDirectory(server.installation.data).master_key()
+    keys = DataDirectory(server.installation.data).read_master_keys()
     app_id = server.first["app"]["id"]
-    return UnsubscribeLinks([key], "").make(app_id, user_id, type_name, Channel.EMAIL)
+    return UnsubscribeLinks(keys, "").make(app_id, user_id, type_name, Channel.EMAIL)
 
 
 def is_on(server: Server, user_id: str, type_name: str = "POST_LIKE") -> bool:

@@ -83,7 +83,7 @@ class Framework(Protocol):
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a request may need
         self,
         *,
         routes: Sequence[FastRoute],
