@@ -126,6 +126,7 @@ VALUES: dict[str, Value] = {
     "settings": "{}",
     "secrets": b"sealed",
     "position": 0,
+    "is_active": 1,
     "is_sandbox": 0,
     "disabled_reason": None,
     **dict.fromkeys(["timeout_s", "concurrency", "daily_cap", "cap"], 10),

@@ -51,7 +51,7 @@ ME = Rule(Who.USER)
 EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
 PROVIDER = {
     "kind": "webhook",
-    "settings": {"url": "https://hooks.example.com/{mark}"},
+    "settings": {"url": "https://hooks.example.com/own"},
     "sandbox": True,
 }
 # In an order in which an entitled caller can use them all on one set of objects.
@@ -171,7 +171,8 @@ class World:
         key = app.post("/v1/keys", {"label": self.mark, "scopes": ["stats:read"]}).json
         hook = f"https://hooks.example.com/{self.mark}"
         made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
-        assert app.ask("PUT", "/v1/providers/webhook/main", made).status in {200, 201}
+        name = uuid.uuid4().hex
+        assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
         self.ids = {
             "user_id": self.ana.id,
             "type_name": type_name,
@@ -184,7 +185,7 @@ class World:
             "endpoint_id": endpoint["endpoint_id"],
             "topic": topic,
             "key_id": key["id"],
-            "mark": self.mark,
+            "name": name,
         }
 
     def ask(self, asker: Asker, operation: str) -> Answer:
@@ -193,7 +194,7 @@ class World:
         body = TABLE[operation].body
         filled = None if body is None else json.loads(self._fill(json.dumps(body)))
         if path.startswith("/v1/providers/"):
-            path = path.replace("{channel}", "webhook").replace("{name}", "main")
+            path = path.replace("{channel}", "webhook")
         return asker.ask(method, self._fill(path), filled)
 
     def _fill(self, text: str) -> str:
