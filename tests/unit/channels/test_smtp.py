@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import ssl
 import time
@@ -333,6 +334,8 @@ async def test_a_server_without_authentication_disables_the_provider(authority: 
     assert "AUTH" not in server.seen
 
 
+# asyncio of Python 3.11 leaves the transport under a TLS handshake that failed to be collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 @pytest.mark.parametrize("fault", ["expired", "unknown authority", "another name"])
 async def test_a_certificate_that_is_not_valid_gets_nothing(
@@ -361,6 +364,7 @@ async def test_a_certificate_that_is_not_valid_gets_nothing(
             failure = check_failure(await sender.send(make_message()), Retry, "not_connected")
     assert "certificate" in failure.error_message
     assert not {"AUTH", "MAIL"} & set(server.seen)
+    gc.collect()
 
 
 async def test_without_starttls_nothing_is_sent(authority: Authority) -> None:
