@@ -249,8 +249,7 @@ def _build_front(
     )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
-        prefixes=apns.prefixes,
-        pages=unsubscribe.prefixes,
+        prefixes={**apns.prefixes, **unsubscribe.prefixes},
         framework=framework,
         authenticator=services.callers,
         limits=limits,

@@ -137,6 +137,7 @@ class ScriptedServer:
         )
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -144,17 +145,22 @@ class ScriptedServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        # Over TLS, both sides take a few turns to close.
+        await asyncio.sleep(0.01)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
         self._tasks.add(task)
+        self._writers.append(writer)
         self.connections += 1
         try:
             await self._answer("HELLO", "220 ready", writer)
             while line := await reader.readline():
                 await self._obey(line.decode().strip(), reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()

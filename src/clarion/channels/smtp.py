@@ -203,21 +203,17 @@ class SmtpSender:
     async def _open(self) -> aiosmtplib.SMTP:
         """Return a client that is connected, encrypted and authenticated."""
         settings = self._settings
-        connected = await self._connect()
-        try:
-            client = aiosmtplib.SMTP(
-                hostname=settings.host,
-                sock=connected,
-                local_hostname=self._own_name,
-                timeout=self._limit_s,
-                use_tls=settings.security == "tls",
-                start_tls=False,
-                tls_context=await self._get_tls(),
-            )
-            await _greet(client, settings, self._password)
-        except BaseException:
-            connected.close()
-            raise
+        tls = await self._get_tls()
+        client = aiosmtplib.SMTP(
+            hostname=settings.host,
+            sock=await self._connect(),
+            local_hostname=self._own_name,
+            timeout=self._limit_s,
+            use_tls=settings.security == "tls",
+            start_tls=False,
+            tls_context=tls,
+        )
+        await _greet(client, settings, self._password)
         return client
 
     async def _connect(self) -> socket.socket:

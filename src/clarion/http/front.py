@@ -64,6 +64,8 @@ _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
+# Pages below a prefix: their readers come once, and do not keep a connection as providers do.
+_FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
@@ -92,12 +94,10 @@ class Front:
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
-        pages: Mapping[str, Endpoint] | None = None,
     ) -> None:
         self._routes = {(route.method, route.path): route.endpoint for route in routes}
-        # Pages are for people, who come once; providers keep their connections.
-        self._prefixes = (*prefixes.items(), *(pages or {}).items())
-        self._providers = tuple(prefixes)
+        self._prefixes = tuple(prefixes.items())
+        self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
@@ -142,8 +142,9 @@ class Front:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
-            path = self._hide(scope["path"])
-            get_logger().exception("request_failed", request_id=request_id, path=path)
+            get_logger().exception(
+                "request_failed", request_id=request_id, path=self._shown(scope["path"])
+            )
             await _send_problem(sender, InternalError(), request_id, cause=error)
         finally:
             self.connections.end(requests)
@@ -232,8 +233,8 @@ class Front:
                 return prefix, endpoint
         return "unmatched", None
 
-    def _hide(self, path: str) -> str:
-        """Return a path for the log: below a prefix there are tokens."""
+    def _shown(self, path: str) -> str:
+        """Return a path as it is logged: what follows a prefix is a token or a secret."""
         prefix, endpoint = self._find_by_prefix(path)
         return f"{prefix}…" if endpoint else path
 
@@ -291,7 +292,7 @@ class Front:
                 "request",
                 request_id=request_id,
                 method=method,
-                path=self._hide(path),
+                path=self._shown(path),
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )

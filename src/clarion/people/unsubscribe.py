@@ -46,7 +46,7 @@ class UnsubscribeLinks:
         self._start = f"{public_url}{PATH}"
 
     def make(self, app_id: str, user_id: str, type_name: str, channel: Channel) -> str:
-        text = "\0".join((app_id, user_id, type_name, channel)).encode()
+        text = f"{app_id}\0{user_id}\0{type_name}\0{channel}".encode()
         token = self._ciphers[0].encrypt(text, [_PURPOSE])
         return self._start + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 

@@ -286,9 +286,11 @@ async def test_every_fault_has_its_outcome(
     script: dict[str, str], kind: type[Failure], code: str
 ) -> None:
     began = time.monotonic()
-    async with ScriptedServer(script) as server:
-        async with opened(server.port, security="none", timeout_s=0.6) as sender:
-            failure = check_failure(await sender.send(make_message()), kind, code)
+    async with (
+        ScriptedServer(script) as server,
+        opened(server.port, security="none", timeout_s=0.6) as sender,
+    ):
+        failure = check_failure(await sender.send(make_message()), kind, code)
     assert time.monotonic() - began < 3
     assert len(failure.error_message) <= 300
     assert failure.error_message.isprintable()
@@ -297,9 +299,12 @@ async def test_every_fault_has_its_outcome(
 
 
 async def test_a_long_answer_is_cut_and_cleaned() -> None:
-    async with ScriptedServer({"RCPT": f"550 5.7.1 \x1b[31m{'x' * 500}"}) as server:
-        async with opened(server.port, security="none") as sender:
-            failure = check_failure(await sender.send(make_message()), Rejected, "5.7.1")
+    script = {"RCPT": f"550 5.7.1 \x1b[31m{'x' * 500}"}
+    async with (
+        ScriptedServer(script) as server,
+        opened(server.port, security="none") as sender,
+    ):
+        failure = check_failure(await sender.send(make_message()), Rejected, "5.7.1")
     assert len(failure.error_message) == 300
     assert "\x1b" not in failure.error_message
 
@@ -492,9 +497,9 @@ def test_a_file_that_is_no_authority_is_refused_in_the_same_words(tmp_path: Path
 
 
 async def test_a_file_that_is_no_authority_any_more_disables_the_provider() -> None:
-    async with ScriptedServer() as server:
-        async with opened(server.port, security="tls", ca_path="/nowhere") as sender:
-            failure = check_failure(
-                await sender.send(make_message()), Misconfigured, "bad_settings"
-            )
+    async with (
+        ScriptedServer() as server,
+        opened(server.port, security="tls", ca_path="/nowhere") as sender,
+    ):
+        failure = check_failure(await sender.send(make_message()), Misconfigured, "bad_settings")
     assert "nowhere" not in failure.error_message
