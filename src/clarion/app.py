@@ -318,8 +318,12 @@ def _build_front(
     )
     return Front(
         routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
-        prefixes={**apns.prefixes, **web_push.prefixes, **callbacks.prefixes},
-        pages=unsubscribe.prefixes,
+        prefixes={
+            **apns.prefixes,
+            **web_push.prefixes,
+            **callbacks.prefixes,
+            **unsubscribe.prefixes,
+        },
         framework=framework,
         authenticator=services.callers,
         limits=limits,

@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -19,16 +18,23 @@ from aiosmtplib.errors import (
     SMTPAuthenticationError,
     SMTPException,
     SMTPResponseException,
-    SMTPServerDisconnected,
 )
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
 from clarion.channels.kinds import Kind
-from clarion.channels.mail import Draft, build, make_mailbox, read_mailbox
+from clarion.channels.mail import Draft, make_mailbox, read_mailbox
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
-from clarion.channels.smtp_connections import Connection, Connections
+from clarion.channels.smtp_connections import Connections
+from clarion.channels.smtp_dialogue import (
+    TAKEN,
+    Progress,
+    Refused,
+    greet,
+    transfer,
+    transfer_unless_stale,
+)
 from clarion.channels.targets import TargetRefused
 from clarion.channels.tls_contexts import (
     UNREADABLE,
@@ -47,9 +53,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})\b")
 _USERNAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,320}")
 _HOST = re.compile(r"[^\s/@\x00-\x20\x7f-\x9f]{1,253}")
-_CLOSING = 421
 _FIRST_FAILURE, _PERMANENT = 400, 500
-_TAKEN, _READY = frozenset({250, 251, 252}), frozenset({354})
 _NOT_AUTHENTICATED = frozenset({530, 534, 535, 538})
 _REFUSALS = {"connect": "server_refused", "auth": "auth_refused", "MAIL": "sender_refused"}
 _IPV6 = 6
@@ -60,8 +64,6 @@ _PRIVATE = (
 )
 _PLAIN = "With `security` none, `host` must be in a private network that the operator allows."
 _NO_MAILBOX = "must be an email address, like ana@example.com or Ana <ana@example.com>"
-Step = Literal["connect", "auth", "MAIL", "RCPT", "DATA"]
-_Command = tuple[Step, frozenset[int], tuple[bytes, ...]]
 
 ANSWERS = AnswerTable(
     Answer("250", Action.DELIVERED, "The server has taken the message."),
@@ -113,22 +115,6 @@ class SmtpSecrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: str | None = None
 
 
-class _Refused(Exception):
-    """The message is not sent for a reason that has a row of its own in the table."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How far an attempt has come."""
-
-    step: Step = "connect"
-    is_sent: bool = False  # the end of the message was written: the server may have it
-
-
 class SmtpSender:
     """The `Sender` port."""
 
@@ -147,11 +133,11 @@ class SmtpSender:
         self._tls: ssl.SSLContext | None = None
 
     async def send(self, message: OutgoingMessage) -> Outcome:
-        progress = _Progress()
+        progress = Progress()
         try:
             async with asyncio.timeout(self._limit_s):
                 response = await self._send(message, progress)
-        except _Refused as error:
+        except Refused as error:
             return ANSWERS.judge([error.code], str(error))
         except SMTPAuthenticationError as error:
             progress.step = "auth"
@@ -166,13 +152,13 @@ class SmtpSender:
     async def close(self) -> None:
         self._connections.close()
 
-    async def _send(self, message: OutgoingMessage, progress: _Progress) -> SMTPResponse:
+    async def _send(self, message: OutgoingMessage, progress: Progress) -> SMTPResponse:
         draft = self._draft(message)
         async with self._connections.lend() as connection:
-            response = await _transfer_unless_stale(connection, draft, progress)
+            response = await transfer_unless_stale(connection, draft, progress)
         if response is None:
             async with self._connections.lend(is_new=True) as connection:
-                response = await _transfer(connection, draft, progress)
+                response = await transfer(connection, draft, progress)
         return response
 
     def _draft(self, message: OutgoingMessage) -> Draft:
@@ -180,7 +166,7 @@ class SmtpSender:
         try:
             recipient = make_mailbox(user.name or "", message.address.value)
         except ValueError as error:
-            raise _Refused("bad_address", "The user's address cannot be used in email.") from error
+            raise Refused("bad_address", "The user's address cannot be used in email.") from error
         is_optional = message.user_can_disable and (
             notification.category not in MANDATORY_CATEGORIES
         )
@@ -203,21 +189,22 @@ class SmtpSender:
     async def _open(self) -> aiosmtplib.SMTP:
         """Return a client that is connected, encrypted and authenticated."""
         settings = self._settings
-        connected = await self._connect()
-        try:
-            client = aiosmtplib.SMTP(
-                hostname=settings.host,
-                sock=connected,
-                local_hostname=self._own_name,
-                timeout=self._limit_s,
-                use_tls=settings.security == "tls",
-                start_tls=False,
-                tls_context=await self._get_tls(),
-            )
-            await _greet(client, settings, self._password)
-        except BaseException:
-            connected.close()
-            raise
+        tls = await self._get_tls()
+        client = aiosmtplib.SMTP(
+            hostname=settings.host,
+            sock=await self._connect(),
+            local_hostname=self._own_name,
+            timeout=self._limit_s,
+            use_tls=settings.security == "tls",
+            start_tls=False,
+            tls_context=tls,
+        )
+        await greet(
+            client,
+            is_starttls=settings.security == "starttls",
+            username=settings.username,
+            password=self._password,
+        )
         return client
 
     async def _connect(self) -> socket.socket:
@@ -226,10 +213,10 @@ class SmtpSender:
         try:
             address = await self._context.http.targets.resolve_host(host, port)
         except TargetRefused as error:
-            raise _Refused("bad_settings", _PRIVATE) from error
+            raise Refused("bad_settings", _PRIVATE) from error
         is_public = ipaddress.ip_address(address).is_global
         if self._settings.security == "none" and is_public:
-            raise _Refused("bad_settings", _PLAIN)
+            raise Refused("bad_settings", _PLAIN)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM)
         connected.setblocking(False)  # noqa: FBT003
@@ -245,106 +232,24 @@ class SmtpSender:
             try:
                 self._tls = await asyncio.to_thread(make_client_context, self._settings.ca_path)
             except UnreadableAuthority as error:
-                raise _Refused("bad_settings", str(error)) from error
+                raise Refused("bad_settings", str(error)) from error
         return self._tls
 
 
-async def _greet(client: aiosmtplib.SMTP, settings: SmtpSettings, password: str) -> None:
-    try:
-        await client.connect()
-        await client.ehlo()
-        if settings.security == "starttls":
-            await _start_tls(client)
-        if settings.username is not None:
-            await _log_in(client, settings.username, password)
-    except BaseException:
-        client.close()
-        raise
-
-
-async def _start_tls(client: aiosmtplib.SMTP) -> None:
-    # It must be offered: a third party may have removed it to read along.
-    if not client.supports_extension("starttls"):
-        raise _Refused("no_starttls", "The server offers no STARTTLS.")
-    await client.starttls()
-    await client.ehlo()
-
-
-async def _log_in(client: aiosmtplib.SMTP, username: str, password: str) -> None:
-    if not client.supported_auth_methods:
-        raise _Refused("no_auth", "The server offers neither PLAIN, LOGIN nor CRAM-MD5.")
-    await client.login(username, password)
-
-
-async def _transfer_unless_stale(
-    connection: Connection, draft: Draft, progress: _Progress
-) -> SMTPResponse | None:
-    """Return the answer; None if the server had closed the connection after an earlier message."""
-    response = None
-    try:
-        response = await _transfer(connection, draft, progress)
-    except SMTPServerDisconnected:
-        if not connection.is_reused or progress.step != "MAIL":
-            raise
-    is_closing = response is not None and response.code == _CLOSING
-    is_stale = is_closing and connection.is_reused and progress.step == "MAIL"
-    return None if is_stale else response
-
-
-async def _transfer(connection: Connection, draft: Draft, progress: _Progress) -> SMTPResponse:
-    """Send a message, and return the last answer: the server may refuse it at each step."""
-    client = connection.client
-    body, commands = _prepare(client, draft)
-    progress.step = "MAIL"
-    if connection.is_refused:
-        await client.execute_command(b"RSET")
-    for step, expected, command in commands:
-        progress.step = step
-        connection.is_clean = False
-        response = await client.execute_command(*command)
-        if response.code not in expected:
-            connection.is_refused = True
-            connection.is_clean = response.code != _CLOSING
-            return response
-    if client.protocol is None:
-        raise SMTPServerDisconnected("Connection lost")
-    client.protocol.write(body.replace(b"\r\n.", b"\r\n..") + b".\r\n")
-    progress.is_sent = True
-    response = await client.protocol.read_response()
-    connection.is_refused = False
-    connection.is_clean = response.code != _CLOSING
-    return response
-
-
-def _prepare(client: aiosmtplib.SMTP, draft: Draft) -> tuple[bytes, tuple[_Command, ...]]:
-    body = build(draft)
-    options = [b"SIZE=%d" % len(body)] if client.supports_extension("size") else []
-    mailboxes = (draft.sender, draft.recipient, draft.reply_to)
-    if not all(each.is_ascii for each in mailboxes if each):
-        if not client.supports_extension("smtputf8"):
-            raise _Refused("no_smtputf8", "The server takes only addresses in ASCII.")
-        options += [b"BODY=8BITMIME", b"SMTPUTF8"]
-    return body, (
-        ("MAIL", _TAKEN, (b"MAIL", f"FROM:<{draft.sender.address}>".encode(), *options)),
-        ("RCPT", _TAKEN, (b"RCPT", f"TO:<{draft.recipient.address}>".encode())),
-        ("DATA", _READY, (b"DATA",)),
-    )
-
-
-def _judge(progress: _Progress, response: SMTPResponse) -> Outcome:
+def _judge(progress: Progress, response: SMTPResponse) -> Outcome:
     text = _clean(f"{response.code} {response.message}")
     is_positive = response.code < _FIRST_FAILURE
-    if is_positive and (not progress.is_sent or response.code not in _TAKEN):
+    if is_positive and (not progress.is_sent or response.code not in TAKEN):
         # It is not the answer to what was sent.
         return ANSWERS.judge([NO_ANSWER if progress.is_sent else NOT_CONNECTED], text)
     return ANSWERS.judge(list(_codes(progress, response)), text, response=text)
 
 
-def _codes(progress: _Progress, response: SMTPResponse) -> Iterator[str]:
+def _codes(progress: Progress, response: SMTPResponse) -> Iterator[str]:
     """Yield the codes of an answer, the most specific first."""
     code = response.code
     if code < _PERMANENT:
-        yield from ("250",) if code in _TAKEN else (str(code), "4xx")
+        yield from ("250",) if code in TAKEN else (str(code), "4xx")
     elif code in _NOT_AUTHENTICATED:
         yield str(code)
     elif progress.step in _REFUSALS:

@@ -64,6 +64,8 @@ _SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
+# Pages below a prefix: their readers come once, and do not keep a connection as providers do.
+_FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
@@ -83,7 +85,7 @@ class Framework(Protocol):
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(  # noqa: PLR0913 - all that a request may need
+    def __init__(
         self,
         *,
         routes: Sequence[FastRoute],
@@ -94,12 +96,10 @@ class Front:
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
-        pages: Mapping[str, Endpoint] | None = None,
     ) -> None:
         self._routes = {(route.method, route.path): route.endpoint for route in routes}
-        # Pages are for people, who come once; providers keep their connections.
-        self._prefixes = (*prefixes.items(), *(pages or {}).items())
-        self._providers = tuple(prefixes)
+        self._prefixes = tuple(prefixes.items())
+        self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
