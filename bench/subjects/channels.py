@@ -8,15 +8,24 @@ import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
 from ipaddress import ip_network
 from itertools import cycle
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter, process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import aiosmtplib
 import msgspec
 import uvloop
 from cryptography.hazmat.primitives import serialization
@@ -31,10 +40,14 @@ from clarion.channels.apns import APNS
 from clarion.channels.fcm import FCM
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kinds import Kind
-from clarion.channels.model import Address, Configuration, Delivered, OutgoingMessage
+from clarion.channels.model import Address, Configuration, Delivered, OutgoingMessage, Sent
 from clarion.channels.payloads import build_push_payload
 from clarion.channels.port import SenderContext
+from clarion.channels.smtp import SMTP
 from clarion.channels.targets import Targets
+from clarion.channels.twilio import TWILIO
+from clarion.channels.web_push import WEB_PUSH
+from clarion.channels.webhook import WEBHOOK
 from clarion.clock import SystemClock
 from clarion.events.model import Content, Notification
 from clarion.people.model import User
@@ -46,14 +59,22 @@ TURNS = 10
 # Nothing that is kept by URL helps: each device has one of its own.
 DEVICES = 20_000
 TARGET_RATIO = 0.5
+# The keys of a browser, as in the tests.
+KEYS = {
+    "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4"
+    "bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+    "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+}
 Work = Callable[[], Awaitable[None]]
 
 
 class Service(NamedTuple):
-    """A push service that accepts everything."""
+    """Providers that accept everything: over TLS, plain HTTP, and SMTP."""
 
     url: str
     ca_path: str
+    plain_url: str
+    mail_port: int
 
 
 @dataclass
@@ -81,20 +102,53 @@ class Sample:
 
 
 def measure(seconds: float) -> Iterator[Row]:
-    """Measure the bare client and each sender against the same server."""
+    """Measure each sender beside a bare client of its library, against the same servers."""
     with _push_service() as service:
-        bare, *others = uvloop.run(_measure(service, seconds)).items()
-    first = bare[1].row(bare[0], None)
-    yield first
-    yield from (sample.row(what, first) for what, sample in others)
+        for group in (_push, _http_1, _mail):
+            bare, *others = uvloop.run(_measure(group, service, seconds)).items()
+            first = bare[1].row(bare[0], None)
+            yield first
+            yield from (sample.row(what, first) for what, sample in others)
 
 
-async def _measure(service: Service, seconds: float) -> dict[str, Sample]:
+Works = AsyncIterator[tuple[str, AbstractAsyncContextManager[Work]]]
+
+
+async def _push(service: Service) -> Works:
+    yield "bare HTTP/2 client", _bare_client(service)
+    apns, fcm = _providers(service)
+    yield "push through apns", _sender(*apns)
+    yield "push through fcm", _sender(*fcm)
+    yield "push through apns while a webhook hangs", _beside_hanging(service, apns)
+
+
+async def _http_1(service: Service) -> Works:
+    yield "bare HTTP/1.1 client", _bare_client_1(service)
+    hook = {"url": f"{service.plain_url}/hook"}
+    yield "webhook", _sender(WEBHOOK, hook, WEBHOOK.complete({}), Channel.WEBHOOK)
+    twilio = {"base_url": service.plain_url, "account_sid": "AC1", "from": "+15005550006"}
+    yield "sms through twilio", _sender(TWILIO, twilio, {"auth_token": "t"}, Channel.SMS)
+    subject = {"subject": "mailto:bench@example.com"}
+    web_push = _sender(WEB_PUSH, subject, WEB_PUSH.complete({}), url=service.plain_url)
+    yield "push through webpush", web_push
+
+
+async def _mail(service: Service) -> Works:
+    yield "bare SMTP client", _bare_mail(service)
+    settings = {
+        "host": "127.0.0.1",
+        "port": service.mail_port,
+        "security": "none",
+        "from": "a@example.com",
+    }
+    yield "email through smtp", _sender(SMTP, settings, {}, Channel.EMAIL)
+
+
+async def _measure(
+    group: Callable[[Service], Works], service: Service, seconds: float
+) -> dict[str, Sample]:
     async with AsyncExitStack() as stack:
-        works = {"bare HTTP/2 client": await stack.enter_async_context(_bare_client(service))}
-        for kind, settings, secrets in _providers(service):
-            work = await stack.enter_async_context(_sender(kind, settings, secrets))
-            works[f"push through {kind.name}, answered at once"] = work
+        works = {what: await stack.enter_async_context(work) async for what, work in group(service)}
         for work in works.values():
             await _repeat(work, WARM_UP_S, Sample())
         samples = {what: Sample() for what in works}
@@ -106,15 +160,15 @@ async def _measure(service: Service, seconds: float) -> dict[str, Sample]:
 
 @contextmanager
 def _push_service() -> Iterator[Service]:
-    (port,) = free_ports(1)
-    url = f"https://127.0.0.1:{port}"
+    ports = free_ports(3)
+    url, plain_url = f"https://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "bench.push_service", str(port), folder]
+        command = [sys.executable, "-m", "bench.push_service", *map(str, ports), folder]
         with serving(command, f"{url}/"):
-            yield Service(url, str(Path(folder) / "ca.pem"))
+            yield Service(url, str(Path(folder) / "ca.pem"), plain_url, ports[2])
 
 
-def _providers(service: Service) -> Iterator[tuple[Kind, dict[str, str], dict[str, str]]]:
+def _providers(service: Service) -> Iterator[tuple[Kind, dict[str, Any], dict[str, str]]]:
     where = {"base_url": service.url, "ca_path": service.ca_path}
     apple = {"team_id": "TEAM000001", "key_id": "KEY0000001", "topic": "com.example.app"}
     yield APNS, where | apple, {"key": _pem(ec.generate_private_key(ec.SECP256R1()))}
@@ -154,13 +208,79 @@ async def _bare_client(service: Service) -> AsyncIterator[Work]:
 
 
 @asynccontextmanager
+async def _bare_client_1(service: Service) -> AsyncIterator[Work]:
+    """Yield a request by the library alone, over HTTP/1.1."""
+    body = b"x" * 400
+
+    async with ClientBuilder().no_proxy().build() as client:
+
+        async def post() -> None:
+            request = client.post(f"{service.plain_url}/hook").body_bytes(body)
+            assert (await request.build().send()).status == HTTPStatus.OK
+
+        yield post
+
+
+@asynccontextmanager
+async def _bare_mail(service: Service) -> AsyncIterator[Work]:
+    """Yield an email by the library alone, over connections that stay open."""
+    clients = [
+        aiosmtplib.SMTP(hostname="127.0.0.1", port=service.mail_port, start_tls=False)
+        for _ in range(AT_ONCE)
+    ]
+    for each in clients:
+        await each.connect()
+    body = b"Subject: Ana\r\n\r\nliked your photo of the harbour\r\n"
+
+    async def send() -> None:
+        client = clients.pop()
+        await client.sendmail("a@example.com", ["b@example.com"], body)
+        clients.append(client)
+
+    yield send
+    for each in clients:
+        each.close()
+
+
+@asynccontextmanager
+async def _beside_hanging(
+    service: Service, provider: tuple[Kind, dict[str, Any], dict[str, str]]
+) -> AsyncIterator[Work]:
+    """Yield a push by one provider while as many messages wait for another that hangs."""
+    hook = {"url": f"{service.plain_url}/hang"}
+    hanging = _sender(WEBHOOK, hook, WEBHOOK.complete({}), Channel.WEBHOOK)
+    async with hanging as hang, _sender(*provider) as send:
+        waiting: set[asyncio.Task[None]] = set()
+
+        async def work() -> None:
+            while len(waiting) < AT_ONCE:
+                task = asyncio.ensure_future(_ignore(hang()))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+            await send()
+
+        yield work
+        for task in waiting:
+            task.cancel()
+
+
+async def _ignore(work: Awaitable[None]) -> None:
+    with suppress(AssertionError):
+        await work
+
+
+@asynccontextmanager
 async def _sender(
-    kind: Kind, settings: dict[str, str], secrets: dict[str, str]
+    kind: Kind,
+    settings: dict[str, Any],
+    secrets: dict[str, str],
+    channel: Channel = Channel.PUSH,
+    url: str = "",
 ) -> AsyncIterator[Work]:
     http = HttpClients(Targets([ip_network("127.0.0.0/8")]))
     configuration = Configuration(
         app_id="app",
-        channel=Channel.PUSH,
+        channel=channel,
         name=kind.name,
         settings=msgspec.convert(settings, kind.settings),
         secrets=msgspec.convert(secrets, kind.secrets),
@@ -169,17 +289,28 @@ async def _sender(
     )
     context = SenderContext(clock=SystemClock(), http=http, public_url="https://example.com")
     sender = kind.open(configuration, context)
-    messages = cycle([_make_message(token_of(number)) for number in range(DEVICES)])
+    find = partial(_find_address, kind, url)
+    messages = cycle([_make_message(find(number)) for number in range(DEVICES)])
 
     async def send() -> None:
         outcome = await sender.send(next(messages))
-        assert isinstance(outcome, Delivered), outcome
+        assert isinstance(outcome, Delivered | Sent), outcome
 
     try:
         yield send
     finally:
         await sender.close()
         await http.close()
+
+
+def _find_address(kind: Kind, url: str, number: int) -> str:
+    if kind is TWILIO:
+        return "+4915112345678"
+    if kind is SMTP:
+        return "ana@example.com"
+    if kind is WEB_PUSH:
+        return json.dumps({"endpoint": f"{url}/{number}", "keys": KEYS})
+    return token_of(number)
 
 
 async def _repeat(work: Work, seconds: float, sample: Sample) -> None:
