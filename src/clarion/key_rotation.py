@@ -59,8 +59,8 @@ SEALED = (
         table="devices",
         column="address",
         key=("id",),
-        fields=("app_id", "token_hash"),
-        context=address_context,
+        fields=("id", "app_id", "token_hash"),
+        context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
     ),
 )
 # Bytes that are no secrets: hashes, and messages.

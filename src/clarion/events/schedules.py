@@ -20,7 +20,7 @@ WAITS_S: dict[Channel, tuple[float, ...]] = {
         5, 5 * _MINUTE, 30 * _MINUTE, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 14 * _HOUR, 20 * _HOUR,
         24 * _HOUR,
     ),
-    Channel.STUB: (2, 4, 8, 16),
+    Channel.STUB: (1, 2, 4, 8),
 }  # fmt: skip
 # Those who failed at the same moment do not return at the same moment.
 SPREAD = 0.1

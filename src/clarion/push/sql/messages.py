@@ -98,19 +98,18 @@ ACKNOWLEDGE = statement(
     WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
 FAIL = statement("fail_message", f"{FAIL_WAITING} device_id = :device_id AND id = :id")
-# What is too much or has expired is selected first and updated one by one: in one statement
-# PostgreSQL may join the whole table with the few that were found.
-SELECT_EXCESS = statement(
-    "select_excess_messages",
-    f"""SELECT device_id, id, notification_id FROM messages
-    WHERE device_id = :device_id AND {WAITS} AND is_stored = 1
-    ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep""",
-)
+# Checks twice that a message waits: on PostgreSQL another node may have finished it since the inner
+# query.
 TRIM = statement(
-    "trim_message",
+    "trim_messages",
     f"""UPDATE messages SET status = 'expired', reason = 'overflow', updated_at = :now
-    WHERE device_id = :device_id AND id = :id AND {WAITS} RETURNING id""",
+    WHERE {WAITS} AND device_id = :device_id AND id IN (
+      SELECT id FROM messages WHERE device_id = :device_id AND {WAITS} AND is_stored = 1
+      ORDER BY priority DESC, sequence DESC LIMIT {TRIM_CHUNK} OFFSET :keep)
+    RETURNING notification_id""",
 )
+# What has expired is selected first and updated one by one: in one statement PostgreSQL may join
+# the whole table with the few that were found.
 SELECT_EXPIRED = statement(
     "select_expired_messages",
     f"""SELECT device_id, id, notification_id FROM messages WHERE {WAITS} AND expires_at <= :now
@@ -198,11 +197,14 @@ class SqlMessages:
         await self._engine.write(Unit(device_id, (end, FAIL.step(**of_message, now=now))))
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
-        total = 0
+        step, total = TRIM.step(device_id=device_id, keep=keep, now=now), 0
         while True:
-            found = await self._engine.fetch(SELECT_EXCESS, device_id=device_id, keep=keep)
-            total += await self._expire(TRIM, device_id, found, now)
-            if len(found) < TRIM_CHUNK:
+            done = await self._engine.write(Unit(device_id, (step,)))
+            trimmed = [row[0] for row in done[0]] if done else []
+            if end := tuple(deliveries.end_after(trimmed, deliveries.EXPIRED, now)):
+                await self._engine.write(Unit(device_id, end))
+            total += len(trimmed)
+            if len(trimmed) < TRIM_CHUNK:
                 return total
 
     async def _expire(
