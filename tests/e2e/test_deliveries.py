@@ -45,6 +45,7 @@ DELIVERY = {
 ATTEMPT = {
     "number",
     "device_id",
+    "provider",
     "status",
     "provider_response",
     "error_code",

@@ -42,6 +42,7 @@ class AttemptView(View):
 
     number: int
     device_id: str | None
+    provider: str | None
     status: str
     provider_response: str | None
     error_code: str | None
