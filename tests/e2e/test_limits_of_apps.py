@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,13 @@ def test_a_recursive_schema_checks_data_within_its_time(app: Asker) -> None:
     assert "processor time" in refused["errors"][0]["reason"]
 
 
+def find_reason(app: Asker, event_id: str) -> str | None:
+    """Return why an event waits, or that it does not."""
+    event = get_event(app, event_id)
+    found: str | None = event["last_error"]
+    return found or ("completed" if event["status"] == "completed" else None)
+
+
 def test_time_that_is_used_up_is_429_for_the_app_alone(tmp_path: Path) -> None:
     installation = Installation(tmp_path, app_template_cpu_s="1")
     key = installation.initialise()["app"]["api_key"]
@@ -148,22 +156,22 @@ def test_time_that_is_used_up_is_429_for_the_app_alone(tmp_path: Path) -> None:
         own = make_type(app, "{% assign n = 'a' %}{{ n | upcase }}")
         path = "/v1/types/POST_LIKE/templates/in_app/preview"
         busy = "{% for i in (1..999) %}{% assign x = i | times: 2 %}{% endfor %}" * 90
-        answers = [app.post(path, {"body": busy}) for _ in range(40)]
-        last = answers[-1]
-        assert {each.status for each in answers} == {422, 429}
-        assert (last.problem["code"], int(last.headers["retry-after"]) > 0) == (
-            "too_many_requests",
-            True,
-        )
-        # What needs no sandbox goes on, and what does need it waits.
-        assert app.post(path, {}).status == 200
-        waiting = send(app, {"type": own, "recipient": {"user_id": user}})
-        plain = send(app, {"type": "POST_LIKE", "recipient": {"user_id": user}})
-        assert wait_for_event(app, plain)["status"] == "completed"
-
-        def find_reason() -> str | None:
-            error: str | None = get_event(app, waiting)["last_error"]
-            return error
-
-        assert "seconds of processor time" in wait_until(find_reason)
+        # The time is per minute: if a new one has begun, the event is decided, and it is used up again.
+        for _ in range(3):
+            answers = [app.post(path, {"body": busy}) for _ in range(40)]
+            last = answers[-1]
+            assert {each.status for each in answers} == {422, 429}
+            assert (last.problem["code"], int(last.headers["retry-after"]) > 0) == (
+                "too_many_requests",
+                True,
+            )
+            # What needs no sandbox goes on, and what does need it waits.
+            assert app.post(path, {}).status == 200
+            waiting = send(app, {"type": own, "recipient": {"user_id": user}})
+            plain = send(app, {"type": "POST_LIKE", "recipient": {"user_id": user}})
+            assert wait_for_event(app, plain)["status"] == "completed"
+            error = wait_until(partial(find_reason, app, waiting))
+            if error != "completed":
+                break
+        assert "seconds of processor time" in error
         assert get_event(app, waiting)["status"] in {"pending", "processing"}
