@@ -156,7 +156,7 @@ def test_time_that_is_used_up_is_429_for_the_app_alone(tmp_path: Path) -> None:
         own = make_type(app, "{% assign n = 'a' %}{{ n | upcase }}")
         path = "/v1/types/POST_LIKE/templates/in_app/preview"
         busy = "{% for i in (1..999) %}{% assign x = i | times: 2 %}{% endfor %}" * 90
-        # The time is per minute: if a new one has begun, the event is decided, and it is used up again.
+        # The time is per minute: if a new one has begun, the event is decided, and it starts again.
         for _ in range(3):
             answers = [app.post(path, {"body": busy}) for _ in range(40)]
             last = answers[-1]
