@@ -195,6 +195,8 @@ class FixedChannels:
         self.disabled.append((name, reason))
 
     def find_addresses(self, channel: Channel, _type: str, user: User) -> tuple[Address, ...]:
+        if channel is Channel.WEBHOOK:
+            return (Address("main", ""),)
         value = find_address(channel, user)
         return () if value is None else (Address("", value),)
 
