@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from clarion.access.port import Vault
 from clarion.channels.model import Address, OutgoingMessage
 from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
 from clarion.clock import Clock
-from clarion.push.model import Device, MessageContent, PushPriority, StoredMessage
+from clarion.push.model import Device, MessageContent, PushPriority, StoredMessage, make_message_id
 from clarion.push.port import Gateway
 
 # As for a push without an expiration.
 LIFETIME_MS = 30 * 24 * 3600 * 1000
-_MESSAGES = uuid.UUID("6f1e7c8a-51d7-4b0c-9f43-2f6f3f0b1a55")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,6 @@ class GatewayDevices:
             expires_at=min(notification.expires_at or latest, latest),
             payload=build_push_payload(message),
         )
-        message_id = str(uuid.uuid5(_MESSAGES, f"{notification.id}/{device.id}"))
+        message_id = make_message_id(notification.id, device.id)
         made = self.gateway.make_message(device, content, message_id, notification.id)
         return StoredMessage(*made)

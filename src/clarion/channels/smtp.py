@@ -22,6 +22,7 @@ from aiosmtplib.errors import (
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
+from clarion.channels.authorities import find_ca_faults
 from clarion.channels.kinds import Kind
 from clarion.channels.mail import Draft, make_mailbox, read_mailbox
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
@@ -37,9 +38,7 @@ from clarion.channels.smtp_dialogue import (
 )
 from clarion.channels.targets import TargetRefused
 from clarion.channels.tls_contexts import (
-    UNREADABLE,
     UnreadableAuthority,
-    can_use,
     make_client_context,
 )
 from clarion.clock import to_datetime
@@ -299,8 +298,7 @@ def find_faults(settings: SmtpSettings, secrets: SmtpSecrets) -> Iterator[FieldF
         yield FieldFault("settings.security", "must be starttls or tls: a password is sent")
     if (settings.username is None) != (secrets.password is None):
         yield FieldFault("secrets.password", "must be given together with `username`")
-    if settings.ca_path is not None and not can_use(settings.ca_path):
-        yield FieldFault("settings.ca_path", UNREADABLE)
+    yield from find_ca_faults(settings.ca_path)
 
 
 def _mailbox_faults(settings: SmtpSettings) -> Iterator[FieldFault]:
