@@ -11,7 +11,13 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
-from clarion.channels.http_clients import HttpAnswer, HttpClients, NoAnswer, NotConnected
+from clarion.channels.http_clients import (
+    RESPONSE_LIMIT_BYTES,
+    HttpAnswer,
+    HttpClients,
+    NoAnswer,
+    NotConnected,
+)
 from clarion.channels.model import Outcome
 from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.targets import TargetRefused, check_url
@@ -34,7 +40,8 @@ class ProviderRequest(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     timeout_s: float
-    ca_path: str | None
+    ca_path: str | None = None
+    limit_bytes: int = RESPONSE_LIMIT_BYTES
 
 
 async def post(
@@ -51,6 +58,7 @@ async def post(
             body=request.body,
             timeout_s=request.timeout_s,
             ca_path=request.ca_path,
+            limit_bytes=request.limit_bytes,
         )
     except NotConnected as error:
         return answers.judge([prefix + NOT_CONNECTED], clean_text(str(error)))

@@ -16,19 +16,18 @@ import msgspec
 from clarion.catalog.model import Channel
 from clarion.channels.answers import (
     NETWORK,
-    NO_ANSWER,
-    NOT_CONNECTED,
     Action,
     Answer,
     AnswerTable,
     codes_of_status,
     read_retry_after,
 )
-from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected
+from clarion.channels.http_clients import HttpAnswer
 from clarion.channels.kinds import Kind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
-from clarion.channels.targets import TargetRefused, split
+from clarion.channels.provider_requests import ProviderRequest, post
+from clarion.channels.targets import split
 from clarion.errors import FieldFault
 from clarion.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 
@@ -158,21 +157,11 @@ class TwilioSender:
         segments = count_segments(message.body)
         if segments.count > SEGMENTS_LIMIT:
             return ANSWERS.judge(("too_long",), f"the text takes {segments}, {_MOST}")
-        try:
-            answer = await self._context.http.post(
-                self._url,
-                # Twilio ignores the key; a compatible service may honour it.
-                headers={**self._headers, "idempotency-key": message.id},
-                body=self._encode(message),
-                timeout_s=self._timeout_s,
-            )
-        except TargetRefused:
-            return _judge("target_refused")
-        except NotConnected as error:
-            return ANSWERS.judge((NOT_CONNECTED,), str(error))
-        except NoAnswer as error:
-            return ANSWERS.judge((NO_ANSWER,), str(error))
-        return self._read(answer, segments)
+        # Twilio ignores the key; a compatible service may honour it.
+        headers = {**self._headers, "idempotency-key": message.id}
+        request = ProviderRequest(self._url, headers, self._encode(message), self._timeout_s)
+        answer = await post(self._context.http, request, ANSWERS)
+        return self._read(answer, segments) if isinstance(answer, HttpAnswer) else answer
 
     async def close(self) -> None:
         """Do nothing: the connections are shared."""

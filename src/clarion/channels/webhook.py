@@ -17,21 +17,19 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.answers import (
-    NETWORK,
-    NO_ANSWER,
-    NOT_CONNECTED,
     Action,
     Answer,
     AnswerTable,
     codes_of_status,
     read_retry_after,
 )
-from clarion.channels.http_clients import NoAnswer, NotConnected
+from clarion.channels.http_clients import HttpAnswer
 from clarion.channels.kinds import Kind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.port import SenderContext
-from clarion.channels.targets import TargetRefused, check_url
+from clarion.channels.provider_requests import HTTP_NETWORK, ProviderRequest, post
+from clarion.channels.targets import check_url
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault
 
@@ -52,8 +50,7 @@ ANSWERS = AnswerTable(
     Answer("3xx", Action.RETRY, "Redirects are not followed."),
     Answer("4xx", Action.RETRY, "Refused."),
     Answer("5xx", Action.RETRY, "Failed."),
-    Answer(TargetRefused.code, Action.RETRY, "The URL leads to a private address; not called."),
-    *NETWORK,
+    *HTTP_NETWORK,
     default=Action.RETRY,
 )
 
@@ -90,20 +87,16 @@ class WebhookSender:
     async def send(self, message: OutgoingMessage) -> Outcome:
         body = encode(message)
         now = self._context.clock.now()
-        try:
-            answer = await self._context.http.post(
-                self._url,
-                headers=self._sign(message.id, now, body),
-                body=body,
-                timeout_s=self._timeout_s,
-                limit_bytes=_REPLY_LIMIT_BYTES,
-            )
-        except TargetRefused as error:
-            return ANSWERS.judge([error.code], error.detail)
-        except NotConnected as error:
-            return ANSWERS.judge([NOT_CONNECTED], str(error))
-        except NoAnswer as error:
-            return ANSWERS.judge([NO_ANSWER], str(error))
+        request = ProviderRequest(
+            self._url,
+            self._sign(message.id, now, body),
+            body,
+            self._timeout_s,
+            limit_bytes=_REPLY_LIMIT_BYTES,
+        )
+        answer = await post(self._context.http, request, ANSWERS)
+        if not isinstance(answer, HttpAnswer):
+            return answer
         status = f"HTTP {answer.status}"
         after = read_retry_after(answer.headers.get("retry-after"), now)
         return ANSWERS.judge(
