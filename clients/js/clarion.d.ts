@@ -1,0 +1,170 @@
+/** A time as the API writes it: ISO 8601 in UTC. */
+export type Timestamp = string;
+export type Channel = "in_app" | "push" | "email" | "sms" | "webhook";
+export type Priority = "low" | "normal" | "high" | "critical";
+export type Recipient =
+  | { user_id: string }
+  | { user_ids: string[] }
+  | { topic: string }
+  | { segment: string }
+  | { all: true };
+
+export interface Event {
+  type: string;
+  recipient: Recipient;
+  data?: Record<string, unknown>;
+  actor?: { id: string; name?: string };
+  target?: { id: string; type?: string };
+  priority?: Priority;
+  channels?: Channel[];
+  dedupe_key?: string;
+  scheduled_at?: Timestamp;
+  ttl_s?: number;
+  expires_at?: Timestamp;
+  deeplink?: string;
+  image_url?: string;
+}
+
+export interface AcceptedEvent {
+  event_id: string;
+  status: string;
+  created_at: Timestamp;
+}
+
+/** One fault of a request: the field, and what it must be. */
+export interface FieldFault {
+  field: string;
+  reason: string;
+}
+
+export type BatchResult = AcceptedEvent | { status: "invalid"; code: string; errors?: FieldFault[] };
+
+export interface Notification {
+  id: string;
+  type: string;
+  category: string;
+  priority: Priority;
+  title: string | null;
+  body: string;
+  deeplink: string | null;
+  image_url: string | null;
+  actor: { id: string; name: string | null } | null;
+  target: { id: string; type: string | null } | null;
+  data: Record<string, unknown>;
+  count: number;
+  read_at: Timestamp | null;
+  dismissed_at: Timestamp | null;
+  created_at: Timestamp;
+  sequence: number;
+}
+
+export interface UnreadCount {
+  unread_count: number;
+  sequence: number;
+}
+
+export interface NotificationPage extends UnreadCount {
+  items: Notification[];
+  next: string | null;
+}
+
+/** A change of the inbox; `item` is the whole notification as it is now. */
+export type Update =
+  | ({ type: "state" | "count" | "resync" } & UnreadCount)
+  | ({ type: "notification" | "read" | "dismissed"; item: Notification } & UnreadCount)
+  | { type: "end"; reason: string };
+
+export interface Preferences {
+  timezone: string;
+  language: string;
+  quiet_hours: boolean[];
+  categories: Record<string, boolean>;
+  types: Record<string, Partial<Record<Channel, boolean>>>;
+}
+
+export interface Options {
+  /** Where the server is, like `https://notify.example.com`. */
+  url: string;
+  /** How often a request is tried; 5 unless told. */
+  attempts?: number;
+  /** How long one try may take; 30,000 unless told. */
+  timeoutMs?: number;
+  /** In place of the global `fetch`. */
+  fetch?: typeof globalThis.fetch;
+}
+
+export interface RequestOptions {
+  body?: unknown;
+  query?: Record<string, string | number | boolean | null | undefined>;
+  idempotencyKey?: string;
+  /** Whether to repeat it may do no harm; GET, PUT and DELETE are repeated anyway. */
+  isRepeatable?: boolean;
+}
+
+/** A response that is an error, in the server's own words. */
+export class ClarionError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly errors: FieldFault[];
+  readonly requestId: string | null;
+  readonly retryAfterMs: number | null;
+  /** Whether the same request may succeed later. */
+  get isTemporary(): boolean;
+}
+
+/** The API of one app, with an API key. Never put the key into a page: use `Inbox` there. */
+export class Clarion {
+  constructor(options: Options & { apiKey: string });
+  /** Send an event. It is accepted once, also if the request has to be repeated. */
+  send(event: Event, options?: { idempotencyKey?: string }): Promise<AcceptedEvent>;
+  /** Send up to 1,000 events; the result has one entry for each, in order. */
+  sendBatch(
+    events: Event[],
+    options?: { idempotencyKey?: string },
+  ): Promise<{ results: BatchResult[] }>;
+  /** What would become of an event: the verdict for each channel, with its reason. */
+  explain(event: Event & { at?: Timestamp }): Promise<Record<string, unknown>>;
+  getEvent(id: string): Promise<Record<string, unknown>>;
+  cancelEvent(id: string): Promise<Record<string, unknown> | null>;
+  /** Create or replace a user. */
+  putUser(id: string, user: Record<string, unknown>): Promise<Record<string, unknown>>;
+  getUser(id: string): Promise<Record<string, unknown>>;
+  getTimeline(notificationId: string): Promise<Record<string, unknown>>;
+  /** Call any other operation of the API: `request("GET", "/v1/types")`. */
+  request<T = unknown>(method: string, path: string, options?: RequestOptions): Promise<T>;
+}
+
+/** One user's inbox, preferences and live updates. */
+export class Inbox {
+  /** `token` is a user token, or a function that returns one (also as a promise). */
+  constructor(options: Options & { token: string | (() => string | Promise<string>) });
+  list(filter?: {
+    unread?: boolean;
+    category?: string;
+    limit?: number;
+    after?: string;
+  }): Promise<NotificationPage>;
+  unreadCount(): Promise<UnreadCount>;
+  read(id: string): Promise<Notification & UnreadCount>;
+  unread(id: string): Promise<Notification & UnreadCount>;
+  dismiss(id: string): Promise<Notification & UnreadCount>;
+  readAll(): Promise<UnreadCount>;
+  preferences(): Promise<Preferences>;
+  changePreferences(changes: Partial<Preferences>): Promise<Preferences>;
+  /**
+   * Yield every change of the inbox, until `signal` aborts or the token is refused. The stream
+   * reconnects by itself and resumes after the last change, so that none is missed.
+   */
+  updates(options?: {
+    after?: number | null;
+    signal?: AbortSignal;
+  }): AsyncGenerator<Update, void, undefined>;
+}
+
+/** Sign a user token with the app's user secret (HS256). On your server only. */
+export function signUserToken(options: {
+  appId: string;
+  userId: string;
+  secret: string;
+  hours?: number;
+}): Promise<string>;

@@ -1,0 +1,112 @@
+"""The API of one app, with an API key."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from clarion.client.http import ATTEMPTS, TIMEOUT_S, Http
+from clarion.client.model import AcceptedEvent, BatchResult
+
+T = TypeVar("T")
+
+
+class _Results(msgspec.Struct):
+    results: tuple[BatchResult, ...]
+
+
+class AsyncClarion:
+    """Sends events, and calls the rest of the API.
+
+    `ca` is the certificate of the authority (PEM) of a server with a certificate of its own.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str,
+        attempts: int = ATTEMPTS,
+        timeout_s: float = TIMEOUT_S,
+        ca: bytes | None = None,
+    ) -> None:
+        async def credential() -> str:
+            return api_key
+
+        self._http = Http(url, credential, attempts=attempts, timeout_s=timeout_s, ca=ca)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        type_name: str,
+        *,
+        to: str | Sequence[str] | Mapping[str, Any],
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> AcceptedEvent:
+        """Send an event. It is accepted once, also if the request has to be repeated.
+
+        `to` is a user id, several, or a recipient as in the API: `{"topic": "news"}`. `fields` are
+        those of an event: `data`, `actor`, `target`, `priority`, `channels`, `scheduled_at`, …
+        """
+        event = make_event(type_name, to, fields)
+        key = idempotency_key or _new_key()
+        return await self._http.request(
+            "POST", "/v1/events", event, returns=AcceptedEvent, idempotency_key=key
+        )
+
+    async def send_batch(
+        self, events: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> tuple[BatchResult, ...]:
+        """Send up to 1,000 events (see `make_event`); return what became of each, in order."""
+        key = idempotency_key or _new_key()
+        answer = await self._http.request(
+            "POST", "/v1/events/batch", list(events), returns=_Results, idempotency_key=key
+        )
+        return answer.results
+
+    async def request(
+        self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
+    ) -> T:
+        """Call any operation: `await clarion.request("GET", "/v1/types", returns=dict)`.
+
+        Options: `query`, `idempotency_key`, and `is_repeatable` for a POST or PATCH that may be
+        sent twice without harm. The others are repeated anyway when there is no answer.
+        """
+        return await self._http.request(method, path, body, returns=returns, **options)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+def make_event(
+    type_name: str, to: str | Sequence[str] | Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an event as the API takes it."""
+    recipient: Mapping[str, Any]
+    if isinstance(to, str):
+        recipient = {"user_id": to}
+    elif isinstance(to, Mapping):
+        recipient = to
+    else:
+        recipient = {"user_ids": list(to)}
+    return {"type": type_name, "recipient": recipient, **fields}
+
+
+def _new_key() -> str:
+    return uuid.uuid4().hex

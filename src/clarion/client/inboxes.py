@@ -1,0 +1,129 @@
+"""One user's inbox, with their token."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import msgspec
+
+from clarion.client.errors import ApiError, NotReached
+from clarion.client.http import ATTEMPTS, TIMEOUT_S, Http, is_temporary, wait_s
+from clarion.client.model import Notification, NotificationPage, UnreadCount, Update
+
+Token = str | Callable[[], str | Awaitable[str]]
+_decode = msgspec.json.Decoder(Update).decode
+
+
+class AsyncInbox:
+    """A user's inbox, preferences and live updates.
+
+    `token` is a user token, or a function that returns one, called for each request: so an expired
+    one is replaced.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: Token,
+        attempts: int = ATTEMPTS,
+        timeout_s: float = TIMEOUT_S,
+        ca: bytes | None = None,
+    ) -> None:
+        async def credential() -> str:
+            found = token() if callable(token) else token
+            return await found if inspect.isawaitable(found) else found
+
+        self._http = Http(url, credential, attempts=attempts, timeout_s=timeout_s, ca=ca)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def list(
+        self,
+        *,
+        unread: bool | None = None,
+        category: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> NotificationPage:
+        """Return a page of the inbox, newest first; `after` is the `next` of the page before."""
+        query = {"unread": unread, "category": category, "limit": limit, "after": after}
+        return await self._http.request(
+            "GET", "/v1/me/notifications", returns=NotificationPage, query=query
+        )
+
+    async def unread_count(self) -> UnreadCount:
+        """Return how many notifications are unread."""
+        return await self._http.request("GET", "/v1/me/unread-count", returns=UnreadCount)
+
+    async def read(self, notification_id: str) -> Notification:
+        """Mark a notification as read."""
+        return await self._act(notification_id, "read")
+
+    async def unread(self, notification_id: str) -> Notification:
+        """Mark a notification as unread."""
+        return await self._act(notification_id, "unread")
+
+    async def dismiss(self, notification_id: str) -> Notification:
+        """Remove a notification from the list, permanently."""
+        return await self._act(notification_id, "dismiss")
+
+    async def read_all(self) -> UnreadCount:
+        """Mark all notifications as read."""
+        path = "/v1/me/notifications/read-all"
+        return await self._http.request("POST", path, returns=UnreadCount, is_repeatable=True)
+
+    async def preferences(self) -> dict[str, Any]:
+        """Return what the user has set, with defaults for the rest."""
+        return await self._http.request("GET", "/v1/me/preferences", returns=dict[str, Any])
+
+    async def change_preferences(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change some of the preferences."""
+        path = "/v1/me/preferences"
+        return await self._http.request(
+            "PATCH", path, changes, returns=dict[str, Any], is_repeatable=True
+        )
+
+    async def updates(self, *, after: int | None = None) -> AsyncIterator[Update]:
+        """Yield every change of the inbox, until the token is refused.
+
+        The stream reconnects by itself and resumes after the last change, so that none is missed.
+        `after` is the `sequence` of a list that was loaded before.
+        """
+        last, failures = after, 0
+        while True:
+            error: ApiError | NotReached = NotReached("The stream ended.")
+            try:
+                async for data in self._http.stream("/v1/me/stream", last):
+                    update = _decode(data)
+                    failures = 0
+                    last = last if update.sequence is None else update.sequence
+                    yield update
+            except (ApiError, NotReached) as broken:
+                if not is_temporary(broken):
+                    raise
+                error = broken
+            await asyncio.sleep(wait_s(error, failures))
+            failures += 1
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def _act(self, notification_id: str, action: str) -> Notification:
+        path = f"/v1/me/notifications/{quote(notification_id, safe='')}/{action}"
+        return await self._http.request("POST", path, returns=Notification, is_repeatable=True)

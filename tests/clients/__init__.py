@@ -1,0 +1,1 @@
+"""The client libraries, each driven in a process of its own."""
