@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
 from clarion.events.model import Notification
-from clarion.inbox.model import Item, to_item
+from clarion.inbox.model import InboxState, Item, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import parse_number
 
@@ -84,9 +84,10 @@ class Feed:
 
     async def more(self) -> tuple[list[Update], bool]:
         """Return the next updates, and whether these are all for now."""
-        changes = await self._inboxes.changes(*self._owner, self.sequence, CHUNK)
-        # Read after the changes, so that the count of the last update is not older than it.
-        state = await self._inboxes.state(*self._owner)
+        changes, state = await self._read()
+        if not changes and state.sequence > self.sequence:
+            # A change was committed between the two reads: the count alone would be sent before it.
+            changes, state = await self._read()
         count, known_count = state.unread_count, self._sent_count
         self._sent_count = count
         if not 0 <= state.sequence - self.sequence <= MISSED_LIMIT:
@@ -97,3 +98,8 @@ class Feed:
         elif count != known_count:
             return [Update(UpdateType.COUNT, count, self.sequence)], True
         return [to_update(each, count) for each in changes], len(changes) < CHUNK
+
+    async def _read(self) -> tuple[tuple[Notification, ...], InboxState]:
+        changes = await self._inboxes.changes(*self._owner, self.sequence, CHUNK)
+        # Read after the changes, so that the count of the last update is not older than it.
+        return changes, await self._inboxes.state(*self._owner)

@@ -109,6 +109,19 @@ async def test_what_comes_between_two_reads_is_sent_next(
     assert summary((await feed.more())[0]) == [(UpdateType.NOTIFICATION, 2, 2)]
 
 
+async def test_a_change_between_two_reads_is_not_sent_as_a_count_alone(
+    inboxes: MemoryInboxes, feed: Feed
+) -> None:
+    await feed.begin(None)
+
+    def add_once() -> None:
+        inboxes.between = lambda: None
+        inboxes.add()
+
+    inboxes.between = add_once
+    assert summary((await feed.more())[0]) == [(UpdateType.NOTIFICATION, 1, 1)]
+
+
 async def test_an_error_of_the_store_is_raised(inboxes: MemoryInboxes, feed: Feed) -> None:
     inboxes.is_broken = True
     with pytest.raises(StoreUnavailable):
