@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from clarion.client.http import ATTEMPTS, TIMEOUT_S, Http
+from clarion.client.http import HttpClient
 from clarion.client.model import AcceptedEvent, BatchResult
 
 T = TypeVar("T")
@@ -19,36 +18,18 @@ class _Results(msgspec.Struct):
     results: tuple[BatchResult, ...]
 
 
-class AsyncClarion:
+class AsyncClarion(HttpClient):
     """Sends events, and calls the rest of the API.
 
-    `ca` is the certificate of the authority (PEM) of a server with a certificate of its own.
+    Options: `attempts` (5), `timeout_s` of each (30), and `ca`, the certificate of the authority
+    (PEM) of a server with a certificate of its own.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        api_key: str,
-        attempts: int = ATTEMPTS,
-        timeout_s: float = TIMEOUT_S,
-        ca: bytes | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, api_key: str, **options: Any) -> None:
         async def credential() -> str:
             return api_key
 
-        self._http = Http(url, credential, attempts=attempts, timeout_s=timeout_s, ca=ca)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        super().__init__(url, credential, **options)
 
     async def send(
         self,
@@ -88,10 +69,6 @@ class AsyncClarion:
         sent twice without harm. The others are repeated anyway when there is no answer.
         """
         return await self._http.request(method, path, body, returns=returns, **options)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
 
 
 def make_event(

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from clarion.client.apps import AsyncClarion
+from clarion.client.http import HttpClient
 from clarion.client.inboxes import AsyncInbox, Token
 from clarion.client.model import (
     AcceptedEvent,
@@ -29,7 +30,7 @@ T = TypeVar("T")
 class _Blocking:
     """Runs an event loop in a thread until `close`."""
 
-    _client: AsyncClarion | AsyncInbox
+    _client: HttpClient
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -6,7 +6,8 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
@@ -111,6 +112,36 @@ class Http:
         if response.status >= _ERRORS_FROM:
             raise read_error(response.status, response.get_header("retry-after"), body)
         return msgspec.json.decode(body or b"null", type=returns)
+
+
+class HttpClient:
+    """What clients with asyncio have in common: a server, a caller, and an end."""
+
+    def __init__(
+        self,
+        url: str,
+        credential: Credential,
+        *,
+        attempts: int = ATTEMPTS,
+        timeout_s: float = TIMEOUT_S,
+        ca: bytes | None = None,
+    ) -> None:
+        self._http = Http(url, credential, attempts=attempts, timeout_s=timeout_s, ca=ca)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
 
 
 def is_temporary(error: ApiError | NotReached) -> bool:

@@ -5,52 +5,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from clarion.client.errors import ApiError, NotReached
-from clarion.client.http import ATTEMPTS, TIMEOUT_S, Http, is_temporary, wait_s
+from clarion.client.http import HttpClient, is_temporary, wait_s
 from clarion.client.model import Notification, NotificationPage, UnreadCount, Update
 
 Token = str | Callable[[], str | Awaitable[str]]
 _decode = msgspec.json.Decoder(Update).decode
 
 
-class AsyncInbox:
+class AsyncInbox(HttpClient):
     """A user's inbox, preferences and live updates.
 
     `token` is a user token, or a function that returns one, called for each request: so an expired
-    one is replaced.
+    one is replaced. Options as for `AsyncClarion`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: Token,
-        attempts: int = ATTEMPTS,
-        timeout_s: float = TIMEOUT_S,
-        ca: bytes | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, token: Token, **options: Any) -> None:
         async def credential() -> str:
             found = token() if callable(token) else token
             return await found if inspect.isawaitable(found) else found
 
-        self._http = Http(url, credential, attempts=attempts, timeout_s=timeout_s, ca=ca)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        super().__init__(url, credential, **options)
 
     async def list(
         self,
@@ -119,10 +99,6 @@ class AsyncInbox:
                 error = broken
             await asyncio.sleep(wait_s(error, failures))
             failures += 1
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
 
     async def _act(self, notification_id: str, action: str) -> Notification:
         path = f"/v1/me/notifications/{quote(notification_id, safe='')}/{action}"
