@@ -34,7 +34,7 @@ from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
-from clarion.http import docs, openapi
+from clarion.http import docs, openapi, static_files
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -298,6 +298,7 @@ def _build_front(
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
+        *static_files.component_routes(),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
