@@ -188,12 +188,11 @@ const STYLE = `
   --_text: var(--clarion-text, light-dark(#1a1d24, #eceef3));
   --_muted: var(--clarion-muted, light-dark(#5b6270, #a9b0be));
   --_border: var(--clarion-border, light-dark(#d9dde6, #3a3f4b));
-  color-scheme: light dark;
   display: inline-block;
   position: relative;
   font: 14px/1.45 var(--clarion-font, system-ui, sans-serif);
-  color: var(--_text);
 }
+:host([theme="auto"]) { color-scheme: light dark; }
 :host([theme="light"]) { color-scheme: light; }
 :host([theme="dark"]) { color-scheme: dark; }
 :host([hidden]), [hidden] { display: none !important; }
@@ -202,7 +201,8 @@ button, input { font: inherit; color: inherit; }
 button { background: none; border: 0; padding: 0; border-radius: 6px; cursor: pointer; }
 :focus-visible { outline: 2px solid var(--_accent); outline-offset: 2px; }
 .bell { position: relative; inline-size: 40px; block-size: 40px; border-radius: 50%; color: inherit; }
-.bell:hover, .icon:hover { background: var(--_hover); }
+.bell:hover { background: color-mix(in srgb, currentColor 10%, transparent); }
+.icon:hover { background: var(--_hover); }
 svg { display: block; margin: auto; }
 .badge {
   position: absolute; inset-block-start: 0; inset-inline-end: -2px; min-inline-size: 18px;
@@ -222,7 +222,7 @@ header {
   border-block-end: 1px solid var(--_border);
 }
 .tools { display: flex; }
-h2 { flex: 1; margin: 0; font-size: 15px; font-weight: 600; }
+h2 { flex: 1; margin: 0; outline: none; font-size: 15px; font-weight: 600; }
 .icon { inline-size: 32px; block-size: 32px; border-radius: 50%; color: var(--_muted); flex: none; }
 .scroll { overflow-y: auto; overscroll-behavior: contain; }
 ul { list-style: none; margin: 0; padding: 0; }
@@ -513,12 +513,13 @@ export class ClarionInboxElement extends HTMLElement {
     parts.bell.addEventListener("click", () => (this.isOpen ? this.hide() : this.show()));
     parts.status = make("div", { class: "spoken", role: "status" });
     parts.heading = make("h2", { tabindex: "-1", id: "heading" });
+    parts.lead = make("div");
     parts.tools = make("div", { class: "tools" });
     parts.content = make("div", { class: "scroll" });
     parts.panel = make(
       "div",
       { class: "panel", part: "panel", role: "dialog", "aria-labelledby": "heading", hidden: "" },
-      make("header", {}, parts.heading, parts.tools),
+      make("header", {}, parts.lead, parts.heading, parts.tools),
       parts.content,
     );
     parts.panel.addEventListener("keydown", (event) => {
@@ -541,9 +542,10 @@ export class ClarionInboxElement extends HTMLElement {
     if (this.isOpen && !event.composedPath().includes(this)) this.#toggle(false);
   };
 
-  #setHeader(title, ...tools) {
+  #setHeader(title, tools, lead = "") {
     this.#parts.heading.textContent = title;
     this.#parts.tools.replaceChildren(...tools);
+    this.#parts.lead.replaceChildren(lead);
   }
 
   #showList() {
@@ -553,12 +555,11 @@ export class ClarionInboxElement extends HTMLElement {
     parts.message = make("div", { class: "message" });
     parts.older = this.#button("older", "older", () => this.#loadOlder());
     parts.content.replaceChildren(parts.list, parts.message, parts.older);
-    this.#setHeader(
-      this.#text("notifications"),
+    this.#setHeader(this.#text("notifications"), [
       this.#iconButton("readAll", "checks", () => this.#readAll()),
       this.#iconButton("settings", "gear", () => this.#showPreferences()),
       this.#iconButton("close", "close", () => this.hide()),
-    );
+    ]);
     this.#showAll();
   }
 
@@ -641,7 +642,8 @@ export class ClarionInboxElement extends HTMLElement {
       this.#showList();
       this.#parts.heading.focus();
     });
-    this.#setHeader(this.#text("settings"), back, this.#iconButton("close", "close", () => this.hide()));
+    const close = this.#iconButton("close", "close", () => this.hide());
+    this.#setHeader(this.#text("settings"), [close], back);
     const form = make("form", {});
     form.addEventListener("submit", (event) => event.preventDefault());
     this.#parts.content.replaceChildren(form);

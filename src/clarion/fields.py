@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import accumulate
 
 import msgspec
@@ -43,15 +43,8 @@ _LANGUAGE = re.compile(
 # Control characters, one of which PostgreSQL cannot store, and lone surrogates, which no encoding
 # can represent.
 _NOT_PLAIN = frozenset({"Cc", "Cs"})
-_HOURS = 24
 # Scans a directory, which takes 34 ms: too slow to do while requests wait.
 _TIMEZONES = frozenset(zoneinfo.available_timezones())
-
-
-def check_quiet_hours(hours: Sequence[bool]) -> tuple[bool, ...]:
-    if len(hours) != _HOURS:
-        raise ValueError(f"must have {_HOURS} flags, one for each hour")
-    return tuple(hours)
 
 
 def is_user_id(text: str) -> bool:
