@@ -22,8 +22,32 @@ FULL: dict[str, Any] = {
     "status": "inactive",
     "tags": ["vip", "beta"],
     "attributes": {"plan": "pro", "nested": {"list": [1, None]}},
+    "metadata": {"crm": {"id": 7}, "notes": ["a", None]},
+    "consent": {
+        "newsletter": {"granted": True, "at": "2026-01-31T13:00:00+01:00", "source": "form"}
+    },
+    "billing_address": {"line1": "Hauptstraße 1", "city": "Köln", "country": "DE"},
+    "business": {"vat_number": "DE123456789", "subscription_status": "active"},
+    "growth": {"referral_code": "ANA7", "nps": 9},
+    "enterprise": {"team_id": "t1", "integrations": {"slack": "U1"}, "webhook_ids": ["w1"]},
+    "backup": {"auto_backup": True, "frequency": "daily", "retention_days": 30},
+    "intelligence": {"credits": 2.5, "churn_risk": 0.1, "billing_history": ["in_1"]},
+    "last_login_at": "2026-02-01T00:00:00.5Z",
 }
-STORED = FULL | {"phone": "+4915112345678", "language": "pt-BR"}
+STORED = FULL | {
+    "phone": "+4915112345678",
+    "language": "pt-BR",
+    "consent": {
+        "newsletter": {
+            "granted": True,
+            "at": "2026-01-31T12:00:00.000Z",
+            "source": "form",
+            "version": None,
+        }
+    },
+    "last_login_at": "2026-02-01T00:00:00.500Z",
+}
+GROUPS = ("billing_address", "business", "growth", "enterprise", "backup", "intelligence")
 EMPTY: dict[str, Any] = {
     "name": None,
     "email": None,
@@ -33,8 +57,12 @@ EMPTY: dict[str, Any] = {
     "status": "active",
     "tags": [],
     "attributes": {},
+    "metadata": {},
+    "consent": {},
+    **dict.fromkeys(GROUPS),
+    "last_login_at": None,
 }
-TIMES = {"id", "created_at", "updated_at"}
+TIMES = {"id", "created_at", "updated_at", "last_seen_at"}
 
 
 def new_path() -> str:
@@ -68,7 +96,8 @@ def test_a_user_can_be_just_an_id(server: Server) -> None:
 def test_put_again_replaces_all_that_is_left_out(server: Server, user: str) -> None:
     first = server.app.get(user).json
     again = server.app.ask("PUT", user, {"name": "Other"})
-    assert (again.status, known(again.json)) == (200, EMPTY | {"name": "Other"})
+    expected = EMPTY | {"name": "Other", "last_login_at": first["last_login_at"]}
+    assert (again.status, known(again.json)) == (200, expected)
     assert again.json["created_at"] == first["created_at"]
 
 
@@ -90,8 +119,83 @@ def test_null_resets_attributes_and_tags(server: Server, user: str) -> None:
 
 
 def test_merging_no_attributes_changes_none(server: Server, user: str) -> None:
-    changed = server.app.ask("PATCH", user, {"attributes": {}})
-    assert (changed.status, changed.json["attributes"]) == (200, STORED["attributes"])
+    merged = ("attributes", "metadata", "consent")
+    changed = server.app.ask("PATCH", user, {name: {} for name in merged})
+    assert changed.status == 200
+    assert {name: changed.json[name] for name in merged} == {name: STORED[name] for name in merged}
+
+
+def test_patch_merges_by_name_and_replaces_a_group(server: Server, user: str) -> None:
+    changes = {
+        "metadata": {"notes": None, "more": {"a": None}},
+        "consent": {"newsletter": None, "terms": {"granted": False, "version": "3"}},
+        "billing_address": {"city": "Bonn"},
+        "growth": None,
+        "last_login_at": None,
+    }
+    changed = server.app.ask("PATCH", user, changes).json
+    assert changed["metadata"] == {"crm": {"id": 7}, "more": {"a": None}}
+    assert set(changed["consent"]) == {"terms"}
+    terms = changed["consent"]["terms"]
+    assert (terms["granted"], terms["version"], terms["source"]) == (False, "3", None)
+    assert terms["at"] == changed["updated_at"]
+    assert (changed["billing_address"], changed["growth"]) == ({"city": "Bonn"}, None)
+    assert (changed["business"], changed["last_login_at"]) == (STORED["business"], None)
+
+
+def test_an_address_of_another_user_is_refused_and_named(server: Server, user: str) -> None:
+    other = new_path()
+    for method, path in (("PUT", other), ("PUT", user)):
+        expected = 409 if path == other else 200
+        answer = server.app.ask(method, path, {"email": "ANA@Example.com"})
+        assert answer.status == expected
+    assert server.app.get(other).status == 404
+    assert server.app.ask("PUT", other, {}).status == 201
+    refused = server.app.ask("PATCH", other, {"email": "ana@example.com"})
+    assert (refused.status, refused.json["code"], refused.fields) == (409, "email_taken", ["email"])
+    assert user.rpartition("/")[2] not in refused.body.decode()
+
+
+def test_a_user_is_found_by_the_address_in_any_capitals(server: Server, user: str) -> None:
+    found = server.app.get("/v1/users?email=ANA@EXAMPLE.COM").json
+    assert found == {"items": [server.app.get(user).json], "next": None}
+    assert server.app.get("/v1/users?email=nobody@example.com").json["items"] == []
+
+
+def test_users_are_listed_in_pages(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    paths = [f"/v1/users/{mark}-{n}" for n in range(5)]
+    for n, path in enumerate(paths):
+        body = {"tags": [mark], "language": "nl" if n % 2 else "de"}
+        assert server.app.ask("PUT", path, body).status == 201
+    first = server.app.get(f"/v1/users?tag={mark}&limit=3").json
+    rest = server.app.get(f"/v1/users?tag={mark}&limit=3&after={first['next']}").json
+    assert [each["id"] for each in (*first["items"], *rest["items"])] == [
+        path.rpartition("/")[2] for path in paths
+    ]
+    assert rest["next"] is None
+    both = server.app.get(f"/v1/users?tag={mark}&language=NL&status=active").json["items"]
+    assert [each["id"][-1] for each in both] == ["1", "3"]
+    made = first["items"][0]["created_at"]
+    later = server.app.get(f"/v1/users?tag={mark}&created_after={made}").json["items"]
+    assert len(later) == 5
+    assert server.app.get(f"/v1/users?tag={mark}&created_before={made}").json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("status=asleep", "status"),
+        ("language=english", "language"),
+        ("created_after=yesterday", "created_after"),
+        ("last_seen_before=2026-01-01T00:00:00", "last_seen_before"),
+        ("created_after=2026-01-01T00:00:00Z&after=x", "after"),
+        ("limit=101", "limit"),
+    ],
+)
+def test_a_faulty_filter_is_named(server: Server, query: str, field: str) -> None:
+    answer = server.app.get(f"/v1/users?{query}")
+    assert (answer.status, answer.fields) == (422, [field])
 
 
 BAD: list[tuple[dict[str, object], str]] = [
@@ -110,6 +214,21 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"tags": "vip"}, "tags"),
     ({"attributes": {"a": "x" * 16_384}}, "attributes"),
     ({"attributes": []}, "attributes"),
+    ({"metadata": {"a": "x" * 16_384}}, "metadata"),
+    ({"metadata": 7}, "metadata"),
+    ({"consent": {"a b": {"granted": True}}}, "consent"),
+    ({"consent": {f"c{n}": {"granted": True} for n in range(51)}}, "consent"),
+    ({"consent": {"terms": {"granted": True, "at": "2026-01-01T00:00:00"}}}, "consent.terms.at"),
+    ({"consent": {"terms": {}}}, "consent"),
+    ({"billing_address": {"country": "Germany"}}, "billing_address.country"),
+    ({"billing_address": {"planet": "Mars"}}, "billing_address.planet"),
+    ({"business": {"subscription_status": "rich"}}, "business.subscription_status"),
+    ({"growth": {"nps": 11}}, "growth.nps"),
+    ({"enterprise": {"webhook_ids": ["x"] * 101}}, "enterprise.webhook_ids"),
+    ({"backup": {"retention_days": 0}}, "backup.retention_days"),
+    ({"intelligence": {"churn_risk": 1.5}}, "intelligence.churn_risk"),
+    ({"last_login_at": "2026-01-01T00:00:00"}, "last_login_at"),
+    ({"last_seen_at": "2026-01-01T00:00:00Z"}, "last_seen_at"),
 ]
 
 
