@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
+from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import draft, inbox, make_type, send_and_wait
 
 FULL: dict[str, Any] = {
@@ -387,3 +388,71 @@ def test_a_device_follows_the_same_rules_as_a_user(server: Server, field: str, v
     for method, target, body in (("POST", "/v1/devices", DEVICE), ("PATCH", path, {})):
         answer = server.app.ask(method, target, body | {field: value})
         assert (answer.status, answer.fields) == (422, [field])
+
+
+def test_a_batch_creates_and_updates_and_a_bad_one_does_not_spoil_the_rest(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    old = {"name": "Old", "email": f"{mark}@example.com", "attributes": {"a": 1, "b": 2}}
+    assert server.app.ask("PUT", f"/v1/users/{mark}-1", old).status == 201
+    sent: list[Any] = [
+        {"id": f"{mark}-0", "name": "New", "tags": [mark], "growth": {"nps": 3}},
+        {"id": f"{mark}-1", "attributes": {"a": None, "c": 3}, "consent": {"x": {"granted": True}}},
+        {"id": "a b", "phone": "x"},
+        {"id": f"{mark}-2", "email": f"{mark}@EXAMPLE.com"},
+        {"id": f"{mark}-0", "name": "Again"},
+        {"name": "nobody"},
+        7,
+    ]
+    answer = server.app.post("/v1/users/batch", {"users": sent})
+    assert answer.status == 200
+    results = answer.json["results"]
+    assert [each["status"] for each in results] == ["created", "updated", *["refused"] * 5]
+    assert [each.get("id") for each in results[:2]] == [f"{mark}-0", f"{mark}-1"]
+    assert [[fault["field"] for fault in each["errors"]] for each in results[2:]] == [
+        ["id", "phone"],
+        ["email"],
+        ["id"],
+        ["id"],
+        ["body"],
+    ]
+    assert (results[3]["id"], results[3]["code"]) == (f"{mark}-2", "email_taken")
+    first, second = (server.app.get(f"/v1/users/{mark}-{n}").json for n in range(2))
+    assert (first["name"], first["tags"], first["growth"]) == ("New", [mark], {"nps": 3})
+    assert (second["name"], second["attributes"]) == ("Old", {"b": 2, "c": 3})
+    assert server.app.get(f"/v1/users/{mark}-2").status == 404
+
+
+def test_a_batch_of_a_thousand_is_written_whole(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    sent = [
+        {"id": f"{mark}-{n:03}", "phone": "+49 151 12345678", "tags": [mark]} for n in range(1000)
+    ]
+    answer = server.app.post("/v1/users/batch", json.dumps(sent).encode())
+    assert {each["status"] for each in answer.json["results"]} == {"created"}
+    assert [each["id"] for each in answer.json["results"]] == [each["id"] for each in sent]
+    page = server.app.get(f"/v1/users?tag={mark}&limit=100").json
+    assert [each["id"] for each in page["items"]] == [each["id"] for each in sent[:100]]
+    too_many = server.app.post("/v1/users/batch", {"users": [*sent, {"id": "x"}]})
+    assert (too_many.status, too_many.fields) == (422, ["users"])
+    assert server.app.post("/v1/users/batch", {"users": []}).status == 422
+
+
+def test_a_repeated_batch_gets_the_first_response(server: Server) -> None:
+    key, user_id = {"Idempotency-Key": uuid.uuid4().hex}, uuid.uuid4().hex
+    body = {"users": [{"id": user_id, "name": "One"}]}
+    first = server.app.post("/v1/users/batch", body, headers=key)
+    assert server.app.ask("PATCH", f"/v1/users/{user_id}", {"name": "Two"}).status == 200
+    again = server.app.post("/v1/users/batch", body, headers=key)
+    assert (again.json, again.headers["idempotent-replayed"]) == (first.json, "true")
+    assert server.app.get(f"/v1/users/{user_id}").json["name"] == "Two"
+    other = server.app.post("/v1/users/batch", {"users": [{"id": user_id}]}, headers=key)
+    assert (other.status, other.json["code"]) == (422, "idempotency_key_reused")
+
+
+def test_a_user_made_inactive_by_a_batch_cannot_use_a_token(server: Server) -> None:
+    user_id = uuid.uuid4().hex
+    me = InboxUser(server, user_id).me
+    assert me.get("/v1/caller").status == 200
+    body = {"users": [{"id": user_id, "status": "inactive"}]}
+    assert server.app.post("/v1/users/batch", body).status == 200
+    assert me.get("/v1/caller").status == 401
