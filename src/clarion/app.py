@@ -53,6 +53,7 @@ from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
@@ -296,6 +297,13 @@ def _build_front(
         *health.routes,
         *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.on_user_changed,
+        ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
         *static_files.component_routes(),
