@@ -15,6 +15,9 @@ from pathlib import Path
 from clarion import descriptors
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
+from clarion.access.deleted_apps import DeletedApps
+from clarion.access.known_apps import KnownApps
+from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
@@ -128,17 +131,15 @@ class Services:
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
+        self.known_apps = KnownApps(stores.apps, stores.user_keys, stores.vault)
+        self.origins = AllowedOrigins(self.known_apps, clock)
+        self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
         self.active_users = ActiveUsers(
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
         )
-        self.callers = Callers(
-            stores.keys,
-            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
-            clock,
-            is_active=self.active_users.is_active,
-        )
+        self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -147,16 +148,13 @@ class Services:
             per_user=settings.user_devices,
         )
         self.endpoint_registry = EndpointRegistry(
-            stores.push_endpoints, self.registry, clock, settings.external_url
+            stores.push_endpoints,
+            self.registry,
+            clock,
+            settings.external_url,
+            self.deleted_apps,
         )
-        self.dispatch = Dispatch(
-            messages=stores.messages,
-            broadcasts=stores.broadcasts,
-            connections=self.connections,
-            clock=clock,
-            metrics=GatewayMetrics(self.metrics.registry),
-            stored_limit=settings.device_stored,
-        )
+        self.dispatch = self._build_dispatch(settings, stores)
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
         self.unsubscribe_links = UnsubscribeLinks(
             stores.directory.read_master_keys(), settings.external_url
@@ -183,6 +181,32 @@ class Services:
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
 
+    def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
+        return Callers(
+            stores.keys,
+            UserTokens(self.known_apps, settings.user_token_hours),
+            stores.clock,
+            tickets=stores.tickets,
+            is_active=self.active_users.is_active,
+        )
+
+    def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
+        return Dispatch(
+            messages=stores.messages,
+            broadcasts=stores.broadcasts,
+            connections=self.connections,
+            clock=stores.clock,
+            metrics=GatewayMetrics(self.metrics.registry),
+            stored_limit=settings.device_stored,
+        )
+
+    async def _forget_app(self, app_id: str) -> None:
+        """Forget what is cached of a deleted app, and end all its connections."""
+        self.callers.forget_app(app_id)
+        self.known_apps.forget(app_id)
+        await self.connections.disconnect_app(app_id)
+        await self.live_clients.disconnect_app(app_id)
+
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
             clock=stores.clock,
@@ -206,6 +230,7 @@ class Services:
             clock=stores.clock,
             window_s=settings.low_priority_window_s,
             app_limit=settings.app_devices_connected,
+            deleted_apps=self.deleted_apps,
         )
         users = UserEndpoint(
             inboxes=stores.inboxes,
@@ -249,6 +274,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
+        deleted_apps=services.deleted_apps,
     )
 
 
@@ -264,7 +290,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
-        tokens=ProviderTokens(stores.apps),
+        tokens=ProviderTokens(stores.apps, services.deleted_apps),
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock
@@ -394,6 +420,7 @@ class Server:
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
@@ -461,12 +488,13 @@ def _start_loops(
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
+    supervisor.start("deleted_apps", services.deleted_apps.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings):
+    for task in list_tasks(stores, services.dispatch, settings, services.callers.used):
         supervisor.start(task.name, task.run)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from clarion.access.user_tokens import user_key_context
+from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault, find_key_id, key_id_of
 from clarion.channels.model import secrets_context
 from clarion.clock import Clock
@@ -35,10 +35,10 @@ class Fetch(Protocol):
 # A new column of bytes belongs here, or to `PLAIN`.
 SEALED = (
     SealedColumn(
-        table="apps",
-        column="user_token_key",
-        key=("id",),
-        fields=("id",),
+        table="user_keys",
+        column="key",
+        key=("app_id", "kid"),
+        fields=("app_id", "kid"),
         context=user_key_context,
     ),
     SealedColumn(
@@ -67,6 +67,7 @@ SEALED = (
 PLAIN = frozenset(
     {
         ("api_keys", "secret_hash"),
+        ("tickets", "hash"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
         ("push_endpoints", "capability_hash"),

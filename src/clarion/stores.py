@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 from clarion.access.port import Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.sql import (
+    SqlAdministrators,
+    SqlApps,
+    SqlKeys,
+    SqlTickets,
+    open_provider_keys,
+    open_user_keys,
+)
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
@@ -42,7 +49,7 @@ from clarion.telemetry.logs import get_logger
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a line a port
         self,
         engine: Engine,
         clock: Clock,
@@ -56,6 +63,9 @@ class Stores:
         self.vault = vault
         self.apps = SqlApps(engine)
         self.keys = SqlKeys(engine)
+        self.user_keys = open_user_keys(engine)
+        self.provider_keys = open_provider_keys(engine)
+        self.tickets = SqlTickets(engine)
         self.administrators = SqlAdministrators(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)

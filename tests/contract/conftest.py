@@ -11,8 +11,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from clarion.access.port import Administrators, Apps, Keys
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.model import ProviderKey, UserKey
+from clarion.access.port import Administrators, AppKeys, Apps, Keys, Tickets
+from clarion.access.sql import (
+    SqlAdministrators,
+    SqlApps,
+    SqlKeys,
+    SqlTickets,
+    open_provider_keys,
+    open_user_keys,
+)
 from clarion.access.vault import AesVault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
@@ -141,6 +149,21 @@ def apps(engine: Engine) -> Apps:
 @pytest.fixture
 def keys(engine: Engine) -> Keys:
     return SqlKeys(engine)
+
+
+@pytest.fixture
+def user_keys(engine: Engine) -> AppKeys[UserKey]:
+    return open_user_keys(engine)
+
+
+@pytest.fixture
+def provider_keys(engine: Engine) -> AppKeys[ProviderKey]:
+    return open_provider_keys(engine)
+
+
+@pytest.fixture
+def tickets(engine: Engine) -> Tickets:
+    return SqlTickets(engine)
 
 
 @pytest.fixture

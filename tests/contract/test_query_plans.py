@@ -8,6 +8,7 @@ import pkgutil
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import asyncpg
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 import clarion
+from clarion import app_deletion
 from clarion.events.model import NEVER
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
@@ -43,8 +45,10 @@ BIG = {
     "push_endpoints",
     "subscriptions",
     "templates",
+    "tickets",
     "topic_messages",
     "user_tags",
+    "user_keys",
     "users",
 }
 # What may read a big table whole, and why.
@@ -104,8 +108,15 @@ VALUES: dict[str, Value] = {
     "token_hash": b"token-7",
     "topic": "topic-7",
     "user_id": "user-7",
-    "user_token_algorithm": "HS256",
-    "user_token_key": b"key",
+    "algorithm": "HS256",
+    "allowed_origins": "[]",
+    "ends_at": NOW,
+    "hash": b"t-7",
+    "kid": "kid-7",
+    "last_used_at": None,
+    "new_id": "new",
+    "replaced_by": None,
+    "token_expires_at": None,
     "username": "name",
     "vapid_key": None,
     "attributes": "{}",
@@ -159,6 +170,7 @@ VALUES: dict[str, Value] = {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
     "list_users_by_creation": {"since": NOW, "before": NOW + 200},
@@ -181,7 +193,9 @@ def find_statements() -> Iterator[Statement]:
                 yield value
 
 
-STATEMENTS = {each.name: each for each in find_statements()}
+STATEMENTS = {
+    each.name: each for each in (*find_statements(), *chain(*app_deletion.STATEMENTS.values()))
+}
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +226,10 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices
         ],
-        "api_keys": [(i, a, "", "*", b"", NOW, None, None) for i, a, _ in devices],
-        "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
+        "api_keys": [(i, a, "", "*", b"", NOW, *[None] * 4) for i, a, _ in devices],
+        "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
+        "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
+        "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
         "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
         "device_topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)

@@ -16,13 +16,14 @@ from clarion.inbox.feed import Feed, read_sequence
 from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
-from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
+from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
 
 _CLOSES = {
     EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
     EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
+    EndReason.APP_DELETED: (CloseCode.NOT_AUTHORISED, APP_IS_DELETED),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from picows import WSUpgradeRequest
 
 from clarion.clock import Clock
@@ -53,6 +55,7 @@ class DeviceEndpoint:
         clock: Clock,
         window_s: int,
         app_limit: int = 100_000,
+        deleted_apps: Container[str] = (),
     ) -> None:
         self.clock = clock
         self.time_of_day = TimeOfDay()
@@ -62,6 +65,7 @@ class DeviceEndpoint:
         self._dispatch = dispatch
         self._connections = connections
         self._app_limit = app_limit
+        self._deleted_apps = deleted_apps
         self._pace = Pace()
         self._window_ms = window_s * 1000
         self._window = clock.monotonic() // self._window_ms
@@ -103,7 +107,7 @@ class DeviceEndpoint:
     async def _authorise(self, socket: DeviceSocket, hello: Hello) -> None:
         try:
             device = await self._registry.authorise(hello.token, hello.secret)
-            if device is None:
+            if device is None or device.app_id in self._deleted_apps:
                 socket.carry_out(socket.session.refuse())
             elif self._is_full(device):
                 socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")

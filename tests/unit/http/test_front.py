@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
-from clarion.access.port import Apps, Keys, Vault
+from clarion.access.known_apps import KnownApps
+from clarion.access.port import Keys, Tickets
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
@@ -168,7 +169,7 @@ Make = Callable[..., Client]
 
 
 @pytest.fixture
-async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
+async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock) -> Make:
     issued = issue()
     await keys.create(issued.key)
 
@@ -190,7 +191,9 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
             ],
             prefixes={},
             framework=framework,
-            authenticator=Callers(keys, UserTokens(apps, vault), clock, is_active=anyone),
+            authenticator=Callers(
+                keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone
+            ),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
