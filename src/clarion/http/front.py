@@ -38,9 +38,8 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
-    announced_length,
-    header,
     identity_of,
+    index_headers,
     respond,
     stream,
 )
@@ -54,13 +53,13 @@ from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _WINDOW_S = 60
 # Users get no more than this part of their app's requests: the rest is left for its own servers.
 _USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+_SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
@@ -110,6 +109,8 @@ class Front:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._body_limit = settings.max_body_bytes
+        self._log_requests = settings.log_requests
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
@@ -118,30 +119,26 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         started = time.perf_counter()
-        request_id = self._request_id(scope)
-        extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        sender = Sender(send, extra, self.sending)
-        sender.is_head = scope["method"] == "HEAD"
-        requests = self.connections.begin((*scope["client"], scope["server"][1]))
+        headers = index_headers(scope["headers"])
+        request_id = self._request_id(headers)
+        extra: Headers = [(b"x-request-id", request_id.encode()), _SAFETY]
+        host, port = scope["client"]
+        requests = self.connections.begin((host, port, scope["server"][1]))
         request = Request(
             scope,
             receive,
             request_id,
             None,
-            self._settings.max_body_bytes,
+            self._body_limit,
             self.connections.receiving,
             requests,
+            headers,
         )
-        is_admitted = False
+        sender = Sender(request, send, extra, self.sending)
         try:
-            self._check(request)
-            if scope["path"].startswith("/v1/"):
-                request.caller = await self._admit(scope, extra)
-            endpoint = self._find(scope["method"], scope["path"])
-            is_admitted = True
-            await self._answer(request, sender, endpoint, started)
+            await self._answer(request, sender, extra, started)
         except ClarionError as error:
-            if not is_admitted or request.is_whole:
+            if not request.is_admitted or request.is_whole:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
@@ -154,15 +151,16 @@ class Front:
         self._note(requests, scope["path"], sender)
         # A stream was observed when it began.
         if not sender.is_stream:
-            self._observe(scope, sender.status, time.perf_counter() - started, request_id)
+            self._observe(request, sender.status, time.perf_counter() - started)
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
-        check_head(request.scope)
-        _check_path(request.scope)
-        path = request.scope["path"]
+        scope = request.scope
+        check_head(scope, request.headers)
+        _check_path(scope)
+        path = scope["path"]
         if path.startswith(_FOR_OPERATORS):
-            request.is_trusted = self._trusts(request.scope)
+            request.is_trusted = self._trusts(scope)
             if not request.is_trusted and not path.startswith(_FOR_ALL):
                 raise NotFound
 
@@ -171,30 +169,44 @@ class Front:
         return readers == "public" or (readers == "local" and is_local(scope))
 
     async def _answer(
-        self, request: Request, sender: Sender, endpoint: Endpoint | None, started: float
+        self, request: Request, sender: Sender, extra: Headers, started: float
     ) -> None:
-        sender.who = who = request.who
-        caller = request.caller
-        if caller:
-            is_app = isinstance(caller, AppCaller)
-            self._running.begin(who, _APP_REQUESTS if is_app else _USER_REQUESTS)
-        try:
-            answer = await endpoint(request) if endpoint else None
-            if answer is None:
-                await self._serve_framework(request, sender)
-            elif isinstance(answer, Response):
-                await sender.respond(answer)
-        finally:
-            if caller:
-                self._running.end(who)
+        self._check(request)
+        path = request.scope["path"]
+        if path.startswith("/v1/"):
+            request.caller = await self._admit(request, extra)
+        endpoint = self._find(request.scope["method"], path)
+        request.is_admitted = True
+        answer = await self._run(request, sender, endpoint)
         if sender.refusal:
             raise sender.refusal
-        if not isinstance(answer, Streamed):
+        if answer is None:
             return
         # Streams have limits of their own.
         sender.is_stream = True
-        self._observe(request.scope, 200, time.perf_counter() - started, request.id)
+        self._observe(request, 200, time.perf_counter() - started)
         await stream(sender, request, answer)
+
+    async def _run(
+        self, request: Request, sender: Sender, endpoint: Endpoint | None
+    ) -> Streamed | None:
+        """Answer, unless it is a stream; that is returned."""
+        caller, who = request.caller, ""
+        if caller:
+            limit = _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS
+            self._running.begin(who := identity_of(caller), limit)
+        try:
+            if endpoint is None:
+                await self._serve_framework(request, sender)
+                return None
+            answer = await endpoint(request)
+            if isinstance(answer, Streamed):
+                return answer
+            await sender.respond(answer)
+            return None
+        finally:
+            if caller:
+                self._running.end(who)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -241,13 +253,13 @@ class Front:
         prefix, endpoint = self._find_by_prefix(path)
         return f"{prefix}…" if endpoint else path
 
-    def _request_id(self, scope: Scope) -> str:
-        given = header(scope, b"x-request-id")
-        return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id")
+        return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, scope: Scope, extra: Headers) -> Caller:
+    async def _admit(self, request: Request, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._authenticator.identify(header(scope, b"authorization"))
+        caller = await self._authenticator.identify(request.header(b"authorization"))
         position, allowance = await self._limits.take_all(
             self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
@@ -283,27 +295,28 @@ class Front:
 
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
         # Whatever the header says, the body is capped when it is read.
-        if (announced_length(request.scope) or 0) > self._settings.max_body_bytes:
+        if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 
         async def receive() -> Message:
             return {"type": "http.request", "body": await request.json(), "more_body": False}
 
+        request.scope.update(root_path="", state={})
         request.scope["clarion.request_id"] = request.id
         request.scope["clarion.caller"] = request.caller
         await self._framework(request.scope, receive, sender)
 
-    def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        method, path = scope["method"], scope["path"]
-        route = path if path in self._paths else scope.get("path_template")
+    def _observe(self, request: Request, status: int, seconds: float) -> None:
+        method, path = request.scope["method"], request.scope["path"]
+        route = path if path in self._paths else request.scope.get("path_template")
         route = route or self._find_by_prefix(path)[0]
         label = method if method in _METHODS else "other"
         self._metrics.observe_request(label, route, status, seconds)
-        which = self._settings.log_requests
+        which = self._log_requests
         if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):
             get_logger().info(
                 "request",
-                request_id=request_id,
+                request_id=request.id,
                 method=method,
                 path=self._shown(path),
                 status=status,

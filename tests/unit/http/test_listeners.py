@@ -59,7 +59,6 @@ class Watcher:
 async def test_a_flood_of_one_connection_leaves_room_for_others() -> None:
     """The requests of all were refused while those of one waited to be looked at."""
     scheduler = listeners._Scheduler(asyncio.get_running_loop(), None, None, None, None)
-    scheduler._handed_over = listeners._AT_ONCE
     flood = [Watcher("flood") for _ in range(listeners._WAITING + 1)]
     for each in flood:
         scheduler._schedule(each)
