@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from clarion.access.model import AppCaller, Caller
@@ -54,6 +53,7 @@ from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 _WINDOW_S = 60
 # Users get no more than this part of their app's requests: the rest is left for its own servers.
 _USERS_PART = 0.75
@@ -122,8 +122,7 @@ class Front:
         headers = index_headers(scope["headers"])
         request_id = self._request_id(headers)
         extra: Headers = [(b"x-request-id", request_id.encode()), _SAFETY]
-        host, port = scope["client"]
-        requests = self.connections.begin((host, port, scope["server"][1]))
+        requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
             receive,
@@ -136,7 +135,13 @@ class Front:
         )
         sender = Sender(request, send, extra, self.sending)
         try:
-            await self._answer(request, sender, extra, started)
+            self._check(request)
+            if scope["path"].startswith("/v1/"):
+                parts = await self._answer_caller(request, sender, extra)
+            else:
+                parts = await self._answer(request, sender)
+            if parts is not None:
+                await self._send_stream(request, sender, parts, started)
         except ClarionError as error:
             if not request.is_admitted or request.is_whole:
                 await request.discard()
@@ -156,57 +161,59 @@ class Front:
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
         scope = request.scope
-        check_head(scope, request.headers)
-        _check_path(scope)
         path = scope["path"]
+        check_head(scope, request.headers)
+        if "//" in path or "\0" in path:
+            # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a
+            # zero character, and PostgreSQL cannot be asked for one.
+            raise NotFound
+        if b"%00" in scope["query_string"]:
+            raise InvalidFields(FieldFault("query", "must not contain zero characters"))
         if path.startswith(_FOR_OPERATORS):
             request.is_trusted = self._trusts(scope)
-            if not request.is_trusted and not path.startswith(_FOR_ALL):
+            # Below the OpenAPI document the framework would serve one of its own.
+            is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
+            if is_below or (not request.is_trusted and not path.startswith(_FOR_ALL)):
                 raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
         readers = self._settings.metrics_and_docs
         return readers == "public" or (readers == "local" and is_local(scope))
 
-    async def _answer(
-        self, request: Request, sender: Sender, extra: Headers, started: float
-    ) -> None:
-        self._check(request)
-        path = request.scope["path"]
-        if path.startswith("/v1/"):
-            request.caller = await self._admit(request, extra)
-        endpoint = self._find(request.scope["method"], path)
-        request.is_admitted = True
-        answer = await self._run(request, sender, endpoint)
-        if sender.refusal:
-            raise sender.refusal
-        if answer is None:
-            return
-        # Streams have limits of their own.
-        sender.is_stream = True
-        self._observe(request, 200, time.perf_counter() - started)
-        await stream(sender, request, answer)
-
-    async def _run(
-        self, request: Request, sender: Sender, endpoint: Endpoint | None
+    async def _answer_caller(
+        self, request: Request, sender: Sender, extra: Headers
     ) -> Streamed | None:
-        """Answer, unless it is a stream; that is returned."""
-        caller, who = request.caller, ""
-        if caller:
-            limit = _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS
-            self._running.begin(who := identity_of(caller), limit)
+        """Answer a request of a caller, of whom only so many may run at a time."""
+        request.caller = caller = await self._admit(request, extra)
+        who = identity_of(caller)
+        self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
-            if endpoint is None:
-                await self._serve_framework(request, sender)
-                return None
+            return await self._answer(request, sender)
+        finally:
+            self._running.end(who)
+
+    async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
+        """Answer a request, unless its response is a stream; that is returned."""
+        endpoint = self._find(request.scope["method"], request.scope["path"])
+        request.is_admitted = True
+        if endpoint is None:
+            await self._serve_framework(request, sender)
+        else:
             answer = await endpoint(request)
             if isinstance(answer, Streamed):
                 return answer
             await sender.respond(answer)
-            return None
-        finally:
-            if caller:
-                self._running.end(who)
+        if sender.refusal:
+            raise sender.refusal
+        return None
+
+    async def _send_stream(
+        self, request: Request, sender: Sender, parts: Streamed, started: float
+    ) -> None:
+        # Streams have limits of their own.
+        sender.is_stream = True
+        self._observe(request, _OK, time.perf_counter() - started)
+        await stream(sender, request, parts)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -214,7 +221,7 @@ class Front:
             requests.is_stalled = True
         if not path.startswith(self._providers):
             requests.is_provider = False
-        elif sender.status == HTTPStatus.OK:
+        elif sender.status == _OK:
             requests.is_provider = True
 
     def _find(self, method: str, path: str) -> Endpoint | None:
@@ -329,18 +336,6 @@ def _explain_limit(caller: Caller, position: int) -> str:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
     who = "API key" if isinstance(caller, AppCaller) else "user"
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
-
-
-def _check_path(scope: Scope) -> None:
-    path = scope["path"]
-    # Below the OpenAPI document the framework would serve one of its own.
-    is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
-    if "//" in path or "\0" in path or is_below:
-        # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
-        # character, and PostgreSQL cannot be asked for one.
-        raise NotFound
-    if b"%00" in scope["query_string"]:
-        raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
 async def _send_problem(
