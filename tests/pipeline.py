@@ -191,7 +191,9 @@ class FixedChannels:
     async def find(self, _app_id: str) -> "FixedChannels":
         return self
 
-    async def disable(self, _app_id: str, _channel: Channel, name: str, reason: str) -> None:
+    async def disable(
+        self, _app_id: str, _channel: Channel, name: str, reason: str, _since: int | None = None
+    ) -> None:
         self.disabled.append((name, reason))
 
     def find_addresses(self, channel: Channel, _type: str, user: User) -> tuple[Address, ...]:
