@@ -9,6 +9,7 @@ from clarion.people.model import User, UserStatus
 from clarion.people.segments.filters import (
     CREATED_AT,
     FLAG,
+    LAST_SEEN_AT,
     NUMBER,
     TAG,
     TEXT,
@@ -50,6 +51,8 @@ def users(draw: st.DrawFn, user_id: str) -> User:
         tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=3, unique=True))),
         attributes=draw(st.dictionaries(st.sampled_from(NAMES), attribute_values, max_size=5)),
         created_at=draw(st.sampled_from(TIMES)),
+        last_seen_at=draw(st.sampled_from([None, *TIMES])),
+        deleted_at=draw(st.sampled_from([*[None] * 5, NOW])),
     )
 
 
@@ -77,6 +80,8 @@ def conditions(draw: st.DrawFn) -> Condition:
             one_of(TAG, TAGS),
             one_of(CREATED_AT, times),
             between(CREATED_AT, times),
+            one_of(LAST_SEEN_AT, times),
+            between(LAST_SEEN_AT, times),
             one_of(TEXT + name, TEXTS),
             between(TEXT + name, TEXTS),
             one_of(NUMBER + name, numbers),
@@ -127,7 +132,7 @@ def write_field(term: str) -> str:
 def write_value(term: str, value: Value) -> str:
     if isinstance(value, str):
         return quote(value)
-    if term == CREATED_AT:
+    if term in (CREATED_AT, LAST_SEEN_AT):
         return quote(to_rfc3339(int(value)))
     if term.startswith(FLAG):
         return "true" if value else "false"

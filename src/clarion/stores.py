@@ -24,6 +24,7 @@ from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.key_rotation import refuse_retired_key
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
@@ -42,7 +43,7 @@ from clarion.telemetry.logs import get_logger
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a line each
         self,
         engine: Engine,
         clock: Clock,
@@ -59,6 +60,7 @@ class Stores:
         self.administrators = SqlAdministrators(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
+        self.segments = SqlSegments(engine)
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox

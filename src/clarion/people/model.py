@@ -67,3 +67,14 @@ class User:
     updated_at: int
     # A deleted user is kept for a while, and is in no list and no audience.
     deleted_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The users of an app that a filter selects."""
+
+    app_id: str
+    name: str
+    filter: str
+    created_at: int
+    updated_at: int

@@ -11,6 +11,7 @@ from clarion.people.segments.filters import (
     CREATED_AT,
     FLAG,
     LANGUAGE,
+    LAST_SEEN_AT,
     NAME_LIMIT,
     NUMBER,
     NUMBER_LIMIT,
@@ -34,8 +35,9 @@ _NOTHING: frozenset[Value] = frozenset()
 
 
 def is_member(of: Filter, user: User) -> bool:
-    """Whether a filter selects a user; users who are not active are in no segment."""
-    return user.status is UserStatus.ACTIVE and _is_true(of, read_terms(user))
+    """Whether a filter selects a user; those who are inactive or deleted are in no segment."""
+    is_audience = user.status is UserStatus.ACTIVE and user.deleted_at is None
+    return is_audience and _is_true(of, read_terms(user))
 
 
 def read_terms(user: User) -> Terms:
@@ -47,6 +49,8 @@ def read_terms(user: User) -> Terms:
         TAG: frozenset(user.tags),
         CREATED_AT: frozenset({float(user.created_at)}),
     }
+    if user.last_seen_at is not None:
+        terms[LAST_SEEN_AT] = frozenset({float(user.last_seen_at)})
     return terms | {term: frozenset({value}) for term, value in _read_attributes(user.attributes)}
 
 
