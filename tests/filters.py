@@ -72,7 +72,7 @@ def conditions(draw: st.DrawFn) -> Condition:
     name = draw(st.sampled_from(NAMES))
     numbers = [float(number) for number in NUMBERS]
     times = [float(time) for time in TIMES]
-    return draw(
+    found: Condition = draw(
         st.one_of(
             one_of("language", LANGUAGES),
             one_of("timezone", TIMEZONES),
@@ -89,6 +89,7 @@ def conditions(draw: st.DrawFn) -> Condition:
             one_of(FLAG + name, [0.0, 1.0]),
         )
     )
+    return found
 
 
 filters: st.SearchStrategy[Filter] = st.recursive(

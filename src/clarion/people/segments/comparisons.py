@@ -65,7 +65,7 @@ def make_comparison(field: str, operator: str, literals: Sequence[Literal]) -> F
     for term, value in pairs:
         by_term.setdefault(term, set()).add(value)
     # An attribute may be compared with values of several types.
-    parts = [OneOf(term, tuple(sorted(values))) for term, values in by_term.items()]  # type: ignore[type-var]
+    parts = [OneOf(term, tuple(sorted(values))) for term, values in by_term.items()]
     found = parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
     return Not(found) if operator in ("!=", NOT_IN) else found
 

@@ -106,7 +106,7 @@ def _both(first: Filter, second: Filter) -> Filter:
 def _unite(first: Filter, second: Filter) -> Filter:
     if isinstance(first, OneOf) and isinstance(second, OneOf):
         values = {*first.values, *second.values}
-        return OneOf(first.term, tuple(sorted(values)))  # type: ignore[type-var]
+        return OneOf(first.term, tuple(sorted(values)))
     return first
 
 
