@@ -43,6 +43,7 @@ from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.model import User
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
@@ -236,6 +237,7 @@ def build_pipeline(
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
+        segments=SqlSegments(engine),
         devices=SqlDevices(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,

@@ -55,6 +55,7 @@ from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, con
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
+from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
 from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
@@ -101,6 +102,7 @@ ROUTES = (
     *users_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
+    *segments_api.ROUTES,
     *types_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
@@ -258,6 +260,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        segments=stores.segments,
         devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,

@@ -35,6 +35,7 @@ _BESIDE_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+')
 _STEPS = bytes.maketrans(b"[{]}", bytes((2, 2, 0, 0)))
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANGUAGE = re.compile(
     r"(?P<language>[a-z]{2,3})(?:-(?P<script>[a-z]{4}))?(?:-(?P<region>[a-z]{2}|[0-9]{3}))?"
     r"(?P<rest>(?:-[a-z0-9]{4,8}){0,2})",
@@ -62,6 +63,13 @@ def check_topic(text: str) -> str:
     """Return the name of a topic that users follow or devices subscribe to."""
     if not _TOPIC.fullmatch(text):
         raise ValueError("must have 1 to 200 letters, digits or . _ ~ : = -")
+    return text
+
+
+def check_segment(text: str) -> str:
+    """Return the name of a segment."""
+    if not _SEGMENT.fullmatch(text):
+        raise ValueError("must have 1 to 64 letters, digits or . _ -")
     return text
 
 

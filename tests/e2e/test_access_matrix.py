@@ -54,6 +54,7 @@ PROVIDER = {
     "settings": {"url": "https://hooks.example.com/own"},
     "sandbox": True,
 }
+FILTER = {"filter": "tag = 'vip'"}
 # In an order in which an entitled caller can use them all on one set of objects.
 TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
@@ -76,6 +77,12 @@ TABLE: dict[str, Rule] = {
     "PUT /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE),
     "GET /v1/users/{user_id}/topics": app(Scope.USERS_READ),
     "DELETE /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE, is_own_name=True),
+    "GET /v1/segments": app(Scope.USERS_READ),
+    "GET /v1/segments/{name}": app(Scope.USERS_READ),
+    "PUT /v1/segments/{name}": app(Scope.USERS_WRITE, FILTER, is_own_name=True),
+    "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
+    "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
+    "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -177,6 +184,8 @@ class World:
         made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
         name = uuid.uuid4().hex
         assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
+        filter_ = {"filter": f"tag = '{self.mark}'"}
+        assert app.ask("PUT", f"/v1/segments/{name}", filter_).status == 201
         self.ids = {
             "user_id": self.ana.id,
             "type_name": type_name,

@@ -93,3 +93,14 @@ class StoredUser:
 
     user: User
     before: User | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The users of an app that a filter selects."""
+
+    app_id: str
+    name: str
+    filter: str
+    created_at: int
+    updated_at: int

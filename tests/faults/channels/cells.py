@@ -183,7 +183,9 @@ class Cell:
             met += [each for each in found if each and is_met(each)]
             if len(met) >= wanted:
                 return met
-            assert time.monotonic() < give_up, f"{len(met)} of {wanted} after {limit_s:g} s: {found[:2]}"
+            assert time.monotonic() < give_up, (
+                f"{len(met)} of {wanted} after {limit_s:g} s: {found[:2]}"
+            )
             left = [e for e, d in zip(left, found, strict=True) if not (d and is_met(d))]
             await asyncio.sleep(LOOK_EVERY_S + len(left) / 500)
 

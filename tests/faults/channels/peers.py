@@ -340,9 +340,7 @@ class SmsPeer(_HttpPeer):
         "gone": Meets(twilio.Reply.of_error(400, 21610), "gone"),
         "unauthorised": Meets(twilio.Reply.of_error(401, 20003), "misconfigured"),
         "5xx": Meets(twilio.Reply.of_error(500, 20500), "retry"),
-        "429": Meets(
-            twilio.Reply.of_error(429, 20429, retry_after=str(RETRY_AFTER_S)), "retry"
-        ),
+        "429": Meets(twilio.Reply.of_error(429, 20429, retry_after=str(RETRY_AFTER_S)), "retry"),
         "redirect": Meets(Reply(status=302, headers={"location": "https://127.0.0.1/"}), "retry"),
         # The id of the message is in the body.
         **HTTP1_FAULTS,

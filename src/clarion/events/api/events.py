@@ -206,6 +206,8 @@ def _recipient(audience: Audience) -> dict[str, Any]:
             return {"user_ids": list(audience.ids)}
         case AudienceKind.TOPIC:
             return {"topic": audience.topic}
+        case AudienceKind.SEGMENT:
+            return {"segment": audience.segment, "filter": audience.filter}
         case AudienceKind.ALL:
             return {"all": True}
 
