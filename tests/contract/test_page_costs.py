@@ -41,7 +41,7 @@ def topic(n: int) -> tuple[Value, ...]:
 def user(n: int) -> tuple[Value, ...]:
     status = "active" if n in MATCHING else "inactive"
     given = (None, None, None, "en", "UTC", status, "[]", "{}", "{}")
-    return ("app", f"user-{n:06}", *given, NOW, NOW, 1)
+    return ("app", f"user-{n:06}", *given, NOW, NOW, 1, "{}", "{}", "{}", *[None] * 4)
 
 
 def event(n: int) -> tuple[Value, ...]:

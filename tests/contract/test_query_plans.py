@@ -44,6 +44,7 @@ BIG = {
     "subscriptions",
     "templates",
     "topic_messages",
+    "user_tags",
     "users",
 }
 # What may read a big table whole, and why.
@@ -113,6 +114,9 @@ VALUES: dict[str, Value] = {
     "channel": "email",
     "definition": "{}",
     "email": "a@example.com",
+    "email_key": "7@example.com",
+    **dict.fromkeys(["consent", "metadata", "profile", "keys"], "{}"),
+    **dict.fromkeys(["deleted_at", "last_login_at"], None),
     "ids": '{"user-7": null, "user-9": null}',
     "phone": "+4915112345678",
     "preferences": "{}",
@@ -219,6 +223,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "inboxes": [(a, f"user-{n}", 1, 5) for _, a, n in devices],
         "notifications": [notification_row(a, n, k) for _, a, n in devices for k in range(5)],
         "users": [user_row(a, n) for _, a, n in devices],
+        "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
         "templates": [
@@ -267,7 +272,8 @@ def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
 def user_row(app_id: str, n: int) -> tuple[Value, ...]:
     email, status = f"{n}@example.com", "active" if n % 3 else "inactive"
     given = (None, email, None, "en", "UTC", status, "[]", "{}", "{}")
-    return (app_id, f"user-{n}", *given, NOW, NOW, 1)
+    groups = ("{}", "{}", "{}")
+    return (app_id, f"user-{n}", *given, NOW + n, NOW, 1, *groups, None, NOW + n, None, email)
 
 
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:

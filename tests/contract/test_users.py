@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog.model import Category, Channel
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, EmailTaken, UserDeleted
 from clarion.pages import Page
-from clarion.people.model import Preferences, User, UserStatus
+from clarion.people.model import Consent, Preferences, User, UserStatus
 from clarion.people.port import Users
+from clarion.people.profile import BillingAddress, Intelligence, Profile
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit, statement
 from tests.factories import NOW, make_user
 
 PREFERENCES = Preferences(
@@ -30,7 +32,14 @@ FULL = make_user(
     status=UserStatus.INACTIVE,
     tags=("vip", "beta, ü"),
     attributes={"plan": "pro", "nested": {"list": [1, None, 2.5, "\x00"]}},
+    metadata={"crm": {"id": 7, "notes": ["a", None]}},
+    consent={"newsletter": Consent(granted=True, at=NOW, source="form", version="2026-01")},
+    profile=Profile(
+        billing_address=BillingAddress(line1="Hauptstraße 1", city="Köln", country="DE"),
+        intelligence=Intelligence(credits=2.5, billing_history=("in_1", "in_2")),
+    ),
     preferences=PREFERENCES,
+    last_login_at=NOW - 5,
 )
 
 
@@ -62,7 +71,8 @@ async def test_an_unknown_user_is_none(users: Users) -> None:
 async def test_put_again_replaces_all_but_preferences_and_creation(users: Users) -> None:
     await users.put(FULL)
     again = make_user("ana", name="Other", created_at=NOW + 9, updated_at=NOW + 9)
-    expected = replace(again, created_at=NOW, preferences=PREFERENCES)
+    kept = {name: getattr(FULL, name) for name in ("created_at", "preferences", "last_login_at")}
+    expected = replace(again, **kept)
     assert await users.put(again) == (expected, False)
     assert await users.get("app", "ana") == expected
 
@@ -229,3 +239,43 @@ async def test_a_user_who_is_active_again_is_not_listed(users: Users) -> None:
     for status in (UserStatus.INACTIVE, UserStatus.ACTIVE):
         await users.put(make_user("ana", status=status))
     assert await users.list_inactive((0, "", ""), 9) == ()
+
+
+async def test_an_address_belongs_to_one_user_of_an_app_in_capitals_or_not(users: Users) -> None:
+    await users.put(make_user("ana", email="Ana@Exämple.com"))
+    await users.put(make_user("ana", app_id="other", email="ana@exämple.com"))
+    with pytest.raises(EmailTaken):
+        await users.put(make_user("bo", email="ANA@EXÄMPLE.COM"))
+    await users.put(make_user("bo", email="bo@example.com"))
+    with pytest.raises(EmailTaken):
+        await users.patch("app", "bo", lambda user: replace(user, email="aNA@exämple.com"))
+    bo = await users.get("app", "bo")
+    assert bo is not None
+    assert bo.email == "bo@example.com"
+
+
+async def test_an_address_that_was_given_up_is_free(users: Users) -> None:
+    await users.put(make_user("ana", email="ana@example.com"))
+    await users.put(make_user("ana", email="ana@example.org"))
+    _, is_new = await users.put(make_user("bo", email="ana@example.com"))
+    assert is_new
+
+
+DELETE = statement("delete", "UPDATE users SET deleted_at = :now WHERE id = :id")
+
+
+async def test_a_deleted_user_is_nowhere_and_gives_up_the_address(
+    users: Users, engine: Engine
+) -> None:
+    await users.put(make_user("ana", email="ana@example.com"))
+    await users.follow("app", "ana", "news", NOW)
+    await engine.write(Unit("ana", (DELETE.step(now=NOW, id="ana"),)))
+    assert await users.get("app", "ana") is None
+    assert await users.find_many("app", ["ana"]) == {}
+    assert await users.patch("app", "ana", lambda user: user) is None
+    assert await users.list_ids("app", after=None, limit=9) == Page((), None)
+    assert await users.followers("app", "news", after=None, limit=9) == Page((), None)
+    assert not await users.follow("app", "ana", "more", NOW)
+    with pytest.raises(UserDeleted):
+        await users.put(make_user("ana"))
+    await users.put(make_user("bo", email="ana@example.com"))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,11 +46,12 @@ def known(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def user(server: Server) -> str:
+def user(server: Server) -> Iterator[str]:
     """The path of a user with all fields."""
     path = new_path()
     assert server.app.ask("PUT", path, FULL).status == 201
-    return path
+    yield path
+    assert server.app.ask("PUT", path, {}).status == 200  # the address is free for the next
 
 
 def test_a_user_is_created_and_read(server: Server, user: str) -> None:

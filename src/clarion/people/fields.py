@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,11 @@ def check_email(text: str) -> str:
     if len(local_part) > _LOCAL_PART_LIMIT or not _EMAIL.fullmatch(text):
         raise ValueError("must be an email address, like ana@example.com")
     return text
+
+
+def fold_email(address: str) -> str:
+    """Return the key of an address: no two users of an app have the same, whatever the capitals."""
+    return unicodedata.normalize("NFC", address.casefold())
 
 
 def check_phone(text: str) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from clarion.catalog.model import Category, Channel
+from clarion.people.profile import Profile
 
 DEFAULT_LANGUAGE = "en"
 DEFAULT_TIMEZONE = "UTC"
@@ -30,6 +31,15 @@ class UserStatus(StrEnum):
     INACTIVE = "inactive"
 
 
+class Consent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a user consented to something, when, where, and to which text."""
+
+    granted: bool
+    at: int
+    source: str | None = None
+    version: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """An end user of an app."""
@@ -43,7 +53,17 @@ class User:
     timezone: str = DEFAULT_TIMEZONE
     status: UserStatus = UserStatus.ACTIVE
     tags: tuple[str, ...] = ()
+    # By these a segment may select users.
     attributes: dict[str, object] = field(default_factory=dict)
+    # Kept for the app, in any form.
+    metadata: dict[str, object] = field(default_factory=dict)
+    # By what was consented to: "newsletter".
+    consent: dict[str, Consent] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile)
     preferences: Preferences = field(default_factory=Preferences)
+    last_login_at: int | None = None
+    last_seen_at: int | None = None
     created_at: int
     updated_at: int
+    # A deleted user is kept for a while, and is in no list and no audience.
+    deleted_at: int | None = None

@@ -10,12 +10,17 @@ from clarion.people.model import User
 
 
 class Users(Protocol):
-    """The users of the apps. A user id is unique within its app."""
+    """The users of the apps. A user id is unique within its app.
+
+    A deleted user is found by no method and is in no list.
+    """
 
     async def put(self, user: User) -> tuple[User, bool]:
         """Create or replace a user; return the stored user and whether it is new.
 
-        An existing user keeps `preferences` and `created_at`.
+        An existing user keeps `preferences`, `created_at`, `last_seen_at`, and `last_login_at`
+        unless it is given. `EmailTaken` if another user of the app has the address, in capitals
+        or not; `UserDeleted` if the user was deleted.
         """
 
     async def get(self, app_id: str, user_id: str) -> User | None:
@@ -28,7 +33,8 @@ class Users(Protocol):
         """Replace a user by the result of `edit` and return it; None if there is no such user.
 
         No concurrent change is lost: if another writer was faster, `edit` is called again with
-        the newer user. `Overloaded` after ten such attempts. App, id and `created_at` stay.
+        the newer user. `Overloaded` after ten such attempts. App, id, `created_at`,
+        `last_seen_at` and `deleted_at` stay. `EmailTaken` as in `put`.
         """
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:

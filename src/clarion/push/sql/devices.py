@@ -106,7 +106,7 @@ AUTHENTICATE = statement(
     f"""{_SELECT} WHERE token_hash = :token_hash AND secret_hash = :secret_hash
     AND invalidated_at IS NULL AND NOT EXISTS (SELECT 1 FROM users
     WHERE users.app_id = devices.app_id AND users.id = devices.user_id
-    AND users.status = 'inactive')""",
+    AND (users.status = 'inactive' OR users.deleted_at IS NOT NULL))""",
 )
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
 FIND_MANY = statement(
