@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import gc
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 from clarion import descriptors
@@ -54,6 +55,9 @@ from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import users as users_api
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -95,6 +99,7 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 ROUTES = (
     *access_api.ROUTES,
     *users_api.ROUTES,
+    *erasure_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
     *types_api.ROUTES,
@@ -131,6 +136,8 @@ class Services:
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            gone=GoneUsers(stores.deleted_users, stores.erasures),
+            forgets=(self._forget_users,),
         )
         self.callers = Callers(
             stores.keys,
@@ -144,6 +151,7 @@ class Services:
             clock,
             stores.vault,
             per_user=settings.user_devices,
+            is_gone=self.active_users.is_gone,
         )
         self.endpoint_registry = EndpointRegistry(
             stores.push_endpoints, self.registry, clock, settings.external_url
@@ -163,6 +171,15 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.eraser = Eraser(
+            deleted=stores.deleted_users,
+            erasures=stores.erasures,
+            clock=clock,
+            scrub=stores.engine.scrub,
+            on_deleted=self.on_user_changed,
+            on_erased=self.active_users.forget,
+            kept_days=settings.deleted_user_days,
+        )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
@@ -181,6 +198,13 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Drop what this node has cached of users who were erased."""
+        self.registry.forget_users(owners)
+        self.endpoint_registry.forget_users(owners)
+        for owner in owners:
+            self.pipeline.intake.forget_user(*owner)
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -457,7 +481,7 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings):
+    for task in list_tasks(stores, services.dispatch, services.eraser, settings):
         supervisor.start(task.name, task.run)
 
 

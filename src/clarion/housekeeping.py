@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.access.port import Apps
     from clarion.clock import Clock
+    from clarion.people.erasure.eraser import Eraser
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
@@ -60,7 +61,9 @@ class Task:
             await asyncio.sleep(_PAUSE_S)
 
 
-def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[Task, ...]:
+def list_tasks(
+    stores: Stores, dispatch: Dispatch, eraser: Eraser, settings: Settings
+) -> tuple[Task, ...]:
     """Return everything that is expired, recorded or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
@@ -82,6 +85,14 @@ def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[
             _before(settings.notification_days, partial(_prune_notifications, stores)),
         ),
         "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
+        "prune_former_device_users": (
+            60,
+            _before(
+                max(settings.message_days, settings.device_days), stores.devices.prune_former_users
+            ),
+        ),
+        "run_erasures": (2, eraser.run_due),
+        "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
         "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
         "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }

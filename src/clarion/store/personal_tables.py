@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from clarion.store.statement import Statement, statement
+from clarion.store.statement import Statement, Value, statement
 
 # Read, or deleted in one commit: others wait for it a few milliseconds.
 CHUNK = 200
+# What comes before every value of a column; of all others, an empty text.
+_FIRST: dict[str, Value] = {"number": -1, "invalidated_at": -1, "until": -1, "token_hash": b""}
 
 
 class Shape(Enum):
@@ -31,6 +34,7 @@ class Owner(Enum):
     # The id begins with that of the user and a line break, which no user id has.
     PREFIX = "app_id = :app_id AND SUBSTR(id, 1, :length) = :prefix"
     DEVICE = "app_id = :app_id AND device_id = :device_id"
+    DEVICE_OF_USER = "app_id = :app_id AND device_id = :device_id AND user_id = :user_id"
     # The messages of a device while it was the user's.
     DEVICE_MESSAGES = (
         "app_id = :app_id AND device_id = :device_id AND sequence > :since AND sequence <= :until"
@@ -41,11 +45,14 @@ class Owner(Enum):
     EVENT = ""
 
 
+OF_DEVICES = frozenset({Owner.DEVICE, Owner.DEVICE_OF_USER, Owner.DEVICE_MESSAGES, Owner.TOKEN})
+
+
 @dataclass(frozen=True, kw_only=True)
 class PersonalTable:
     """A table with rows about users: how they are found, erased and exported.
 
-    `columns` are those that an export shows as `section`; `omitted` are the others, with the reason.
+    `columns` are those that an export shows as `section`; `omitted` has the others and the reason.
     """
 
     table: str
@@ -83,10 +90,23 @@ class PersonalTable:
         )
 
     @cached_property
+    def cursor(self) -> tuple[str, ...]:
+        """The columns of the key that differ among the rows of one owner."""
+        return tuple(name for name in self.key if not re.search(rf"\b{name} = :", self.owner.value))
+
+    @property
+    def first(self) -> tuple[Value, ...]:
+        """What comes before the cursors of all rows."""
+        return tuple(_FIRST.get(name, "") for name in self.cursor)
+
+    @cached_property
     def show(self) -> Statement:
-        """The rows of the user after a key, in the order of keys: `after_1`, `after_2` …"""
-        key = ", ".join(self.key)
-        after = ", ".join(f":after_{number}" for number in range(1, len(self.key) + 1))
+        """The cursor and the columns of the user's rows after a cursor, in its order."""
+        if not self.cursor:
+            text = f"SELECT {', '.join(self.columns)} FROM {self.table} WHERE {self.owner.value}"
+            return statement(f"show_personal_{self.table}", text)
+        key = ", ".join(self.cursor)
+        after = ", ".join(f":after_{name}" for name in self.cursor)
         return statement(
             f"show_personal_{self.table}",
             f"""SELECT {key}, {", ".join(self.columns)} FROM {self.table}

@@ -12,7 +12,7 @@ from clarion.clock import to_rfc3339
 from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
-from clarion.events.model import Event
+from clarion.events.model import AudienceKind, Event
 from clarion.http.asgi import FastRoute, Operation, Request, Response, header
 from clarion.http.decoding import decode
 from clarion.http.idempotency import Idempotency, fingerprint
@@ -146,7 +146,7 @@ class EventEndpoint:
         body: bytes,
         answer: bytes,
     ) -> Response:
-        once = self._once(request, path, caller, body, answer)
+        once = self._once(request, path, caller, body, answer, _only_user(events))
         intake = self._intake
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
@@ -158,12 +158,25 @@ class EventEndpoint:
         return Response(ACCEPTED, first, (_JSON, _REPLAYED))
 
     def _once(
-        self, request: Request, path: str, caller: AppCaller, body: bytes, answer: bytes
+        self,
+        request: Request,
+        path: str,
+        caller: AppCaller,
+        body: bytes,
+        answer: bytes,
+        user_id: str | None = None,
     ) -> IdempotencyClaim | None:
         key = header(request.scope, b"idempotency-key")
         if key is None:
             return None
-        return self._idempotency.claim(key, caller, fingerprint("POST", path, body), answer)
+        asked = fingerprint("POST", path, body)
+        return self._idempotency.claim(key, caller, asked, answer, user_id)
+
+
+def _only_user(events: Sequence[Event]) -> str | None:
+    """Return the user whom a request is about, if it is one."""
+    is_one = len(events) == 1 and events[0].audience.kind is AudienceKind.USER
+    return events[0].audience.ids[0] if is_one else None
 
 
 def _caller_of(request: Request) -> AppCaller:

@@ -19,6 +19,7 @@ from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import check_value, collect, given_checks
 from clarion.http.views import Timestamp, View
+from clarion.people.erasure.eraser import Eraser
 from clarion.people.fields import check_attributes, check_field
 from clarion.people.model import User, UserStatus
 from clarion.people.port import Users
@@ -74,6 +75,7 @@ class UsersController(Controller):
         data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
+        eraser: Injected[Eraser],
         on_user_changed: Injected[OnUserChanged],
     ) -> Response[UserView]:
         """Create (201) or replace (200) a user. Fields left out get their defaults.
@@ -83,6 +85,7 @@ class UsersController(Controller):
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         now = clock.now()
         given = collect({"id": partial(check_user_id, user_id), **given_checks(data, check_field)})
+        await eraser.check_writable(app_id, user_id)
         user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
         # A user may have been connected before they were created.
         if not is_new or user.status is not UserStatus.ACTIVE:
