@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import gc
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 from clarion import descriptors
@@ -59,6 +60,9 @@ from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
 from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -100,6 +104,7 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 ROUTES = (
     *access_api.ROUTES,
     *users_api.ROUTES,
+    *erasure_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
     *segments_api.ROUTES,
@@ -140,6 +145,8 @@ class Services:
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            gone=GoneUsers(stores.deleted_users, stores.erasures),
+            forgets=(self._forget_users,),
         )
         self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
@@ -148,6 +155,7 @@ class Services:
             clock,
             stores.vault,
             per_user=settings.user_devices,
+            is_gone=self.active_users.is_gone,
         )
         self.endpoint_registry = EndpointRegistry(
             stores.push_endpoints,
@@ -164,6 +172,15 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.eraser = Eraser(
+            deleted=stores.deleted_users,
+            erasures=stores.erasures,
+            clock=clock,
+            scrub=stores.engine.scrub,
+            on_deleted=self.on_user_changed,
+            on_erased=self.active_users.forget,
+            kept_days=settings.deleted_user_days,
+        )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
@@ -208,6 +225,13 @@ class Services:
         self.known_apps.forget(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
+
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Drop what this node has cached of users who were erased."""
+        self.registry.forget_users(owners)
+        self.endpoint_registry.forget_users(owners)
+        for owner in owners:
+            self.pipeline.intake.forget_user(*owner)
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -497,7 +521,8 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings, services.callers.used):
+    tasks = list_tasks(stores, services.dispatch, services.eraser, settings, services.callers.used)
+    for task in tasks:
         supervisor.start(task.name, task.run)
 
 

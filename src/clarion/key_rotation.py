@@ -14,6 +14,7 @@ from clarion.clock import Clock
 from clarion.data_directory import DataDirectory, new_master_key
 from clarion.errors import CommandFailed, InternalError, StartError
 from clarion.http.idempotency import answer_context
+from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
@@ -62,6 +63,20 @@ SEALED = (
         fields=("id", "app_id", "token_hash"),
         context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
     ),
+    SealedColumn(
+        table="erasures",
+        column="subject",
+        key=("app_id", "id"),
+        fields=("app_id", "id"),
+        context=subject_context,
+    ),
+    SealedColumn(
+        table="erasure_keys",
+        column="key",
+        key=("app_id",),
+        fields=("app_id",),
+        context=hash_key_context,
+    ),
 )
 # Bytes that are no secrets: hashes, and messages.
 PLAIN = frozenset(
@@ -75,6 +90,8 @@ PLAIN = frozenset(
         ("messages", "payload"),
         ("feedback", "token_hash"),
         ("topic_messages", "payload"),
+        ("erasures", "user_hash"),
+        ("former_device_users", "token_hash"),
     }
 )
 

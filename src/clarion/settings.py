@@ -180,6 +180,9 @@ class Settings:
         90, 1, 3650, "How long notifications, their deliveries and attempts are kept."
     )
     device_days: int = _number(30, 1, 3650, "How long revoked and invalidated devices are kept.")
+    deleted_user_days: int = _number(
+        30, 1, 3650, "How long deleted users can be restored; then they are erased."
+    )
     user_streams: int = _number(
         20, 1, 10_000, "Live streams and sockets of one user on one node; more are answered 429."
     )

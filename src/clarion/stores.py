@@ -31,8 +31,12 @@ from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.key_rotation import refuse_retired_key
+from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
+from clarion.people.erasure.sql.erasures import SqlErasures
+from clarion.people.erasure.sql.exports import SqlExports
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
+from clarion.personal_data import PERSONAL
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
@@ -71,6 +75,9 @@ class Stores:
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
         self.segments = SqlSegments(engine)
+        self.deleted_users = SqlDeletedUsers(engine)
+        self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
+        self.exports = SqlExports(engine, PERSONAL)
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox

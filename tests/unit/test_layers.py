@@ -19,6 +19,7 @@ COMPOSITION = {
     "stores",
     "housekeeping",
     "key_rotation",
+    "personal_data",
     "cli",
     "__main__",
 }

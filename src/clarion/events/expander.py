@@ -102,4 +102,6 @@ class Expander:
                 start = int(after or 0)
                 end = start + CHUNK
                 is_last = end >= len(audience.ids)
-                return Page(audience.ids[start:end], None if is_last else str(end))
+                # The place of a user who was erased is empty.
+                ids = tuple(each for each in audience.ids[start:end] if each)
+                return Page(ids, None if is_last else str(end))

@@ -203,7 +203,7 @@ def _recipient(audience: Audience) -> dict[str, Any]:
         case AudienceKind.USER:
             return {"user_id": audience.ids[0]}
         case AudienceKind.USERS:
-            return {"user_ids": list(audience.ids)}
+            return {"user_ids": [each for each in audience.ids if each]}
         case AudienceKind.TOPIC:
             return {"topic": audience.topic}
         case AudienceKind.SEGMENT:
