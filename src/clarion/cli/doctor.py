@@ -23,9 +23,10 @@ from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
-from clarion.key_rotation import Fetch, count_keys, find_unreadable
+from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis import connect, ping
 from clarion.settings import Settings
+from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
