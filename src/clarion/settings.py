@@ -130,6 +130,9 @@ class Settings:
     user_requests_per_minute: int = _number(
         600, 1, 100_000_000, "Requests per minute and user, by all user tokens of the user."
     )
+    admin_requests_per_minute: int = _number(
+        1200, 1, 100_000_000, "Requests per minute and administrator, by sessions and keys."
+    )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
     )

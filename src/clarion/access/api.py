@@ -8,7 +8,15 @@ from litestar import Controller, Response, delete, get, post
 
 from clarion.access.callers import Callers
 from clarion.access.keys import issue_key
-from clarion.access.model import ApiKey, AppCaller, Scope
+from clarion.access.model import (
+    SCOPES_OF,
+    AdminCaller,
+    ApiKey,
+    AppCaller,
+    Role,
+    Scope,
+    require_any_admin,
+)
 from clarion.access.port import Keys
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
@@ -56,13 +64,19 @@ class CreatedKey(KeyView):
 
 
 class CallerView(View):
-    """Whom a key or token stands for. `kind` is `app` or `user`."""
+    """Whom a key, token or session stands for. `kind` is `app`, `user` or `administrator`.
+
+    Of an administrator, `app_id` is the app of the header `Clarion-App`, `scopes` what they may do
+    with it, and `role` their role for all apps.
+    """
 
     kind: str
-    app_id: str
+    app_id: str | None
     key_id: str | None
     scopes: list[str]
     user_id: str | None
+    administrator_id: str | None = None
+    role: Role | None = None
 
 
 class KeysController(Controller):
@@ -137,13 +151,22 @@ class KeysController(Controller):
         return _view(key)
 
 
-@get("/v1/caller", summary="Get the calling app or user", tags=_TAGS)
+@get("/v1/caller", summary="Get the calling app, user or administrator", tags=_TAGS)
 async def get_caller(request: ApiRequest) -> CallerView:
-    """Return whom the key or token of the request stands for, and the scopes of the key."""
+    """Return whom the credential of the request stands for, and what it may do."""
     caller = caller_of(request)
     if isinstance(caller, AppCaller):
-        return CallerView.of(caller, kind="app", scopes=sorted(caller.scopes), user_id=None)
-    return CallerView.of(caller, kind="user", scopes=[], key_id=None)
+        return CallerView.of(
+            caller, kind="app", scopes=sorted(caller.scopes), user_id=None, role=None
+        )
+    if isinstance(caller, AdminCaller):
+        require_any_admin(caller)
+        role = caller.role_for(caller.app_id) if caller.app_id else None
+        scopes = sorted(SCOPES_OF[role]) if role else []
+        return CallerView.of(caller, kind="administrator", scopes=scopes, user_id=None)
+    return CallerView.of(
+        caller, kind="user", scopes=[], key_id=None, administrator_id=None, role=None
+    )
 
 
 def _view(key: ApiKey) -> KeyView:

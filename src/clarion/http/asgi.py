@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mutab
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from clarion.access.model import AppCaller, Caller
+from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
@@ -191,6 +191,8 @@ def identity_of(caller: Caller) -> str:
     """Return the name under which a caller is counted."""
     if isinstance(caller, AppCaller):
         return caller.key_id
+    if isinstance(caller, AdminCaller):
+        return f"administrator:{caller.administrator_id}"
     return f"{caller.app_id}:{caller.user_id}"
 
 

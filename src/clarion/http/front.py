@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from clarion.access.model import AppCaller, Caller
+from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.access.port import Authenticator
 from clarion.clock import Clock
 from clarion.errors import (
@@ -113,7 +113,7 @@ class Front:
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
-        self._quotas_of: dict[str, tuple[Quota, Quota]] = {}
+        self._quotas_of: dict[str, tuple[Quota, ...]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -261,7 +261,7 @@ class Front:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
 
-    def _find_quotas(self, caller: Caller) -> tuple[Quota, Quota]:
+    def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""
         who = identity_of(caller)
         quotas = self._quotas_of.get(who)
@@ -271,9 +271,15 @@ class Front:
             quotas = self._quotas_of[who] = self._quotas(caller)
         return quotas
 
-    def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
-        """Return the caller's own quota, then the part of its app's that it may use up."""
+    def _quotas(self, caller: Caller) -> tuple[Quota, ...]:
+        """Return the caller's own quota, then the part of its app's that it may use up.
+
+        Administrators are not counted against an app: they must be able to look at one that has
+        used up its quota.
+        """
         settings = self._settings
+        if isinstance(caller, AdminCaller):
+            return (Quota(identity_of(caller), settings.admin_requests_per_minute),)
         per_app = settings.app_requests_per_minute
         if isinstance(caller, AppCaller):
             own = Quota(identity_of(caller), settings.requests_per_minute)
@@ -314,7 +320,7 @@ class Front:
 def _explain_limit(caller: Caller, position: int) -> str:
     if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    who = "API key" if isinstance(caller, AppCaller) else "user"
+    who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 

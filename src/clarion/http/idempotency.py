@@ -40,15 +40,14 @@ class Idempotency:
     def claim(self, key: str, caller: Caller, asked: bytes, answer: bytes) -> IdempotencyClaim:
         """Return the claim of a request by its fingerprint, with the response to store.
 
-        The servers of an app share their keys. A user has keys of their own: the stored response
-        may hold a secret, such as that of a device.
+        The servers of an app share their keys. Users and administrators have keys of their own:
+        the stored response may hold a secret, such as that of a device.
         """
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
-        now, app_id = self.clock.now(), caller.app_id
-        if isinstance(caller, UserCaller):
-            key = f"{caller.user_id}\n{key}"  # no key that an app sends has a line break
+        now, app_id = self.clock.now(), caller.app_id or ""
+        key = _own_prefix(caller) + key
         return IdempotencyClaim(
             app_id=app_id,
             key=key,
@@ -74,6 +73,15 @@ class Idempotency:
         """Return the body of the first response."""
         context = answer_context(once.app_id, once.key) if once else ""
         return self.vault.open(replay.answer, context)
+
+
+def _own_prefix(caller: Caller) -> str:
+    """Return what keeps the keys of callers of an app apart: no key has a line break itself."""
+    if isinstance(caller, UserCaller):
+        return f"{caller.user_id}\n"
+    administrator_id = caller.administrator_id
+    # No user id is empty.
+    return f"\n{administrator_id}\n" if administrator_id else ""
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:
