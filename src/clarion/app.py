@@ -16,6 +16,10 @@ from clarion import descriptors
 from clarion.access import api as access_api
 from clarion.access.callers import Callers
 from clarion.access.user_tokens import UserTokens
+from clarion.audit import api as audit_api
+from clarion.audit.log_file import LogFile
+from clarion.audit.loop import AuditLoop
+from clarion.audit.operations import ACTIONS
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -35,6 +39,7 @@ from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
 from clarion.http import docs, openapi
+from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -109,6 +114,7 @@ ROUTES = (
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
     *providers_api.ROUTES,
+    *audit_api.ROUTES,
 )
 
 
@@ -165,6 +171,7 @@ class Services:
         self.explainer = self.pipeline.explainer
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
 
@@ -222,6 +229,14 @@ class Services:
             per_address=settings.address_sockets,
             total=descriptors.share(descriptors.get_limit()).gateway,
         )
+
+
+def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
+    path = settings.audit_log_path
+    log = stores.audit_log
+    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    log.on_written = loop.wake
+    return loop
 
 
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
@@ -324,7 +339,7 @@ def _build_front(
             **callbacks.prefixes,
             **unsubscribe.prefixes,
         },
-        framework=framework,
+        framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
         limits=limits,
         clock=stores.clock,
@@ -432,6 +447,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.audit_loop.stop()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -457,6 +473,7 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
+    supervisor.start("audit_log", services.audit_loop.run)
     for task in list_tasks(stores, services.dispatch, settings):
         supervisor.start(task.name, task.run)
 

@@ -83,6 +83,7 @@ def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[
         ),
         "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
         "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
+        "prune_audit_log": (60, _before(settings.audit_days, stores.audit_log.prune)),
         "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }
     return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())

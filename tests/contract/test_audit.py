@@ -72,7 +72,7 @@ async def test_an_entry_is_stored_with_the_change(
 ) -> None:
     key = make_key("app")
     with log.record(find(act())) as recording:
-        recording.describe(key_id=key.id)
+        log.describe(key_id=key.id)
         await keys.create(key)
         await recording.finish(Result.DONE)
     assert await log.link_waiting() == 1
@@ -251,13 +251,17 @@ async def test_nodes_that_link_at_once_make_one_chain(
         ("DELETE FROM audit_entries WHERE sequence >= 4", "entries 4 to 5 are missing"),
         ("DELETE FROM audit_entries", "entries 1 to 5 are missing"),
         (
-            "UPDATE audit_entries SET sequence = CASE sequence WHEN 2 THEN 30 ELSE 20 END"
-            " WHERE sequence IN (2, 3);",
+            (
+                "UPDATE audit_entries SET sequence = CASE sequence WHEN 2 THEN 30 ELSE 20 END"
+                " WHERE sequence IN (2, 3);"
+            ),
             "entries 2 to 3 are missing",
         ),
         (
-            "UPDATE audit_entries SET signature = (SELECT signature FROM audit_entries"
-            " WHERE sequence = 1) WHERE sequence = 2",
+            (
+                "UPDATE audit_entries SET signature = (SELECT signature FROM audit_entries"
+                " WHERE sequence = 1) WHERE sequence = 2"
+            ),
             "entry 2 (action.1) was changed",
         ),
         (
@@ -265,8 +269,10 @@ async def test_nodes_that_link_at_once_make_one_chain(
             "the end of the chain, entry 5, was changed",
         ),
         (
-            "UPDATE audit_chain SET pruned_sequence = 2, pruned_link ="
-            " (SELECT link FROM audit_entries WHERE sequence = 2)",
+            (
+                "UPDATE audit_chain SET pruned_sequence = 2, pruned_link ="
+                " (SELECT link FROM audit_entries WHERE sequence = 2)"
+            ),
             "the beginning of the chain, entry 2, is not signed",
         ),
     ],

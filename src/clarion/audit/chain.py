@@ -128,6 +128,4 @@ def is_pruned(keys: ChainKeys, state: ChainState) -> bool:
     """Whether the chain was pruned by us, if it was."""
     if not state.pruned_sequence:
         return not state.pruned_link
-    return keys.verifies(
-        state.pruned_signature, "pruned", state.pruned_sequence, state.pruned_link
-    )
+    return keys.verifies(state.pruned_signature, "pruned", state.pruned_sequence, state.pruned_link)

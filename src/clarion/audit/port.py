@@ -17,6 +17,10 @@ class Recording(Protocol):
     or neither is. Other tasks of the process do not take part.
     """
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the entry is stored."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -26,15 +30,6 @@ class Recording(Protocol):
         trace: TracebackType | None,
         /,
     ) -> None: ...
-
-    def describe(
-        self, *, app_id: str | None = None, user_id: str | None = None, **target: str
-    ) -> None:
-        """Add what is not known before the act: the ids of what it is about.
-
-        Call it before the first write, or it comes too late. Never with a secret or with what
-        somebody wrote.
-        """
 
     async def finish(self, result: Result, reason: str | None = None) -> None:
         """Store an entry of its own, unless one with this result is stored already.
@@ -48,6 +43,15 @@ class AuditLog(Protocol):
 
     def record(self, find_act: Callable[[], Act | None]) -> Recording:
         """Begin to record an act. `find_act` is called when it is known; None: not recorded."""
+
+    def describe(
+        self, *, app_id: str | None = None, user_id: str | None = None, **target: str
+    ) -> None:
+        """Add to the act of this task what is not known when it begins: ids of what it is about.
+
+        Call it before the first write; afterwards it is too late. Never with a secret, or with what
+        somebody wrote. Nothing happens if the task records no act.
+        """
 
     async def list(self, wanted: Filter, *, after: str | None, limit: int) -> Page[Entry]:
         """Return entries, newest first. `InvalidFields` if `after` is not the `next` of a page."""

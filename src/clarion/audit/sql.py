@@ -120,7 +120,7 @@ class _Recording:
         self._described: dict[str, str] = {}
         self._app_id: str | None = None
         self._user_id: str | None = None
-        self._is_under_way = self._is_written = self._is_over = False
+        self._is_under_way = self.is_written = self._is_over = False
         self._token: Token[Companion | None] | None = None
 
     def __enter__(self) -> Self:
@@ -139,15 +139,14 @@ class _Recording:
         if self._token is not None:
             companion.reset(self._token)
 
-    def describe(
-        self, *, app_id: str | None = None, user_id: str | None = None, **target: str
-    ) -> None:
+    def describe(self, app_id: str | None, user_id: str | None, target: dict[str, str]) -> None:
+        """Add what the act is about."""
         self._app_id = self._app_id if app_id is None else app_id
         self._user_id = self._user_id if user_id is None else user_id
         self._described |= target
 
     def take(self) -> Step | None:
-        if self._is_under_way or self._is_written or self._is_over:
+        if self._is_under_way or self.is_written or self._is_over:
             return None
         act = self._find()
         if act is None:
@@ -157,14 +156,14 @@ class _Recording:
 
     def settle(self, *, is_written: bool) -> None:
         self._is_under_way = False
-        self._is_written = is_written
+        self.is_written = is_written
         if is_written:
             self._log.on_written()
 
     async def finish(self, result: Result, reason: str | None = None) -> None:
         self._is_over = True
         act = self._find()
-        if act is None or (self._is_written and result in (Result.DONE, Result.UNCHANGED)):
+        if act is None or (self.is_written and result in (Result.DONE, Result.UNCHANGED)):
             return
         if result is Result.DONE:
             result = Result.UNCHANGED
@@ -189,8 +188,8 @@ class SqlAuditLog:
 
     def __init__(self, engine: Engine, keys: ChainKeys, clock: Clock, node: str) -> None:
         self._engine = engine
-        self._chain = SqlChain(engine.fetch)
-        self._keys = keys
+        self.chain = SqlChain(engine.fetch)
+        self.keys = keys
         self._clock = clock
         self._node = node
         # Called when an entry waits to be linked.
@@ -198,6 +197,13 @@ class SqlAuditLog:
 
     def record(self, find_act: Callable[[], Act | None]) -> _Recording:
         return _Recording(self, find_act)
+
+    def describe(
+        self, *, app_id: str | None = None, user_id: str | None = None, **target: str
+    ) -> None:
+        recording = companion.get()
+        if isinstance(recording, _Recording):
+            recording.describe(app_id, user_id, target)
 
     def make_step(self, act: Act, result: Result, reason: str | None = None) -> Step:
         """Return the step that stores the entry of an act."""
@@ -211,7 +217,7 @@ class SqlAuditLog:
 
     def _make_entry(self, act: Act, result: Result, reason: str | None) -> Entry:
         is_user = act.actor_kind is ActorKind.USER
-        name_user = self._keys.name_user
+        name_user = self.keys.name_user
         entry = Entry(
             id=self._clock.new_id(),
             app_id=act.app_id,
@@ -228,7 +234,7 @@ class SqlAuditLog:
             node=self._node,
             signature="",
         )
-        return replace(entry, signature=self._keys.sign(*content_of(entry)))
+        return replace(entry, signature=self.keys.sign(*content_of(entry)))
 
     async def list(self, wanted: Filter, *, after: str | None, limit: int) -> Page[Entry]:
         before, before_id = read_cursor(after) if after else (LARGEST, _AFTER_ALL_IDS)
@@ -247,20 +253,23 @@ class SqlAuditLog:
         if wanted.user_id is None:
             return await self._engine.fetch(LISTS[tuple(values)], **values, **bounds)
         # Few keys: one, and one for each time that the master key was replaced.
-        found: list[Row] = []
-        for subject in self._keys.list_names(wanted.app_id or "", wanted.user_id):
+        found: tuple[Row, ...] = ()
+        for subject in self.keys.list_names(wanted.app_id or "", wanted.user_id):
             chosen = LISTS[(*values, "subject")]
-            found += await self._engine.fetch(chosen, **values, subject=subject, **bounds)
+            found += (*await self._engine.fetch(chosen, **values, subject=subject, **bounds),)
         return sorted(found, key=_newest_first, reverse=True)
 
     async def link_waiting(self) -> int:
-        state = await self._chain.get_state()
+        if not await self.chain.read_waiting("", 1):
+            return 0
+        # Before the entries: if another node links them meanwhile, the end has moved.
+        state = await self.chain.get_state()
         waiting = await self._find_ours()
         if not waiting:
             return 0
         sequence, link, rows = state.sequence, state.link, []
         for entry in waiting:
-            sequence, link = sequence + 1, make_link(self._keys, sequence + 1, link, entry)
+            sequence, link = sequence + 1, make_link(self.keys, sequence + 1, link, entry)
             rows.append(LINK.bind(sequence=sequence, link=link, id=entry.id))
         move = MOVE_END.guard(
             id=_CHAIN, sequence=sequence, link=link, after=state.sequence, before=state.link
@@ -269,41 +278,41 @@ class SqlAuditLog:
         # If another node was faster, it has linked them.
         return len(waiting) if done else 0
 
-    async def _find_ours(self) -> list[Entry]:
+    async def _find_ours(self) -> tuple[Entry, ...]:
         """Return what waits and was signed by us; the rest stays, and `verify` reports it."""
-        found: list[Entry] = []
+        found: tuple[Entry, ...] = ()
         last = ""
         for _ in range(_PAGES):
-            page = await self._chain.read_waiting(last, LINKED_AT_ONCE)
-            found += filter(self._is_ours, page)
+            page = await self.chain.read_waiting(last, LINKED_AT_ONCE)
+            found += tuple(filter(self._is_ours, page))
             if len(page) < LINKED_AT_ONCE or len(found) >= LINKED_AT_ONCE:
                 break
             last = page[-1].id
         return found[:LINKED_AT_ONCE]
 
     def _is_ours(self, entry: Entry) -> bool:
-        return self._keys.verifies(entry.signature, *content_of(entry))
+        return self.keys.verifies(entry.signature, *content_of(entry))
 
     async def prune(self, before: int, limit: int) -> int:
-        state = await self._chain.get_state()
-        oldest = await self._chain.read(state.pruned_sequence, limit)
+        state = await self.chain.get_state()
+        oldest = await self.chain.read(state.pruned_sequence, limit)
         # One whose clock was ahead does not keep the others.
-        last = max((n for n, each in enumerate(oldest) if each.created_at < before), default=-1)
-        if last < 0 or oldest[last].sequence is None:
+        old = [n for n, each in enumerate(oldest) if each.created_at < before]
+        if not old:
             return 0
-        sequence, link = oldest[last].sequence, oldest[last].link or ""
-        after = state.pruned_sequence
+        last = oldest[old[-1]]
+        after, sequence, link = state.pruned_sequence, last.sequence or 0, last.link or ""
         move = MOVE_BEGINNING.guard(
             id=_CHAIN,
             sequence=sequence,
             link=link,
-            signature=sign_pruned(self._keys, sequence, link),
+            signature=sign_pruned(self.keys, sequence, link),
             after=after,
         )
         done = await self._engine.write(
             Unit(_CHAIN, (move, PRUNE.step(after=after, sequence=sequence)))
         )
-        return last + 1 if done else 0
+        return old[-1] + 1 if done else 0
 
 
 class SqlChain:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from clarion.audit.chain import ChainKeys, content_of, is_linked, is_pruned
+from clarion.audit.log_file import LogFile, read_entries
 from clarion.audit.model import ChainState, Entry
 from clarion.audit.port import Chain
 
@@ -27,14 +29,17 @@ async def verify_chain(chain: Chain, keys: ChainKeys) -> Verified:
     """Verify every entry that is stored, from the oldest on."""
     state = await chain.get_state()
     if not is_pruned(keys, state):
-        return Verified(fault=f"the beginning of the chain, entry {state.pruned_sequence}, is not signed")
+        return Verified(
+            fault=f"the beginning of the chain, entry {state.pruned_sequence}, is not signed"
+        )
     last, link = state.pruned_sequence, state.pruned_link
     async for entry in read_chain(chain, state.pruned_sequence):
         if fault := find_fault(keys, entry, last, link):
             return Verified(first=state.pruned_sequence + 1, last=last, link=link, fault=fault)
         last, link = entry.sequence or 0, entry.link or ""
     # The chain may have grown since.
-    fault = None if last >= state.sequence else f"{_name_range(last + 1, state.sequence)} missing"
+    missing = f"{_name_range(last + 1, state.sequence)} missing"
+    fault = None if last >= state.sequence else missing
     waiting, forged = await _count_waiting(chain, keys)
     return Verified(
         first=state.pruned_sequence + 1,
@@ -93,3 +98,71 @@ async def _count_waiting(chain: Chain, keys: ChainKeys) -> tuple[int, str | None
 
 def _name_range(first: int, last: int) -> str:
     return f"entry {first} is" if first == last else f"entries {first} to {last} are"
+
+
+async def verify_anchor(chain: Chain, sequence: int, link: str) -> str | None:
+    """Return whether an entry that was seen before is not what it was then."""
+    state = await chain.get_state()
+    if sequence <= state.pruned_sequence:
+        is_same = sequence < state.pruned_sequence or link == state.pruned_link
+    else:
+        found = await chain.read(sequence - 1, 1)
+        is_same = bool(found) and (found[0].sequence, found[0].link) == (sequence, link)
+    return None if is_same else f"entry {sequence} is not the one of the anchor"
+
+
+async def verify_file(file: LogFile, chain: Chain, keys: ChainKeys) -> str | None:
+    """Return the first line of the file, or of a renamed one, that is not as in the chain."""
+    state = await chain.get_state()
+    for path in reversed(file.list_files()):
+        try:
+            fault = await _verify_lines(path, chain, keys, state)
+        except OSError as error:
+            fault = f"{path} cannot be read: {error.strerror}"
+        if fault is not None:
+            return fault
+    return None
+
+
+async def _verify_lines(path: Path, chain: Chain, keys: ChainKeys, state: ChainState) -> str | None:
+    before: Entry | None = None
+    stored = _Cursor(chain)
+    for number, entry in read_entries(path):
+        if entry is None or entry.sequence is None:
+            continue  # a crash cut it off; if somebody did, its number is missing
+        fault = _find_line_fault(keys, entry, before, state)
+        if fault is None and entry.sequence > state.pruned_sequence:
+            found = await stored.find(entry.sequence)
+            fault = None if found == entry else f"is not as in the store (entry {entry.sequence})"
+        if fault is not None:
+            return f"line {number} of {path} {fault}"
+        before = entry
+    return None
+
+
+def _find_line_fault(
+    keys: ChainKeys, entry: Entry, before: Entry | None, state: ChainState
+) -> str | None:
+    number = entry.sequence or 0
+    if number > state.sequence:
+        return f"has entry {number}, but the store ends with {state.sequence}"
+    if before is not None and before.sequence == number:
+        return None if before == entry else f"is not as the line before it (entry {number})"
+    if before is None:
+        signed = keys.verifies(entry.signature, *content_of(entry))
+        return None if signed else f"was changed (entry {number})"
+    return find_fault(keys, entry, before.sequence or 0, before.link or "")
+
+
+class _Cursor:
+    """Finds the entries of the chain by their numbers, which only grow, a page at a time."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._page: dict[int, Entry] = {}
+
+    async def find(self, sequence: int) -> Entry | None:
+        if sequence not in self._page:
+            page = await self._chain.read(sequence - 1, _PAGE)
+            self._page = {each.sequence or 0: each for each in page}
+        return self._page.get(sequence)
