@@ -20,6 +20,10 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
+from clarion.audit import api as audit_api
+from clarion.audit.log_file import LogFile
+from clarion.audit.loop import AuditLoop
+from clarion.audit.operations import ACTIONS
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -39,6 +43,7 @@ from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
 from clarion.http import docs, openapi, static_files
+from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -120,6 +125,7 @@ ROUTES = (
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
     *providers_api.ROUTES,
+    *audit_api.ROUTES,
 )
 
 
@@ -183,6 +189,7 @@ class Services:
         )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
 
@@ -274,6 +281,14 @@ class Services:
             per_address=settings.address_sockets,
             total=descriptors.share(descriptors.get_limit()).gateway,
         )
+
+
+def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
+    path = settings.audit_log_path
+    log = stores.audit_log
+    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    log.on_written = loop.wake
+    return loop
 
 
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
@@ -386,7 +401,7 @@ def _build_front(
             **callbacks.prefixes,
             **unsubscribe.prefixes,
         },
-        framework=framework,
+        framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
         limits=limits,
         clock=stores.clock,
@@ -495,6 +510,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.audit_loop.stop()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -521,6 +537,7 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
+    supervisor.start("audit_log", services.audit_loop.run)
     tasks = list_tasks(stores, services.dispatch, services.eraser, settings, services.callers.used)
     for task in tasks:
         supervisor.start(task.name, task.run)

@@ -98,6 +98,7 @@ def list_tasks(
         "run_erasures": (2, eraser.run_due),
         "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
         "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
+        "prune_audit_log": (60, _before(settings.audit_days, stores.audit_log.prune)),
         "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }
     return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())

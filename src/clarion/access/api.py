@@ -18,6 +18,7 @@ from clarion.access.model import (
     require_any_admin,
 )
 from clarion.access.port import Keys
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
 from clarion.http.bodies import Body
@@ -106,6 +107,7 @@ class KeysController(Controller):
         keys: Injected[Keys],
         clock: Injected[Clock],
         idempotency: Injected[Idempotency],
+        audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
         """Create a key with no more scopes than the calling key has, that does not outlive it."""
@@ -122,6 +124,7 @@ class KeysController(Controller):
             issued.key, scopes=sorted(issued.key.scopes), api_key=issued.secret.text
         )
         once = await idempotency.once(request, idempotency_key, answer)
+        audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
         replay = await keys.create(issued.key, once)
         if replay is not None:
             return idempotency.answer_again(replay, once, CreatedKey, 201)
