@@ -68,8 +68,10 @@ class Breaker:
         is_bad = attempts >= LEAST_ATTEMPTS and failures >= attempts * FAILED_SHARE
         if self.state is BreakerState.OPEN or not (is_bad or self.state is BreakerState.HALF_OPEN):
             return False
-        is_told = told_s is not None and told_s <= TOLD_LONGEST_S
-        self.open(now, int(told_s * 1000) if is_told else random.randint(*OPEN_MS))  # noqa: S311 - jitter
+        for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
+        if told_s is not None and told_s <= TOLD_LONGEST_S:
+            for_ms = int(told_s * 1000)
+        self.open(now, for_ms)
         return True
 
     def open(self, now: int, for_ms: int) -> None:

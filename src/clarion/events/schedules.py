@@ -25,7 +25,8 @@ WAITS_S: dict[Channel, tuple[float, ...]] = {
 }  # fmt: skip
 # Those who failed at the same moment do not return at the same moment.
 SPREAD = 0.1
-_TOLD_SPREAD_S = 1.0
+# With the half second in which due jobs are found, it is at most a second.
+_TOLD_SPREAD_S = 0.5
 # What was not tried, because its provider fails, is looked at again after up to a quarter of the
 # time that it has waited: however many wait, looking at them is little work.
 _UNTRIED_SHARE = 0.25
@@ -59,7 +60,7 @@ def find_wait_untried_s(channel: Channel, elapsed_s: float, told_s: float) -> fl
 
 
 def spread_told(told_s: float) -> float:
-    """Return a time that a provider asked for, up to a second longer."""
+    """Return a time that a provider asked for, up to half a second longer."""
     return told_s + random.uniform(0, _TOLD_SPREAD_S)  # noqa: S311 - jitter
 
 
