@@ -14,10 +14,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from clarion import descriptors
-from clarion.access import api as access_api
+from clarion.access.api import app_keys as app_keys_api
+from clarion.access.api import apps as apps_api
+from clarion.access.api import keys as keys_api
+from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
-from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.audit import api as audit_api
@@ -108,7 +110,10 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 
 # The handlers of the management API.
 ROUTES = (
-    *access_api.ROUTES,
+    *keys_api.ROUTES,
+    *apps_api.ROUTES,
+    *app_keys_api.ROUTES,
+    *tickets_api.ROUTES,
     *users_api.ROUTES,
     *erasure_api.ROUTES,
     *preferences_api.ROUTES,
@@ -145,8 +150,8 @@ class Services:
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
-        self.known_apps = KnownApps(stores.apps, stores.user_keys, stores.vault)
-        self.origins = AllowedOrigins(self.known_apps, clock)
+        self.origins = AllowedOrigins(stores.known_apps, clock)
+        self._known_apps = stores.known_apps
         self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
         self.active_users = ActiveUsers(
             stores.users,
@@ -212,7 +217,7 @@ class Services:
     def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
         return Callers(
             stores.keys,
-            UserTokens(self.known_apps, settings.user_token_hours),
+            UserTokens(stores.known_apps, settings.user_token_hours),
             stores.clock,
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
@@ -232,7 +237,7 @@ class Services:
     async def _forget_app(self, app_id: str) -> None:
         """Forget what is cached of a deleted app, and end all its connections."""
         self.callers.forget_app(app_id)
-        self.known_apps.forget(app_id)
+        self._known_apps.forget(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
 
@@ -267,12 +272,14 @@ class Services:
             window_s=settings.low_priority_window_s,
             app_limit=settings.app_devices_connected,
             deleted_apps=self.deleted_apps,
+            origins=self.origins,
         )
         users = UserEndpoint(
             inboxes=stores.inboxes,
             actions=self.inbox_actions,
             live=self.live_clients,
-            identify=self.callers.identify,
+            authenticator=self.callers,
+            origins=self.origins,
             clock=stores.clock,
         )
         self.metrics.watch_gateway(

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from clarion.access.keyring import Keyring
+from clarion.access.known_apps import KnownApps
 from clarion.access.port import Vault
 from clarion.access.sql import (
     SqlAdministrators,
@@ -76,6 +78,15 @@ class Stores:
         self.user_keys = open_user_keys(engine)
         self.provider_keys = open_provider_keys(engine)
         self.tickets = SqlTickets(engine)
+        self.known_apps = KnownApps(self.apps, self.user_keys, vault)
+        self.keyring = Keyring(
+            apps=self.apps,
+            user_keys=self.user_keys,
+            provider_keys=self.provider_keys,
+            known_apps=self.known_apps,
+            vault=vault,
+            clock=clock,
+        )
         self.administrators = SqlAdministrators(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)

@@ -173,6 +173,7 @@ VALUES: dict[str, Value] = {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "delete_expired_tickets": {"id": b"t-7"},
     "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},

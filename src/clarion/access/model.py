@@ -34,6 +34,7 @@ class Scope(StrEnum):
 
 ALL_SCOPES = frozenset(Scope)
 ANY_ORIGIN = "*"
+_ORIGIN_SHOWN = 60
 
 
 class UserTokenAlgorithm(StrEnum):
@@ -79,6 +80,11 @@ class UserKey(Expiring):
     algorithm: UserTokenAlgorithm
     key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
 
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.kid
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderKey(Expiring):
@@ -88,6 +94,11 @@ class ProviderKey(Expiring):
     key_id: str
     team_id: str
     public_key: str  # PEM
+
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.key_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,3 +305,9 @@ def require_user(caller: Caller | None) -> UserCaller:
     if not isinstance(caller, UserCaller):
         raise Forbidden("Only users may call this: use a user token, not an API key.")
     return caller
+
+
+def explain_origin(origin: str) -> str:
+    """Return why a page may not open a stream or socket; short enough for a close frame."""
+    shown = origin if len(origin) <= _ORIGIN_SHOWN else f"{origin[:_ORIGIN_SHOWN]}…"
+    return f"The origin {shown!r} is not one of the app's allowed origins."

@@ -27,9 +27,17 @@ class Apps(Protocol):
     """Apps. One that was deleted is not found by any of these but `list_deleted`."""
 
     async def create(
-        self, app: App, provider_key: ProviderKey, user_key: UserKey | None = None
-    ) -> None:
-        """Add an app with its first keys; `Conflict` if a bundle id or key id exists."""
+        self,
+        app: App,
+        provider_key: ProviderKey,
+        user_key: UserKey | None = None,
+        api_key: ApiKey | None = None,
+        once: IdempotencyClaim | None = None,
+    ) -> StoredResponse | None:
+        """Add an app with its first keys; `Conflict` if a bundle id or key id exists.
+
+        `once` as in `Keys.create`.
+        """
 
     async def get(self, app_id: str) -> App | None:
         """Return the app, or None."""
@@ -65,16 +73,21 @@ class AppKeys(Protocol[K]):
     async def list(self, app_id: str) -> tuple[K, ...]:
         """Return the app's keys, at most 100: live ones first, then those that ended last."""
 
-    async def add(self, key: K, now: int) -> bool:
+    async def add(
+        self, key: K, now: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Add a key; False if the app has `LIVE_KEYS_LIMIT` live ones, or is not there.
 
         `Conflict` if its name is taken: the `kid` in the app, the `key_id` on the whole server.
+        `once` as in `Keys.create`.
         """
 
-    async def rotate(self, name: str, new: K, *, now: int, ends_at: int) -> bool:
+    async def rotate(
+        self, name: str, new: K, *, now: int, ends_at: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         """Add a key in place of the live one with a name, which expires at `ends_at` or before.
 
-        False if the app has no such live key, or too many. `Conflict` as in `add`.
+        False if the app has no such live key, or too many. `Conflict` and `once` as in `add`.
         """
 
     async def revoke(self, app_id: str, name: str, now: int) -> K | None:

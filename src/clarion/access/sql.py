@@ -174,6 +174,7 @@ TOUCH_KEY = statement(
 INSERT_TICKET = statement(
     "insert_ticket", f"INSERT INTO tickets ({TICKETS.columns}) VALUES ({TICKETS.parameters})"
 )
+SELECT_TICKET = statement("select_ticket", "SELECT 1 FROM tickets WHERE hash = :hash")
 REDEEM_TICKET = statement(
     "redeem_ticket",
     f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
@@ -197,18 +198,24 @@ class SqlApps:
         self._engine = engine
 
     async def create(
-        self, app: App, provider_key: ProviderKey, user_key: UserKey | None = None
-    ) -> None:
-        insert_user_key = (
-            (INSERT_USER_KEY.step(**USER_KEYS.values(user_key)),) if user_key is not None else ()
-        )
-        steps = (
+        self,
+        app: App,
+        provider_key: ProviderKey,
+        user_key: UserKey | None = None,
+        api_key: ApiKey | None = None,
+        once: IdempotencyClaim | None = None,
+    ) -> StoredResponse | None:
+        steps = [
             INSERT_APP.step(**APPS.values(app)),
             INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
-            *insert_user_key,
-        )
+        ]
+        if user_key is not None:
+            steps.append(INSERT_USER_KEY.step(**USER_KEYS.values(user_key)))
+        if api_key is not None:
+            steps.append(INSERT_KEY.step(**KEYS.values(api_key)))
         with explain_conflict("An app with this bundle id already exists."):
-            await self._engine.write(Unit(app.id, steps))
+            done = await idempotency.write_once(self._engine, app.id, once, *steps)
+        return done if isinstance(done, StoredResponse) else None
 
     async def get(self, app_id: str) -> App | None:
         rows = await self._engine.fetch(SELECT_APP, id=app_id)
@@ -259,19 +266,25 @@ class SqlAppKeys(Generic[K]):
         rows = await self._engine.fetch(self._statements.list, app_id=app_id)
         return tuple(map(self._record.read, rows))
 
-    async def add(self, key: K, now: int) -> bool:
-        return await self._write(key, now)
+    async def add(
+        self, key: K, now: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        return await self._write(key, now, once)
 
-    async def rotate(self, name: str, new: K, *, now: int, ends_at: int) -> bool:
+    async def rotate(
+        self, name: str, new: K, *, now: int, ends_at: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
         end = self._statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
-        return await self._write(new, now, end)
+        return await self._write(new, now, once, end)
 
     async def revoke(self, app_id: str, name: str, now: int) -> K | None:
         step = self._statements.revoke.guard(app_id=app_id, name=name, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
         return self._record.read(done[0][0]) if done else None
 
-    async def _write(self, key: K, now: int, *guards: Step) -> bool:
+    async def _write(
+        self, key: K, now: int, once: IdempotencyClaim | None, *guards: Step
+    ) -> StoredResponse | bool:
         steps = (
             self._statements.check.guard(app_id=key.app_id, now=now),
             *guards,
@@ -279,7 +292,8 @@ class SqlAppKeys(Generic[K]):
             self._statements.insert.step(**self._record.values(key)),
         )
         with explain_conflict(self._taken):
-            return await self._engine.write(Unit(key.app_id, steps)) is not None
+            done = await idempotency.write_once(self._engine, key.app_id, once, *steps)
+        return done if isinstance(done, StoredResponse) else done is not None
 
 
 def open_user_keys(engine: Engine) -> SqlAppKeys[UserKey]:
@@ -357,6 +371,9 @@ class SqlTickets:
         await self._engine.write(Unit(ticket.user_id, (insert,), ticket.app_id))
 
     async def redeem(self, ticket_hash: bytes, now: int) -> Ticket | None:
+        # Anybody may send a ticket: one that is unknown costs a read, not a write.
+        if not await self._engine.fetch(SELECT_TICKET, hash=ticket_hash):
+            return None
         redeem = REDEEM_TICKET.guard(hash=ticket_hash, now=now)
         done = await self._engine.write(Unit(ticket_hash.hex(), (redeem,)))
         return TICKETS.read(done[0][0]) if done else None

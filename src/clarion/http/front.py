@@ -37,6 +37,7 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
+    find_query,
     identity_of,
     index_headers,
     respond,
@@ -100,6 +101,7 @@ class Front:
         self._prefixes = tuple(prefixes.items())
         self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
+        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
         self._methods = Methods(routes, framework.routes)
@@ -266,7 +268,7 @@ class Front:
 
     async def _admit(self, request: Request, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._authenticator.identify(request.header(b"authorization"))
+        caller = await self._identify(request)
         position, allowance = await self._limits.take_all(
             self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
@@ -279,6 +281,15 @@ class Front:
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
+
+    async def _identify(self, request: Request) -> Caller:
+        authorization = request.header(b"authorization")
+        path = request.scope["path"]
+        if authorization is None and path.removesuffix("/") in self._ticket_paths:
+            ticket = find_query(request.scope, "ticket")
+            if ticket is not None:
+                return await self._authenticator.redeem(ticket)
+        return await self._authenticator.identify(authorization)
 
     def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""

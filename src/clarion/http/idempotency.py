@@ -84,6 +84,14 @@ class Idempotency:
         first = msgspec.json.decode(self.open(replay, once), type=body_type)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
+    def answer_created(
+        self, replay: StoredResponse | None, once: IdempotencyClaim | None, answer: T
+    ) -> Response[T]:
+        """Return the response to a request that created something, or that to the first one."""
+        if replay is not None:
+            return self.answer_again(replay, once, type(answer), 201)
+        return Response(answer, status_code=201)
+
     def open(self, replay: StoredResponse, once: IdempotencyClaim | None) -> bytes:
         """Return the body of the first response."""
         context = answer_context(once.app_id, once.key) if once else ""

@@ -33,9 +33,9 @@ async def issued(keys: Keys) -> IssuedKey:
 
 
 @pytest.fixture
-async def new_app(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+async def new_app(apps: Apps, vault: Vault, clock: FixedClock) -> NewApp:
     return await create_app(
-        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+        name="App", bundle_id="com.example.app", apps=apps, vault=vault, clock=clock
     )
 
 

@@ -21,9 +21,9 @@ from tests.factories import FixedClock
 
 
 @pytest.fixture
-async def made(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+async def made(apps: Apps, vault: Vault, clock: FixedClock) -> NewApp:
     return await create_app(
-        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+        name="App", bundle_id="com.example.app", apps=apps, vault=vault, clock=clock
     )
 
 
@@ -74,12 +74,10 @@ def test_no_secret_is_in_the_repr(made: NewApp) -> None:
 
 @pytest.mark.parametrize("bundle_id", ["", "app", ".app", "com..x", "com.x y", "com.x\n", "com.ä"])
 async def test_a_bundle_id_must_look_like_one(
-    apps: Apps, keys: Keys, vault: Vault, clock: FixedClock, bundle_id: str
+    apps: Apps, vault: Vault, clock: FixedClock, bundle_id: str
 ) -> None:
     with pytest.raises(InvalidFields, match="bundle_id: must look like"):
-        await create_app(
-            name="App", bundle_id=bundle_id, apps=apps, keys=keys, vault=vault, clock=clock
-        )
+        await create_app(name="App", bundle_id=bundle_id, apps=apps, vault=vault, clock=clock)
     assert await apps.list() == ()
 
 

@@ -90,7 +90,6 @@ async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Store
         name="Demo",
         bundle_id=DEMO_BUNDLE_ID,
         apps=stores.apps,
-        keys=stores.keys,
         vault=stores.vault,
         clock=stores.clock,
     )
