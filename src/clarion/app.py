@@ -413,6 +413,7 @@ def _build_front(
         },
         framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
+        origins=services.origins,
         limits=limits,
         clock=stores.clock,
         metrics=services.metrics,
