@@ -90,6 +90,10 @@ class Expander:
                 return await self.ports.users.followers(
                     event.app_id, audience.topic or "", after=after or None, limit=CHUNK
                 )
+            case AudienceKind.SEGMENT:
+                return await self.ports.segments.list_users(
+                    event.app_id, audience.filter or "", after=after or None, limit=CHUNK
+                )
             case AudienceKind.ALL:
                 return await self.ports.users.list_ids(
                     event.app_id, after=after or None, limit=CHUNK

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from clarion.errors import Conflict
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.statement import Row, Statement, Unit, Value
+
+
+class Fetch(Protocol):
+    """Reads rows, as `Engine.fetch` does."""
+
+    def __call__(self, statement: Statement, **values: Value) -> Awaitable[Sequence[Row]]: ...
 
 
 class Engine(Protocol):

@@ -206,6 +206,8 @@ def _recipient(audience: Audience) -> dict[str, Any]:
             return {"user_ids": [each for each in audience.ids if each]}
         case AudienceKind.TOPIC:
             return {"topic": audience.topic}
+        case AudienceKind.SEGMENT:
+            return {"segment": audience.segment, "filter": audience.filter}
         case AudienceKind.ALL:
             return {"all": True}
 

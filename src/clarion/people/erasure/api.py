@@ -18,7 +18,7 @@ from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.people.active_users import ActiveUsers
-from clarion.people.api.users import UserView
+from clarion.people.api.shapes import UserView
 from clarion.people.erasure.eraser import DAY_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import Generic, TypeVar
 
 from clarion.clock import Clock
@@ -61,12 +61,18 @@ class EndpointRegistry:
     """The endpoints of all devices. A change on this node is seen at once."""
 
     def __init__(
-        self, endpoints: PushEndpoints, devices: Registry, clock: Clock, public_url: str
+        self,
+        endpoints: PushEndpoints,
+        devices: Registry,
+        clock: Clock,
+        public_url: str,
+        deleted_apps: Container[str] = (),
     ) -> None:
         self.endpoints = endpoints
         self.url = public_url + PREFIX
         self._devices = devices
         self._clock = clock
+        self._deleted_apps = deleted_apps
         self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
         self._unknown = Entries[bool](UNKNOWN_LIMIT)
         # How many were deleted so far: what was read before may show one of them.
@@ -126,6 +132,8 @@ class EndpointRegistry:
         if found is None:
             raise NotFound("There is no such push endpoint.")
         endpoint, token_hash = found
+        if endpoint.app_id in self._deleted_apps:
+            raise EndpointGone
         device = await self._find_device(endpoint.app_id, token_hash)
         if device is None or device.id != endpoint.device_id or not device.is_valid:
             raise EndpointGone

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from clarion.errors import StartError, StoreUnavailable
+from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.slots import BACKGROUND_LIMIT_S, Slots, SlowReadLimits
@@ -60,7 +61,7 @@ class SqliteEngine:
         return cls(path, process, commit, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
-        return await self.commit.write(unit)
+        return await write_accompanied(self.commit, unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         try:
