@@ -14,7 +14,9 @@ MARK = b"qzmarkqz"
 def fill(path: Path, *, seed: int, mode: str = "ON") -> apsw.Connection:
     """Write, change and delete rows of many sizes, so that pages are split and joined."""
     connection = apsw.Connection(str(path))
-    connection.execute(f"PRAGMA journal_mode=WAL; PRAGMA secure_delete={mode}").fetchall()
+    connection.execute(
+        f"PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; PRAGMA secure_delete={mode}"
+    ).fetchall()
     connection.execute(
         "CREATE TABLE a (k TEXT PRIMARY KEY, v TEXT, w BLOB) WITHOUT ROWID;"
         "CREATE TABLE b (k TEXT PRIMARY KEY, v TEXT); CREATE INDEX c ON b (v)"
