@@ -54,7 +54,9 @@ from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
 from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -134,12 +136,8 @@ class Services:
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
         )
-        self.callers = Callers(
-            stores.keys,
-            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
-            clock,
-            is_active=self.active_users.is_active,
-        )
+        self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
+        self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -183,6 +181,15 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
+        return Callers(
+            stores.keys,
+            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
+            stores.clock,
+            is_active=self.active_users.is_active,
+            on_seen=self.last_seen.note,
+        )
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -299,6 +306,13 @@ def _build_front(
         *health.routes,
         *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.on_user_changed,
+        ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
     )
@@ -460,7 +474,7 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings):
+    for task in list_tasks(stores, services.dispatch, services.last_seen, settings):
         supervisor.start(task.name, task.run)
 
 

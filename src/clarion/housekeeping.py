@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clarion.access.port import Apps
     from clarion.clock import Clock
+    from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
@@ -60,10 +61,13 @@ class Task:
             await asyncio.sleep(_PAUSE_S)
 
 
-def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[Task, ...]:
+def list_tasks(
+    stores: Stores, dispatch: Dispatch, last_seen: LastSeen, settings: Settings
+) -> tuple[Task, ...]:
     """Return everything that is expired, recorded or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
+        "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "prune_idempotency_keys": (60, partial(stores.idempotency_keys.prune, limit=CHUNK)),

@@ -124,6 +124,7 @@ VALUES: dict[str, Value] = {
     "phone": "+4915112345678",
     "preferences": "{}",
     "subject": "text",
+    "tag": "tag-7",
     "tags": "[]",
     "type": "TYPE_7",
     "unread": 0,
@@ -163,6 +164,9 @@ VALUES: dict[str, Value] = {
 OWN_VALUES: dict[str, dict[str, Value]] = {
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
+    "list_users_by_creation": {"since": NOW, "before": NOW + 200},
+    "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
+    "list_users_by_status": {"status": "inactive"},
     "prune_topic": {"before": NOW + 200},
     "select_deleted_topics": {"before": NOW + 200},
     "select_old_events": {"before": "event-2"},

@@ -62,6 +62,10 @@ TABLE: dict[str, Rule] = {
     "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
+    "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
+    "POST /v1/users/batch": app(
+        Scope.USERS_WRITE, {"users": [{"id": "{user_id}", "name": "new"}]}, is_own_name=True
+    ),
     "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
     "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
     "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
@@ -122,6 +126,7 @@ TABLE: dict[str, Rule] = {
     ),
     "POST /v1/me/notifications/read-all": ME,
     "POST /v1/devices": owner(Scope.DEVICES_WRITE, {"platform": "clarion"}),
+    "GET /v1/devices": app(Scope.DEVICES_READ, is_own_name=True),
     "GET /v1/devices/{device_id}": owner(Scope.DEVICES_READ),
     "PATCH /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE, {"label": "new"}),
     "POST /v1/devices/{device_id}/secret": owner(Scope.DEVICES_WRITE),

@@ -78,3 +78,28 @@ class Segment:
     filter: str
     created_at: int
     updated_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFilter:
+    """Which users a list has: those for whom everything holds that is not None.
+
+    Of a range, `after` is its first moment and `before` the first one behind it.
+    """
+
+    email: str | None = None
+    status: UserStatus | None = None
+    tag: str | None = None
+    language: str | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+    last_seen_after: int | None = None
+    last_seen_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUser:
+    """A user who was written, and the user as before; None if there was none."""
+
+    user: User
+    before: User | None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from clarion.errors import RequestError
 from clarion.pages import Page
-from clarion.people.model import Segment, User
+from clarion.people.model import Segment, StoredUser, User, UserFilter
+
+# Takes the user as stored, or None if there is none, and returns the user to store.
+Edit = Callable[[User | None], User]
 
 
 class Users(Protocol):
@@ -36,6 +40,31 @@ class Users(Protocol):
         the newer user. `Overloaded` after ten such attempts. App, id, `created_at`,
         `last_seen_at` and `deleted_at` stay. `EmailTaken` as in `put`.
         """
+
+    async def edit_many(
+        self, app_id: str, edits: Mapping[str, Edit]
+    ) -> dict[str, StoredUser | RequestError]:
+        """Create or change many users of an app, and return the outcome for each, by id.
+
+        Each edit gets the user, or None if there is none, and returns the user to store. An edit
+        that raises a `RequestError`, an address that another user has (`EmailTaken`) and a deleted
+        user (`UserDeleted`) are outcomes: the others are stored nevertheless, in few commits. No
+        concurrent change is lost, as in `patch`. `ServiceError` if it is not known which users
+        were stored; the same edits can be repeated.
+        """
+
+    async def list(
+        self, app_id: str, chosen: UserFilter, *, after: str | None, limit: int
+    ) -> Page[User]:
+        """Return the users for whom a filter holds.
+
+        Sorted by creation or last activity if the filter has such a range, otherwise by id. A page
+        with several conditions may have fewer than `limit`, even none, and a cursor: it reads a
+        bounded part of the users for whom the first of them holds.
+        """
+
+    async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
+        """Set when users, given as app and id, were last seen; no more than once a minute each."""
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         """Make a user follow a topic; False if there is no such user. Idempotent."""

@@ -23,7 +23,8 @@ from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
-from clarion.people.api.users import Given, check_found
+from clarion.people.api.shapes import Given
+from clarion.people.api.users import check_found
 from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users

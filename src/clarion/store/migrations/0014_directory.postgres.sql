@@ -1,4 +1,4 @@
--- The directory: optional fields of users, and an index for each filter of their list.
+-- The directory: optional fields of users, and an index for each filter of the lists.
 
 ALTER TABLE users ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE users ADD COLUMN consent TEXT NOT NULL DEFAULT '{}';
@@ -30,6 +30,10 @@ CREATE INDEX users_by_language ON users (app_id, language, id) WHERE deleted_at 
 CREATE INDEX users_by_creation ON users (app_id, created_at, id) WHERE deleted_at IS NULL;
 CREATE INDEX users_by_last_seen ON users (app_id, last_seen_at, id)
   WHERE last_seen_at IS NOT NULL AND deleted_at IS NULL;
+
+-- Likewise for the list of devices.
+CREATE INDEX devices_by_platform ON devices (app_id, platform, id);
+CREATE INDEX devices_invalid ON devices (app_id, id) WHERE invalidated_at IS NOT NULL;
 
 -- The tags of users once more, by tag. Written in the unit that writes the user.
 CREATE TABLE user_tags (
