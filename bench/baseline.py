@@ -14,6 +14,7 @@ import msgspec
 import uvloop
 
 from clarion.access.callers import Callers
+from clarion.access.known_apps import KnownApps
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Request, Response
@@ -91,8 +92,9 @@ def build_front(settings: Settings, stores: Stores) -> Front:
         framework=NoFramework(),
         authenticator=Callers(
             stores.keys,
-            UserTokens(stores.apps, stores.vault),
+            UserTokens(KnownApps(stores.apps, stores.user_keys, stores.vault)),
             stores.clock,
+            tickets=stores.tickets,
             is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
         ),
         limits=MemoryLimits(),

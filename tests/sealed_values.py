@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from clarion.access.user_tokens import user_key_context
+from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
@@ -15,10 +15,10 @@ from clarion.store.statement import Row, Statement, Unit, Value, statement
 PLANTED = b"planted-secret"
 # Values that are planted at once. A rotation adds one more: the key of the audit log that it keeps.
 COLUMNS = len(SEALED)
-_INSERT_APP = statement(
-    "plant_app",
-    """INSERT INTO apps (id, name, bundle_id, team_id, user_token_algorithm, user_token_key,
-    created_at) VALUES (:id, 'App', :id, 'TEAM', 'HS256', :sealed, 1)""",
+_INSERT_USER_KEY = statement(
+    "plant_user_key",
+    """INSERT INTO user_keys (app_id, kid, algorithm, key, created_at)
+    VALUES (:app_id, 'kid', 'HS256', :sealed, 1)""",
 )
 _INSERT_ANSWER = statement(
     "plant_answer",
@@ -48,7 +48,7 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
     for number in range(first, first + count):
         app, secret, unique = f"app-{number}", PLANTED + b"-%d" % number, b"%d" % number
         rows: list[tuple[Statement, Mapping[str, Value], str]] = [
-            (_INSERT_APP, {"id": app}, user_key_context(app)),
+            (_INSERT_USER_KEY, {"app_id": app}, user_key_context(app, "kid")),
             (
                 _INSERT_ANSWER,
                 {"app_id": app, "key": "k", "fingerprint": unique},

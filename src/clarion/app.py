@@ -10,11 +10,17 @@ import contextlib
 import datetime as dt
 import gc
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 from clarion import descriptors
-from clarion.access import api as access_api
+from clarion.access.api import app_keys as app_keys_api
+from clarion.access.api import apps as apps_api
+from clarion.access.api import keys as keys_api
+from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
+from clarion.access.deleted_apps import DeletedApps
+from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.audit import api as audit_api
 from clarion.audit.log_file import LogFile
@@ -38,7 +44,7 @@ from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
-from clarion.http import docs, openapi
+from clarion.http import docs, openapi, static_files
 from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
@@ -57,8 +63,14 @@ from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, con
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
+from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.gone_users import GoneUsers
+from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -98,10 +110,15 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 
 # The handlers of the management API.
 ROUTES = (
-    *access_api.ROUTES,
+    *keys_api.ROUTES,
+    *apps_api.ROUTES,
+    *app_keys_api.ROUTES,
+    *tickets_api.ROUTES,
     *users_api.ROUTES,
+    *erasure_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
+    *segments_api.ROUTES,
     *types_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
@@ -133,35 +150,34 @@ class Services:
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
+        self.origins = AllowedOrigins(stores.known_apps, clock)
+        self._known_apps = stores.known_apps
+        self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
         self.active_users = ActiveUsers(
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            gone=GoneUsers(stores.deleted_users, stores.erasures),
+            forgets=(self._forget_users,),
         )
-        self.callers = Callers(
-            stores.keys,
-            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
-            clock,
-            is_active=self.active_users.is_active,
-        )
+        self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
+        self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
             clock,
             stores.vault,
             per_user=settings.user_devices,
+            is_gone=self.active_users.is_gone,
         )
         self.endpoint_registry = EndpointRegistry(
-            stores.push_endpoints, self.registry, clock, settings.external_url
+            stores.push_endpoints,
+            self.registry,
+            clock,
+            settings.external_url,
+            self.deleted_apps,
         )
-        self.dispatch = Dispatch(
-            messages=stores.messages,
-            broadcasts=stores.broadcasts,
-            connections=self.connections,
-            clock=clock,
-            metrics=GatewayMetrics(self.metrics.registry),
-            stored_limit=settings.device_stored,
-        )
+        self.dispatch = self._build_dispatch(settings, stores)
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
         self.unsubscribe_links = UnsubscribeLinks(
             stores.directory.read_master_keys(), settings.external_url
@@ -169,6 +185,15 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.eraser = Eraser(
+            deleted=stores.deleted_users,
+            erasures=stores.erasures,
+            clock=clock,
+            scrub=stores.engine.scrub,
+            on_deleted=self.on_user_changed,
+            on_erased=self.active_users.forget,
+            kept_days=settings.deleted_user_days,
+        )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
@@ -188,6 +213,40 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
+        return Callers(
+            stores.keys,
+            UserTokens(stores.known_apps, settings.user_token_hours),
+            stores.clock,
+            tickets=stores.tickets,
+            is_active=self.active_users.is_active,
+            on_seen=self.last_seen.note,
+        )
+
+    def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
+        return Dispatch(
+            messages=stores.messages,
+            broadcasts=stores.broadcasts,
+            connections=self.connections,
+            clock=stores.clock,
+            metrics=GatewayMetrics(self.metrics.registry),
+            stored_limit=settings.device_stored,
+        )
+
+    async def _forget_app(self, app_id: str) -> None:
+        """Forget what is cached of a deleted app, and end all its connections."""
+        self.callers.forget_app(app_id)
+        self._known_apps.forget(app_id)
+        await self.connections.disconnect_app(app_id)
+        await self.live_clients.disconnect_app(app_id)
+
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Drop what this node has cached of users who were erased."""
+        self.registry.forget_users(owners)
+        self.endpoint_registry.forget_users(owners)
+        for owner in owners:
+            self.pipeline.intake.forget_user(*owner)
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -212,12 +271,15 @@ class Services:
             clock=stores.clock,
             window_s=settings.low_priority_window_s,
             app_limit=settings.app_devices_connected,
+            deleted_apps=self.deleted_apps,
+            origins=self.origins,
         )
         users = UserEndpoint(
             inboxes=stores.inboxes,
             actions=self.inbox_actions,
             live=self.live_clients,
-            identify=self.callers.identify,
+            authenticator=self.callers,
+            origins=self.origins,
             clock=stores.clock,
         )
         self.metrics.watch_gateway(
@@ -247,6 +309,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        segments=stores.segments,
         devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
@@ -263,6 +326,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
+        deleted_apps=services.deleted_apps,
     )
 
 
@@ -278,7 +342,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
-        tokens=ProviderTokens(stores.apps),
+        tokens=ProviderTokens(stores.apps, services.deleted_apps),
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock
@@ -311,8 +375,16 @@ def _build_front(
         *health.routes,
         *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.on_user_changed,
+        ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
+        *static_files.component_routes(),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
@@ -341,6 +413,7 @@ def _build_front(
         },
         framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
+        origins=services.origins,
         limits=limits,
         clock=stores.clock,
         metrics=services.metrics,
@@ -400,6 +473,7 @@ class Server:
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
@@ -468,13 +542,22 @@ def _start_loops(
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
+    supervisor.start("deleted_apps", services.deleted_apps.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
     supervisor.start("audit_log", services.audit_loop.run)
-    for task in list_tasks(stores, services.dispatch, settings):
+    tasks = list_tasks(
+        stores,
+        settings,
+        dispatch=services.dispatch,
+        eraser=services.eraser,
+        last_seen=services.last_seen,
+        used_keys=services.callers.used,
+    )
+    for task in tasks:
         supervisor.start(task.name, task.run)
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from clarion.access.user_tokens import user_key_context
+from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault, find_key_id, key_id_of
 from clarion.audit.chain import derive_key, retired_key_context
 from clarion.audit.sql import keep_retired_key
@@ -15,6 +15,7 @@ from clarion.clock import Clock
 from clarion.data_directory import DataDirectory, new_master_key
 from clarion.errors import CommandFailed, InternalError, StartError
 from clarion.http.idempotency import answer_context
+from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine, Fetch
 from clarion.store.opening import sqlite_path
@@ -30,10 +31,10 @@ _PASSES = 3
 # A new column of bytes belongs here, or to `PLAIN`.
 SEALED = (
     SealedColumn(
-        table="apps",
-        column="user_token_key",
-        key=("id",),
-        fields=("id",),
+        table="user_keys",
+        column="key",
+        key=("app_id", "kid"),
+        fields=("app_id", "kid"),
         context=user_key_context,
     ),
     SealedColumn(
@@ -58,6 +59,20 @@ SEALED = (
         context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
     ),
     SealedColumn(
+        table="erasures",
+        column="subject",
+        key=("app_id", "id"),
+        fields=("app_id", "id"),
+        context=subject_context,
+    ),
+    SealedColumn(
+        table="erasure_keys",
+        column="key",
+        key=("app_id",),
+        fields=("app_id",),
+        context=hash_key_context,
+    ),
+    SealedColumn(
         table="audit_keys",
         column="sealed_key",
         key=("id",),
@@ -69,6 +84,7 @@ SEALED = (
 PLAIN = frozenset(
     {
         ("api_keys", "secret_hash"),
+        ("tickets", "hash"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
         ("push_endpoints", "capability_hash"),
@@ -76,6 +92,8 @@ PLAIN = frozenset(
         ("messages", "payload"),
         ("feedback", "token_hash"),
         ("topic_messages", "payload"),
+        ("erasures", "user_hash"),
+        ("former_device_users", "token_hash"),
     }
 )
 

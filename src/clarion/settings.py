@@ -180,6 +180,9 @@ class Settings:
         90, 1, 3650, "How long notifications, their deliveries and attempts are kept."
     )
     device_days: int = _number(30, 1, 3650, "How long revoked and invalidated devices are kept.")
+    deleted_user_days: int = _number(
+        30, 1, 3650, "How long deleted users can be restored; then they are erased."
+    )
     audit_days: int = _number(365, 1, 36_500, "How long entries of the audit log are kept.")
     audit_log: str = _setting(
         "",

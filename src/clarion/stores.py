@@ -6,8 +6,17 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from clarion.access.keyring import Keyring
+from clarion.access.known_apps import KnownApps
 from clarion.access.port import Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.sql import (
+    SqlAdministrators,
+    SqlApps,
+    SqlKeys,
+    SqlTickets,
+    open_provider_keys,
+    open_user_keys,
+)
 from clarion.access.vault import AesVault, key_id_of
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
@@ -27,7 +36,12 @@ from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.key_rotation import refuse_retired_key
+from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
+from clarion.people.erasure.sql.erasures import SqlErasures
+from clarion.people.erasure.sql.exports import SqlExports
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
+from clarion.personal_data import PERSONAL
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
@@ -45,7 +59,7 @@ from clarion.telemetry.logs import get_logger
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
-    def __init__(  # noqa: PLR0915 - a line for each adapter
+    def __init__(  # noqa: PLR0915 - a line a port
         self,
         engine: Engine,
         clock: Clock,
@@ -61,9 +75,25 @@ class Stores:
         self.audit_log = audit_log
         self.apps = SqlApps(engine)
         self.keys = SqlKeys(engine)
+        self.user_keys = open_user_keys(engine)
+        self.provider_keys = open_provider_keys(engine)
+        self.tickets = SqlTickets(engine)
+        self.known_apps = KnownApps(self.apps, self.user_keys, vault)
+        self.keyring = Keyring(
+            apps=self.apps,
+            user_keys=self.user_keys,
+            provider_keys=self.provider_keys,
+            known_apps=self.known_apps,
+            vault=vault,
+            clock=clock,
+        )
         self.administrators = SqlAdministrators(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
+        self.segments = SqlSegments(engine)
+        self.deleted_users = SqlDeletedUsers(engine)
+        self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
+        self.exports = SqlExports(engine, PERSONAL)
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox

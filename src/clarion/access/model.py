@@ -33,10 +33,12 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+ANY_ORIGIN = "*"
+_ORIGIN_SHOWN = 60
 
 
 class UserTokenAlgorithm(StrEnum):
-    """How an app signs its user tokens. One per app, so that a key fits one algorithm only."""
+    """How an app signs its user tokens. Each of its keys fits one algorithm only."""
 
     HS256 = "HS256"
     ES256 = "ES256"
@@ -51,32 +53,15 @@ class App:
     name: str
     bundle_id: str
     team_id: str
-    user_token_algorithm: UserTokenAlgorithm
-    user_token_key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
     created_at: int
+    # The origins of pages whose streams and sockets are accepted; `ANY_ORIGIN` means all.
+    allowed_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderKey:
-    """The public key by which tokens of an app's APNs provider are verified."""
+class Expiring:
+    """A key that is valid until it expires or is revoked."""
 
-    app_id: str
-    key_id: str
-    team_id: str
-    public_key: str  # PEM
-    created_at: int
-    revoked_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """An API key of an app. Only the hash of its secret is stored."""
-
-    id: str
-    app_id: str
-    label: str
-    scopes: frozenset[Scope]
-    secret_hash: bytes
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
@@ -84,6 +69,61 @@ class ApiKey:
     def is_live(self, now: int) -> bool:
         """Whether the key is valid at `now`."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserKey(Expiring):
+    """A key by which user tokens of an app are verified; `kid` is its name in the app."""
+
+    app_id: str
+    kid: str
+    algorithm: UserTokenAlgorithm
+    key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
+
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.kid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderKey(Expiring):
+    """The public key by which tokens of an app's APNs provider are verified."""
+
+    app_id: str
+    key_id: str
+    team_id: str
+    public_key: str  # PEM
+
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.key_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey(Expiring):
+    """An API key of an app. Only the hash of its secret is stored."""
+
+    id: str
+    app_id: str
+    label: str
+    scopes: frozenset[Scope]
+    secret_hash: bytes
+    last_used_at: int | None = None  # to the minute
+    replaced_by: str | None = None  # the id of the key that a rotation made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A single-use stand-in for a user token, where a header cannot be sent."""
+
+    hash: bytes
+    app_id: str
+    user_id: str
+    token_expires_at: int | None
+    created_at: int
+    expires_at: int
 
 
 class Role(StrEnum):
@@ -265,3 +305,9 @@ def require_user(caller: Caller | None) -> UserCaller:
     if not isinstance(caller, UserCaller):
         raise Forbidden("Only users may call this: use a user token, not an API key.")
     return caller
+
+
+def explain_origin(origin: str) -> str:
+    """Return why a page may not open a stream or socket; short enough for a close frame."""
+    shown = origin if len(origin) <= _ORIGIN_SHOWN else f"{origin[:_ORIGIN_SHOWN]}…"
+    return f"The origin {shown!r} is not one of the app's allowed origins."

@@ -34,7 +34,6 @@ async def provision_app(stores: Stores, name: str, bundle_id: str) -> AppCredent
         name=name,
         bundle_id=bundle_id,
         apps=stores.apps,
-        keys=stores.keys,
         vault=stores.vault,
         clock=stores.clock,
     )

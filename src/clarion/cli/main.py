@@ -49,6 +49,12 @@ app.command(
     name="doctor",
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
 )
+app.command(
+    "clarion.cli.env:env",
+    name="env",
+    help="Print shell variables for trying the API: the URL, the API key of the demo app, and a "
+    f'function `api`. Use it as eval "$(clarion env)". {_TAKES_SETTINGS}',
+)
 app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
 app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")

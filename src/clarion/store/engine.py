@@ -45,6 +45,13 @@ class Engine(Protocol):
         It has a connection of its own, so that no number of requests can keep it waiting.
         """
 
+    async def scrub(self) -> bool:
+        """Remove what was deleted from the files of the database, as far as the engine can.
+
+        SQLite overwrites what is deleted; this removes it from the log, too. False if that must be
+        tried again, because somebody reads. On PostgreSQL its own vacuum does it, later.
+        """
+
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""
 

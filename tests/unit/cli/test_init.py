@@ -90,7 +90,6 @@ async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Store
         name="Demo",
         bundle_id=DEMO_BUNDLE_ID,
         apps=stores.apps,
-        keys=stores.keys,
         vault=stores.vault,
         clock=stores.clock,
     )
@@ -127,7 +126,8 @@ async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:
     text = greeting(await initialise(stores, SETTINGS), Path("data/first-run.json"))
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
-    assert "http://127.0.0.1:8080/v1/events \\\n" in text
+    assert "api POST /v1/events" in text
+    assert "ck_" not in text
 
 
 @pytest.mark.parametrize(

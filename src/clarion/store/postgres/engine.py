@@ -154,6 +154,9 @@ class PostgresEngine:
         row = statement.bind(**values)
         return await self._background.fetch(statement.text, row, within_s=_BACKGROUND_FETCH_S)
 
+    async def scrub(self) -> bool:
+        return True
+
     async def check(self) -> None:
         if self.commit.is_stuck:
             raise StoreUnavailable

@@ -18,6 +18,10 @@ from clarion.store.sqlite.reader import ThreadReader, open_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
 
+# A read that takes long holds the log. The writer does not wait for it; it tries again.
+_SCRUB_ATTEMPTS = 50
+_SCRUB_PAUSE_S = 0.1
+
 
 class SqliteEngine:
     """An open SQLite database.
@@ -71,6 +75,13 @@ class SqliteEngine:
         row = statement.bind(**values)
         async with self._background_turn:
             return await self._background.fetch(statement.text, row)
+
+    async def scrub(self) -> bool:
+        for _ in range(_SCRUB_ATTEMPTS):
+            if await self._process.truncate_log():
+                return True
+            await asyncio.sleep(_SCRUB_PAUSE_S)
+        return False
 
     async def check(self) -> None:
         if self.commit.is_stuck:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
+import msgspec
 from litestar import Controller, Response, delete, get, post
 
+from clarion.access.app_keys import check_overlap
 from clarion.access.callers import Callers
-from clarion.access.keys import issue_key
+from clarion.access.keys import PREFIX, IssuedKey, issue_key
 from clarion.access.model import (
     SCOPES_OF,
     AdminCaller,
@@ -37,6 +40,7 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 
 _TAGS = ("Keys",)
+_NO_KEY = "This app has no API key with this id."
 
 
 class NewKey(Body):
@@ -47,15 +51,33 @@ class NewKey(Body):
     expires_at: datetime | None = None
 
 
+class KeyRotation(Body):
+    """How an API key is replaced."""
+
+    overlap_s: Annotated[
+        int,
+        msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
+    ] = 24 * 3600
+    expires_at: Annotated[
+        datetime | None,
+        msgspec.Meta(description="When the new key expires; as the old one if left out."),
+    ] = None
+
+
 class KeyView(View):
     """An API key without its secret."""
 
     id: str
+    prefix: Annotated[str, msgspec.Meta(description="How the key begins: `ck_` and its id.")]
     label: str
     scopes: list[str]
     created_at: Timestamp
     expires_at: Timestamp | None
     revoked_at: Timestamp | None
+    last_used_at: Annotated[Timestamp | None, msgspec.Meta(description="Recorded once a minute.")]
+    replaced_by: Annotated[
+        str | None, msgspec.Meta(description="The id of the key that a rotation made.")
+    ]
 
 
 class CreatedKey(KeyView):
@@ -120,15 +142,44 @@ class KeysController(Controller):
             expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
         _check_rights(caller, issued.key)
-        answer = CreatedKey.of(
-            issued.key, scopes=sorted(issued.key.scopes), api_key=issued.secret.text
-        )
+        answer = _created(issued)
         once = await idempotency.once(request, idempotency_key, answer)
         audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
         replay = await keys.create(issued.key, once)
-        if replay is not None:
-            return idempotency.answer_again(replay, once, CreatedKey, 201)
-        return Response(answer, status_code=201)
+        return idempotency.answer_created(replay, once, answer)
+
+    @post("/{key_id:str}/rotate", summary="Rotate an API key", status_code=201)
+    async def rotate_key(
+        self,
+        request: ApiRequest,
+        key_id: str,
+        data: KeyRotation,
+        keys: Injected[Keys],
+        clock: Injected[Clock],
+        callers: Injected[Callers],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedKey]:
+        """Create a key like another, which expires when the overlap ends.
+
+        The calling key must have all scopes of the key. A key can be rotated once.
+        """
+        caller = app_of(request, Scope.KEYS_WRITE)
+        now, overlap = clock.now(), check_overlap(data.overlap_s)
+        old = await _find_key(keys, caller, key_id)
+        issued = issue_key(
+            app_id=caller.app_id,
+            label=old.label,
+            scopes=old.scopes,
+            now=now,
+            expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now),
+        )
+        _check_rights(caller, issued.key)
+        answer = _created(issued)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keys.rotate(key_id, issued.key, now=now, ends_at=now + overlap, once=once)
+        callers.forget(key_id)
+        return idempotency.answer_created(replay, once, answer)
 
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
@@ -144,12 +195,10 @@ class KeysController(Controller):
         The calling key must have all scopes of the key.
         """
         caller = app_of(request, Scope.KEYS_WRITE)
-        known = await keys.find(key_id)
-        if known is not None and known.app_id == caller.app_id:
-            _check_not_above(caller, known)
+        await _find_key(keys, caller, key_id)
         key = await keys.revoke(caller.app_id, key_id, clock.now())
         if key is None:
-            raise NotFound("This app has no API key with this id.")
+            raise NotFound(_NO_KEY)
         callers.forget(key.id)
         return _view(key)
 
@@ -173,7 +222,28 @@ async def get_caller(request: ApiRequest) -> CallerView:
 
 
 def _view(key: ApiKey) -> KeyView:
-    return KeyView.of(key, scopes=sorted(key.scopes))
+    return KeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
+
+
+def _created(issued: IssuedKey) -> CreatedKey:
+    key, secret = issued.key, issued.secret
+    return CreatedKey.of(
+        key, prefix=PREFIX + key.id, scopes=sorted(key.scopes), api_key=secret.text
+    )
+
+
+async def _find_key(keys: Keys, caller: AppCaller, key_id: str) -> ApiKey:
+    """Return a key of the calling app, with no more scopes than the calling key has."""
+    key = await keys.find(key_id)
+    if key is None or key.app_id != caller.app_id:
+        raise NotFound(_NO_KEY)
+    _check_not_above(caller, key)
+    return key
+
+
+def _end_of(key: ApiKey, now: int) -> int | None:
+    """Return when a key expires; None if that was before: then it is refused anyway."""
+    return key.expires_at if key.is_live(now) else None
 
 
 def _check_rights(caller: AppCaller, key: ApiKey) -> None:
@@ -192,7 +262,7 @@ def _check_not_above(caller: AppCaller, key: ApiKey) -> None:
     missing = sorted(key.scopes - caller.scopes)
     if missing:
         raise Forbidden(
-            f"The calling API key cannot revoke this key, which has more scopes: "
+            f"The calling API key cannot change this key, which has more scopes: "
             f"{', '.join(missing)}."
         )
 
