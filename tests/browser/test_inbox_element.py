@@ -67,7 +67,9 @@ def ana(server: Server) -> InboxUser:
 
 
 @pytest.fixture
-def open_window_of_ana(pages: PageServer, ana: InboxUser, open_window: OpenWindow) -> OpenInbox:
+def open_window_of_ana(
+    pages: PageServer, ana: InboxUser, open_window: OpenWindow
+) -> Callable[..., Window]:
     def open_page(attributes: str = "", **context: Any) -> Window:
         tag = f'<clarion-inbox token="{ana.token}" url="{pages.api}" {attributes}></clarion-inbox>'
         return open_window(pages.show(tag), **context)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clarion.access.provisioning import NewApp, create_app
-from clarion.access.sql import SqlApps, SqlKeys
+from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
@@ -76,14 +76,13 @@ async def _create_apps(installation: Installation, count: int) -> list[NewApp]:
         installation.database_url, waiting_limit=100, batch_limit=100, on_broken=print
     )
     vault = AesVault(*DataDirectory(installation.data).read_master_keys())
-    apps, keys, clock = SqlApps(engine), SqlKeys(engine), SystemClock()
+    apps, clock = SqlApps(engine), SystemClock()
     try:
         return [
             await create_app(
                 name=f"app {number}",
                 bundle_id=f"com.example.app{number}",
                 apps=apps,
-                keys=keys,
                 vault=vault,
                 clock=clock,
             )
