@@ -126,6 +126,7 @@ class MessageReason(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     DEVICE_OFFLINE = "device_offline"
     COLLAPSED = "collapsed"
+    CANCELLED = "cancelled"
     TTL_PASSED = "ttl_passed"
     NOT_STORED = "not_stored"
     OVERFLOW = "overflow"
