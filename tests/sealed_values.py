@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
+from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.http.idempotency import answer_context
 from clarion.key_rotation import SEALED
@@ -12,6 +13,8 @@ from clarion.store.engine import Engine
 from clarion.store.statement import Row, Statement, Unit, Value, statement
 
 PLANTED = b"planted-secret"
+# Values that are planted at once. A rotation adds one more: the key of the audit log that it keeps.
+COLUMNS = len(SEALED)
 _INSERT_USER_KEY = statement(
     "plant_user_key",
     """INSERT INTO user_keys (app_id, kid, algorithm, key, created_at)
@@ -32,6 +35,11 @@ _INSERT_DEVICE = statement(
     "plant_device",
     """INSERT INTO devices (id, app_id, token_hash, secret_hash, platform, created_at, last_seen_at,
     address) VALUES (:id, :app_id, :token_hash, :token_hash, 'ios', 1, 1, :sealed)""",
+)
+
+_INSERT_AUDIT_KEY = statement(
+    "plant_audit_key",
+    "INSERT INTO audit_keys (id, sealed_key, created_at) VALUES (:id, :sealed, 1)",
 )
 
 
@@ -56,6 +64,7 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
                 {"app_id": app, "id": f"device-{number}", "token_hash": unique},
                 address_context(app, unique),
             ),
+            (_INSERT_AUDIT_KEY, {"id": f"key-{number}"}, retired_key_context(f"key-{number}")),
         ]
         steps = [
             each.step(**values, sealed=vault.seal(secret, context))
@@ -70,11 +79,15 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
 
 
 async def read_rows(engine: Engine, table: str) -> list[Row]:
-    """Return the fields of the context and the sealed value of each row that has one."""
+    """Return the fields of the context and the sealed value of each row that has one.
+
+    A rotation adds a key of its own to those of the audit log, which was not planted.
+    """
     (column,) = (each for each in SEALED if each.table == table)
     fields = ", ".join((*column.fields, column.column))
     order = ", ".join(column.key)
-    select = statement("read_planted", f"SELECT {fields} FROM {table} ORDER BY {order}")  # noqa: S608 - constants
+    added = "WHERE id LIKE 'key-%'" if table == "audit_keys" else ""
+    select = statement("read_planted", f"SELECT {fields} FROM {table} {added} ORDER BY {order}")  # noqa: S608 - constants
     return [row for row in await engine.fetch(select) if row[-1] is not None]
 
 

@@ -77,10 +77,14 @@ def _describe_waits() -> str:
         "\n## Waits\n\n| channel | attempts | waits between them |\n|---|---|---|\n"
         + "\n".join(rows)
         + f"\n\nA wait is up to {SPREAD:.0%} longer, at random. After the last attempt the event is a"
-        " dead letter, which can be replayed; a webhook that took nothing is disabled.\n"
+        " dead letter, which can be replayed; a webhook that took nothing meanwhile is disabled. If a"
+        " provider asked for shorter waits, the waits of the table follow once more: a webhook is"
+        " never disabled before they are over. A message that could not be tried, because all slots"
+        " are in use or the daily cap is reached, waits without an attempt being counted.\n"
         f"\nA provider of which {FAILED_SHARE:.0%} of at least {LEAST_ATTEMPTS} attempts failed within"
         f" {WINDOW_MS // 1000} seconds is left alone for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
-        " seconds; meanwhile the next one is used. Each node counts for itself.\n"
+        " seconds, or as long as its `Retry-After` says; meanwhile the next one is used. Each node"
+        " counts for itself.\n"
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import gc
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 from clarion import descriptors
@@ -21,6 +22,10 @@ from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
+from clarion.audit import api as audit_api
+from clarion.audit.log_file import LogFile
+from clarion.audit.loop import AuditLoop
+from clarion.audit.operations import ACTIONS
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -39,7 +44,8 @@ from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
-from clarion.http import docs, openapi
+from clarion.http import docs, openapi, static_files
+from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -57,8 +63,13 @@ from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, con
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
+from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -103,8 +114,10 @@ ROUTES = (
     *app_keys_api.ROUTES,
     *tickets_api.ROUTES,
     *users_api.ROUTES,
+    *erasure_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
+    *segments_api.ROUTES,
     *types_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
@@ -117,6 +130,7 @@ ROUTES = (
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
     *providers_api.ROUTES,
+    *audit_api.ROUTES,
 )
 
 
@@ -142,6 +156,8 @@ class Services:
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            gone=GoneUsers(stores.deleted_users, stores.erasures),
+            forgets=(self._forget_users,),
         )
         self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
@@ -150,6 +166,7 @@ class Services:
             clock,
             stores.vault,
             per_user=settings.user_devices,
+            is_gone=self.active_users.is_gone,
         )
         self.endpoint_registry = EndpointRegistry(
             stores.push_endpoints,
@@ -166,8 +183,18 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.eraser = Eraser(
+            deleted=stores.deleted_users,
+            erasures=stores.erasures,
+            clock=clock,
+            scrub=stores.engine.scrub,
+            on_deleted=self.on_user_changed,
+            on_erased=self.active_users.forget,
+            kept_days=settings.deleted_user_days,
+        )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
 
@@ -210,6 +237,13 @@ class Services:
         self._known_apps.forget(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
+
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Drop what this node has cached of users who were erased."""
+        self.registry.forget_users(owners)
+        self.endpoint_registry.forget_users(owners)
+        for owner in owners:
+            self.pipeline.intake.forget_user(*owner)
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -256,6 +290,14 @@ class Services:
         )
 
 
+def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
+    path = settings.audit_log_path
+    log = stores.audit_log
+    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    log.on_written = loop.wake
+    return loop
+
+
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
     ports = PipelinePorts(
         events=stores.events,
@@ -264,6 +306,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        segments=stores.segments,
         devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
@@ -329,8 +372,16 @@ def _build_front(
         *health.routes,
         *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.on_user_changed,
+        ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock, services.origins).routes,
         *docs.routes(),
+        *static_files.component_routes(),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
@@ -357,7 +408,7 @@ def _build_front(
             **callbacks.prefixes,
             **unsubscribe.prefixes,
         },
-        framework=framework,
+        framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
         limits=limits,
         clock=stores.clock,
@@ -466,6 +517,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.audit_loop.stop()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -492,7 +544,9 @@ def _start_loops(
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings, services.callers.used):
+    supervisor.start("audit_log", services.audit_loop.run)
+    tasks = list_tasks(stores, services.dispatch, services.eraser, settings, services.callers.used)
+    for task in tasks:
         supervisor.start(task.name, task.run)
 
 

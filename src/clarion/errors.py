@@ -13,6 +13,8 @@ ClarionError
 │   ├── MethodNotAllowed    405  method_not_allowed
 │   ├── BodyTimeout         408  body_timeout        (retryable)
 │   ├── Conflict            409  conflict
+│   ├── EmailTaken          409  email_taken
+│   ├── UserDeleted         409  user_deleted
 │   ├── DeviceOfAnotherUser 409  device_of_another_user
 │   ├── EndpointGone        410  endpoint_gone
 │   ├── BodyTooLarge        413  body_too_large
@@ -71,6 +73,8 @@ class FieldFault:
 class RequestError(ClarionError, code="bad_request", status=400):
     """The request is not valid."""
 
+    faults: tuple[FieldFault, ...] = ()
+
 
 class MalformedRequest(RequestError, code="malformed_request"):
     """The head of the request is ambiguous; `detail` names the header."""
@@ -118,6 +122,16 @@ class BodyTimeout(RequestError, code="body_timeout", status=408, retryable=True)
 
 class Conflict(RequestError, code="conflict", status=409):
     """The request conflicts with the current state."""
+
+
+class EmailTaken(RequestError, code="email_taken", status=409):
+    """Another user of this app has this e-mail address; addresses are unique within an app."""
+
+    faults = (FieldFault("email", "is the address of another user of this app"),)
+
+
+class UserDeleted(RequestError, code="user_deleted", status=409):
+    """This user was deleted; restore the user before you change it."""
 
 
 class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=409):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from clarion.access.port import Apps, Keys
     from clarion.clock import Clock
+    from clarion.people.erasure.eraser import Eraser
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
@@ -62,7 +63,7 @@ class Task:
 
 
 def list_tasks(
-    stores: Stores, dispatch: Dispatch, settings: Settings, used_keys: set[str]
+    stores: Stores, dispatch: Dispatch, eraser: Eraser, settings: Settings, used_keys: set[str]
 ) -> tuple[Task, ...]:
     """Return everything that is expired, recorded or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
@@ -88,7 +89,16 @@ def list_tasks(
             _before(settings.notification_days, partial(_prune_notifications, stores)),
         ),
         "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
+        "prune_former_device_users": (
+            60,
+            _before(
+                max(settings.message_days, settings.device_days), stores.devices.prune_former_users
+            ),
+        ),
+        "run_erasures": (2, eraser.run_due),
+        "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
         "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
+        "prune_audit_log": (60, _before(settings.audit_days, stores.audit_log.prune)),
         "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }
     return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())

@@ -29,7 +29,8 @@ from clarion.channels.sql import SqlProviders
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
-from clarion.people.port import Users
+from clarion.people.port import Segments, Users
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.port import (
     Broadcasts,
@@ -214,6 +215,11 @@ def statistics(engine: Engine) -> Statistics:
 @pytest.fixture
 def users(engine: Engine) -> Users:
     return SqlUsers(engine)
+
+
+@pytest.fixture
+def segments(engine: Engine) -> Segments:
+    return SqlSegments(engine)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ ON_POSTGRES = """SELECT table_name, column_name, upper(data_type) FROM informati
 WHERE table_schema = 'public'"""
 # Has no app of its own: its rows are those of the deliveries.
 OF_NOTIFICATIONS = {"attempts"}
+# Triggers read the attributes.
+FIXED = {"pool": "", "attributes": "{}"}
 Schema = Mapping[str, Mapping[str, str]]
 
 
@@ -61,9 +63,9 @@ async def fill(engine: Engine, schema: Schema, app_id: str, count: int = 1) -> N
 def make_value(column: str, kind: str, app_id: str, number: int) -> Value:
     if column == "app_id":
         return app_id
-    if column == "pool":
-        return ""
-    if kind in ("BIGINT", "INTEGER"):
+    if column in FIXED:
+        return FIXED[column]
+    if kind in ("BIGINT", "INTEGER", "REAL", "DOUBLE PRECISION"):
         return number if column != "lane" else 0
     text = f"{app_id}-{number}"
     return text.encode() if kind == "BYTEA" else text

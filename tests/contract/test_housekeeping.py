@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.audit.chain import ChainKeys
+from clarion.audit.sql import SqlAuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
@@ -31,7 +33,9 @@ def stores(engine: Engine, tmp_path: Path) -> Stores:
     directory = DataDirectory(tmp_path / "data")
     directory.ensure()
     vault = AesVault(*directory.ensure_master_keys())
-    return Stores(engine, FixedClock(NOW), directory, ProcessSandbox(1), vault)
+    clock = FixedClock(NOW)
+    audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
+    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log)
 
 
 @pytest.fixture

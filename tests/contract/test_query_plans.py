@@ -47,6 +47,9 @@ BIG = {
     "templates",
     "tickets",
     "topic_messages",
+    "segments",
+    "user_attributes",
+    "user_tags",
     "user_keys",
     "users",
 }
@@ -124,10 +127,15 @@ VALUES: dict[str, Value] = {
     "channel": "email",
     "definition": "{}",
     "email": "a@example.com",
+    "email_key": "7@example.com",
+    "filter": "tag = 'vip'",
+    **dict.fromkeys(["consent", "metadata", "profile", "keys"], "{}"),
+    **dict.fromkeys(["deleted_at", "last_login_at"], None),
     "ids": '{"user-7": null, "user-9": null}',
     "phone": "+4915112345678",
     "preferences": "{}",
     "subject": "text",
+    "tag": "tag-7",
     "tags": "[]",
     "type": "TYPE_7",
     "unread": 0,
@@ -169,6 +177,9 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
+    "list_users_by_creation": {"since": NOW, "before": NOW + 200},
+    "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
+    "list_users_by_status": {"status": "inactive"},
     "prune_topic": {"before": NOW + 200},
     "select_deleted_topics": {"before": NOW + 200},
     "select_old_events": {"before": "event-2"},
@@ -236,6 +247,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "inboxes": [(a, f"user-{n}", 1, 5) for _, a, n in devices],
         "notifications": [notification_row(a, n, k) for _, a, n in devices for k in range(5)],
         "users": [user_row(a, n) for _, a, n in devices],
+        "segments": [(a, f"segment-{n}", "", NOW, NOW) for _, a, n in devices],
+        "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
         "templates": [
@@ -284,7 +297,8 @@ def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
 def user_row(app_id: str, n: int) -> tuple[Value, ...]:
     email, status = f"{n}@example.com", "active" if n % 3 else "inactive"
     given = (None, email, None, "en", "UTC", status, "[]", "{}", "{}")
-    return (app_id, f"user-{n}", *given, NOW, NOW, 1)
+    groups = ("{}", "{}", "{}")
+    return (app_id, f"user-{n}", *given, NOW + n, NOW, 1, *groups, None, NOW + n, None, email)
 
 
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:

@@ -15,11 +15,15 @@ from clarion.access.vault import AesVault
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.people.profile import Profile
+from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.engine import Engine
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.sqlite.runner import open_connection
+from clarion.store.statement import statement
 from tests.contract.conftest import opened
 from tests.factories import NOW
 
@@ -100,6 +104,60 @@ async def test_devices_subscriptions_and_topics_stay_and_topics_are_closed(empty
         found = [await topics.get("app", name) for name in ("news", "channel")]
         assert [each and each.is_open for each in found] == [False, True]
         assert len(await SqlBroadcasts(engine).subscriptions("d1")) == 1
+
+
+BEFORE_DIRECTORY = next(each.version for each in load("sqlite") if each.name == "directory") - 1
+OLD_USERS = """INSERT INTO users (app_id, id, email, language, timezone, status, tags, attributes,
+preferences, created_at, updated_at, version) VALUES
+('app', 'ana', 'Ana@example.com', 'en', 'UTC', 'active', '["vip","a ü"]', '{}', '{}', 2, 2, 1),
+('app', 'bo', 'ANA@example.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 1, 1, 1),
+('app', 'cy', NULL, 'en', 'UTC', 'active', '["vip"]', '{}', '{}', 1, 1, 1),
+('app', 'dan', 'dan@exämple.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 1, 1, 1),
+('other', 'ana', 'ana@example.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 3, 3, 1)"""
+KEYS = statement("keys", "SELECT app_id, id, email_key FROM users ORDER BY app_id, id")
+TAGS = statement("tags", "SELECT tag, user_id FROM user_tags WHERE app_id = 'app' ORDER BY 1, 2")
+
+
+async def test_the_oldest_user_with_an_address_has_its_key(empty_url: str) -> None:
+    await migrate_to(BEFORE_DIRECTORY, empty_url, OLD_USERS)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        assert [tuple(row) for row in await engine.fetch(KEYS)] == [
+            ("app", "ana", None),
+            ("app", "bo", "ana@example.com"),
+            ("app", "cy", None),
+            ("app", "dan", None),
+            ("other", "ana", "ana@example.com"),
+        ]
+        assert sorted(map(tuple, await engine.fetch(TAGS))) == [
+            ("a ü", "ana"),
+            ("vip", "ana"),
+            ("vip", "cy"),
+        ]
+
+
+async def test_users_who_share_an_address_can_be_changed_and_get_the_key_when_it_is_free(
+    empty_url: str,
+) -> None:
+    await migrate_to(BEFORE_DIRECTORY, empty_url, OLD_USERS)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        users = SqlUsers(engine)
+        ana = await users.get("app", "ana")
+        assert ana is not None
+        assert (ana.profile, ana.metadata, ana.consent) == (Profile(), {}, {})
+        assert await users.put(replace(ana, name="Ana")) == (replace(ana, name="Ana"), False)
+        for user_id in ("ana", "bo", "dan"):
+            await users.patch("app", user_id, lambda user: replace(user, name="Other"))
+        assert await read_keys(engine) == {"bo": "ana@example.com", "dan": "dan@exämple.com"}
+        await users.patch("app", "bo", lambda user: replace(user, email=None))
+        await users.patch("app", "ana", lambda user: replace(user, name="Ana again"))
+        assert await read_keys(engine) == {"ana": "ana@example.com", "dan": "dan@exämple.com"}
+
+
+async def read_keys(engine: Engine) -> dict[str, str]:
+    rows = await engine.fetch(KEYS)
+    return {user: key for app, user, key in rows if app == "app" and key}
 
 
 BEFORE_APPS = next(each.version for each in load("sqlite") if each.name == "apps") - 1

@@ -54,6 +54,7 @@ PROVIDER = {
     "settings": {"url": "https://hooks.example.com/own"},
     "sandbox": True,
 }
+FILTER = {"filter": "tag = 'vip'"}
 # In an order in which an entitled caller can use them all on one set of objects.
 TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
@@ -61,6 +62,10 @@ TABLE: dict[str, Rule] = {
     "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
+    "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
+    "POST /v1/users/batch": app(
+        Scope.USERS_WRITE, {"users": [{"id": "{user_id}", "name": "new"}]}, is_own_name=True
+    ),
     "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
     "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
     "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
@@ -72,6 +77,12 @@ TABLE: dict[str, Rule] = {
     "PUT /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE),
     "GET /v1/users/{user_id}/topics": app(Scope.USERS_READ),
     "DELETE /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE, is_own_name=True),
+    "GET /v1/segments": app(Scope.USERS_READ),
+    "GET /v1/segments/{name}": app(Scope.USERS_READ),
+    "PUT /v1/segments/{name}": app(Scope.USERS_WRITE, FILTER, is_own_name=True),
+    "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
+    "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
+    "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -173,6 +184,8 @@ class World:
         made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
         name = uuid.uuid4().hex
         assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
+        filter_ = {"filter": f"tag = '{self.mark}'"}
+        assert app.ask("PUT", f"/v1/segments/{name}", filter_).status == 201
         self.ids = {
             "user_id": self.ana.id,
             "type_name": type_name,

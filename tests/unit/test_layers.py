@@ -11,7 +11,17 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "clarion"
-SLICES = {"access", "people", "catalog", "push", "events", "inbox", "channels", "idempotency"}
+SLICES = {
+    "access",
+    "audit",
+    "people",
+    "catalog",
+    "push",
+    "events",
+    "inbox",
+    "channels",
+    "idempotency",
+}
 # These know the adapters, and nobody else knows them.
 COMPOSITION = {
     "app",
@@ -19,6 +29,7 @@ COMPOSITION = {
     "stores",
     "housekeeping",
     "key_rotation",
+    "personal_data",
     "cli",
     "__main__",
 }

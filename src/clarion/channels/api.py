@@ -327,10 +327,8 @@ def _describe(kind: Kind, provider: Provider) -> dict[str, str]:
 
 async def _view_health(provider: Provider, channels: Routing) -> HealthView | None:
     app = await channels.find(provider.app_id)
-    for route in app.routes.get(provider.channel, ()):
-        if route.provider.name == provider.name:
-            return HealthView.of(route.health, circuit=route.circuit.value)
-    return None
+    route = app.find_route(provider.channel, provider.name)
+    return HealthView.of(route.health, circuit=route.circuit.value) if route else None
 
 
 def _view_gateway() -> ProviderView:

@@ -120,6 +120,11 @@ class NotTried(Retry):
     """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
 
 
+# The codes of what was not tried although nothing is wrong: its turn will come.
+BUSY, DAILY_CAP, TOLD_TO_WAIT = "busy", "daily_cap", "told_to_wait"
+WAITING_CODES = frozenset({BUSY, DAILY_CAP, TOLD_TO_WAIT})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Failure):
     """The provider may have taken the message: only it is tried again, with the same id."""

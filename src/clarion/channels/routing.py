@@ -51,6 +51,11 @@ class RoutedChannels:
             if each.kind.takes(each.settings, type_name):
                 yield Address(each.provider.name, "")
 
+    def find_route(self, channel: Channel, name: str) -> Route | None:
+        """Return the route of an active provider."""
+        routes = self.routes.get(channel, ())
+        return next((each for each in routes if each.provider.name == name), None)
+
     async def send(
         self, channel: Channel, message: OutgoingMessage, only: str | None = None
     ) -> tuple[Try, ...]:
@@ -112,8 +117,13 @@ class Routing:
         if app_id in self._apps:
             self._apps[app_id] = (0, self._apps[app_id][1])
 
-    async def disable(self, app_id: str, channel: Channel, name: str, reason: str) -> None:
+    async def disable(
+        self, app_id: str, channel: Channel, name: str, reason: str, since: int | None = None
+    ) -> None:
         now = self._context.clock.now()
+        route = (await self.find(app_id)).find_route(channel, name)
+        if since is not None and route and (route.health.succeeded_at or 0) >= since:
+            return
         if await self.providers.disable(app_id, channel, name, reason, now):
             self.forget(app_id)
             about = {"app_id": app_id, "channel": channel.value, "provider": name}

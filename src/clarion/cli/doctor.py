@@ -19,17 +19,22 @@ from cryptography import x509
 
 from clarion import descriptors
 from clarion.access.vault import AesVault, key_id_of
+from clarion.audit.log_file import LogFile
+from clarion.audit.sql import SqlChain, load_retired_keys
+from clarion.audit.verification import verify_chain, verify_file
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
-from clarion.key_rotation import Fetch, count_keys, find_unreadable
+from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis import connect, ping
 from clarion.settings import Settings
+from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
 from clarion.store.statement import Row, Statement, Value, statement
+from clarion.stores import open_audit_keys
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
@@ -154,6 +159,23 @@ def _missing_key(path: Path, count: int) -> Finding:
     return "note", f"the first start creates {path}"
 
 
+async def _audit(settings: Settings) -> Finding:
+    directory, path = DataDirectory(settings.data), settings.audit_log_path
+    async with _open_reader(settings) as fetch:
+        if fetch is None or not directory.master_key.exists():
+            return "note", "not checked without a database that is up to date, and master.key"
+        keys, chain = open_audit_keys(directory), SqlChain(fetch)
+        await load_retired_keys(fetch, keys, AesVault(*directory.read_master_keys()))
+        verified = await verify_chain(chain, keys)
+        fault = verified.fault
+        if fault is None and path is not None:
+            fault = await verify_file(LogFile(path), chain, keys)
+    if fault is not None:
+        return "fault", f"the audit log is not as it was written: {fault}"
+    detail = f"{verified.last - verified.first + 1:,} entries as they were written"
+    return "ok", f"{detail}, {verified.waiting} to be linked" if verified.waiting else detail
+
+
 async def _providers(settings: Settings) -> Finding:
     async with _open_reader(settings) as fetch:
         if fetch is None:
@@ -257,6 +279,7 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "disk": _disk,
     "database": _database,
     "vault": _vault,
+    "audit log": _audit,
     "providers": _providers,
     "redis": _redis,
     "ports": _ports,

@@ -127,12 +127,10 @@ Run a test device in a second terminal, and send it a message from a third:
 
 Send your first notification: create a user, send an event, read the inbox.
 
-  KEY='Authorization: Bearer {first.app.api_key}'
-  JSON='Content-Type: application/json'
-  curl -H "$KEY" -H "$JSON" -X PUT {first.urls.api}/v1/users/ana -d '{{"name":"Ana"}}'
-  curl -H "$KEY" -H "$JSON" {first.urls.api}/v1/events \\
-       -d '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
-  curl -H "$KEY" {first.urls.api}/v1/users/ana/notifications
+  eval "$(.venv/bin/clarion env{data})"
+  api PUT  /v1/users/ana '{{"name":"Ana"}}'
+  api POST /v1/events '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
+  api GET  /v1/users/ana/notifications
 
 If something does not work:
 

@@ -23,6 +23,7 @@ async def create(app_id: str, label: str, /, *scopes: str, **settings: SettingFl
             raise NotFound(f"There is no app {app_id}. `clarion app list` lists the apps.")
         now = stores.clock.now()
         issued = issue_key(app_id=app_id, label=label, scopes=scopes or ["*"], now=now)
+        stores.audit_log.describe(app_id=app_id, key_id=issued.key.id)
         await stores.keys.create(issued.key)
         print(issued.secret.text)
 
@@ -34,6 +35,7 @@ async def revoke(app_id: str, key_id: str, /, **settings: SettingFlags) -> None:
     The id of a key is the part between the underscores of ck_<id>_<secret>.
     """
     async with open_stores(load_settings(settings)) as stores:
+        stores.audit_log.describe(app_id=app_id, key_id=key_id)
         if await stores.keys.revoke(app_id, key_id, stores.clock.now()) is None:
             raise NotFound(f"The app {app_id} has no key {key_id}.")
         print(f"Revoked {key_id}.")

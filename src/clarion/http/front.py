@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from clarion.access.model import AdminCaller, AppCaller, Caller
@@ -38,10 +37,9 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
-    announced_length,
     find_query,
-    header,
     identity_of,
+    index_headers,
     respond,
     stream,
 )
@@ -55,16 +53,17 @@ from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 _WINDOW_S = 60
 # Users get no more than this part of their app's requests: the rest is left for its own servers.
 _USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+_SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
-_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
+_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
 _FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
@@ -112,6 +111,8 @@ class Front:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._body_limit = settings.max_body_bytes
+        self._log_requests = settings.log_requests
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
@@ -120,30 +121,31 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         started = time.perf_counter()
-        request_id = self._request_id(scope)
-        extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        sender = Sender(send, extra, self.sending)
-        sender.is_head = scope["method"] == "HEAD"
+        headers = index_headers(scope["headers"])
+        request_id = self._request_id(headers)
+        extra: Headers = [(b"x-request-id", request_id.encode()), _SAFETY]
         requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
             receive,
             request_id,
             None,
-            self._settings.max_body_bytes,
+            self._body_limit,
             self.connections.receiving,
             requests,
+            headers,
         )
-        is_admitted = False
+        sender = Sender(request, send, extra, self.sending)
         try:
             self._check(request)
             if scope["path"].startswith("/v1/"):
-                request.caller = await self._admit(scope, extra)
-            endpoint = self._find(scope["method"], scope["path"])
-            is_admitted = True
-            await self._answer(request, sender, endpoint, started)
+                parts = await self._answer_caller(request, sender, extra)
+            else:
+                parts = await self._answer(request, sender)
+            if parts is not None:
+                await self._send_stream(request, sender, parts, started)
         except ClarionError as error:
-            if not is_admitted or request.is_whole:
+            if not request.is_admitted or request.is_whole:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
@@ -156,47 +158,64 @@ class Front:
         self._note(requests, scope["path"], sender)
         # A stream was observed when it began.
         if not sender.is_stream:
-            self._observe(scope, sender.status, time.perf_counter() - started, request_id)
+            self._observe(request, sender.status, time.perf_counter() - started)
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
-        check_head(request.scope)
-        _check_path(request.scope)
-        path = request.scope["path"]
+        scope = request.scope
+        path = scope["path"]
+        check_head(scope, request.headers)
+        if "//" in path or "\0" in path:
+            # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a
+            # zero character, and PostgreSQL cannot be asked for one.
+            raise NotFound
+        if b"%00" in scope["query_string"]:
+            raise InvalidFields(FieldFault("query", "must not contain zero characters"))
         if path.startswith(_FOR_OPERATORS):
-            request.is_trusted = self._trusts(request.scope)
-            if not request.is_trusted and not path.startswith(_FOR_ALL):
+            request.is_trusted = self._trusts(scope)
+            # Below the OpenAPI document the framework would serve one of its own.
+            is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
+            if is_below or (not request.is_trusted and not path.startswith(_FOR_ALL)):
                 raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
         readers = self._settings.metrics_and_docs
         return readers == "public" or (readers == "local" and is_local(scope))
 
-    async def _answer(
-        self, request: Request, sender: Sender, endpoint: Endpoint | None, started: float
-    ) -> None:
-        sender.who = who = request.who
-        caller = request.caller
-        if caller:
-            is_app = isinstance(caller, AppCaller)
-            self._running.begin(who, _APP_REQUESTS if is_app else _USER_REQUESTS)
+    async def _answer_caller(
+        self, request: Request, sender: Sender, extra: Headers
+    ) -> Streamed | None:
+        """Answer a request of a caller, of whom only so many may run at a time."""
+        request.caller = caller = await self._admit(request, extra)
+        who = identity_of(caller)
+        self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
-            answer = await endpoint(request) if endpoint else None
-            if answer is None:
-                await self._serve_framework(request, sender)
-            elif isinstance(answer, Response):
-                await sender.respond(answer)
+            return await self._answer(request, sender)
         finally:
-            if caller:
-                self._running.end(who)
+            self._running.end(who)
+
+    async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
+        """Answer a request, unless its response is a stream; that is returned."""
+        endpoint = self._find(request.scope["method"], request.scope["path"])
+        request.is_admitted = True
+        if endpoint is None:
+            await self._serve_framework(request, sender)
+        else:
+            answer = await endpoint(request)
+            if isinstance(answer, Streamed):
+                return answer
+            await sender.respond(answer)
         if sender.refusal:
             raise sender.refusal
-        if not isinstance(answer, Streamed):
-            return
+        return None
+
+    async def _send_stream(
+        self, request: Request, sender: Sender, parts: Streamed, started: float
+    ) -> None:
         # Streams have limits of their own.
         sender.is_stream = True
-        self._observe(request.scope, 200, time.perf_counter() - started, request.id)
-        await stream(sender, request, answer)
+        self._observe(request, _OK, time.perf_counter() - started)
+        await stream(sender, request, parts)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -204,7 +223,7 @@ class Front:
             requests.is_stalled = True
         if not path.startswith(self._providers):
             requests.is_provider = False
-        elif sender.status == HTTPStatus.OK:
+        elif sender.status == _OK:
             requests.is_provider = True
 
     def _find(self, method: str, path: str) -> Endpoint | None:
@@ -243,13 +262,13 @@ class Front:
         prefix, endpoint = self._find_by_prefix(path)
         return f"{prefix}…" if endpoint else path
 
-    def _request_id(self, scope: Scope) -> str:
-        given = header(scope, b"x-request-id")
-        return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id")
+        return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, scope: Scope, extra: Headers) -> Caller:
+    async def _admit(self, request: Request, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._identify(scope)
+        caller = await self._identify(request)
         position, allowance = await self._limits.take_all(
             self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
@@ -263,10 +282,10 @@ class Front:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
 
-    async def _identify(self, scope: Scope) -> Caller:
-        authorization = header(scope, b"authorization")
-        if authorization is None and scope["path"].removesuffix("/") in self._ticket_paths:
-            ticket = find_query(scope, "ticket")
+    async def _identify(self, request: Request) -> Caller:
+        authorization, path = request.header(b"authorization"), request.scope["path"]
+        if authorization is None and path.removesuffix("/") in self._ticket_paths:
+            ticket = find_query(request.scope, "ticket")
             if ticket is not None:
                 return await self._authenticator.redeem(ticket)
         return await self._authenticator.identify(authorization)
@@ -299,27 +318,28 @@ class Front:
 
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
         # Whatever the header says, the body is capped when it is read.
-        if (announced_length(request.scope) or 0) > self._settings.max_body_bytes:
+        if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 
         async def receive() -> Message:
             return {"type": "http.request", "body": await request.json(), "more_body": False}
 
+        request.scope.update(root_path="", state={})
         request.scope["clarion.request_id"] = request.id
         request.scope["clarion.caller"] = request.caller
         await self._framework(request.scope, receive, sender)
 
-    def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        method, path = scope["method"], scope["path"]
-        route = path if path in self._paths else scope.get("path_template")
+    def _observe(self, request: Request, status: int, seconds: float) -> None:
+        method, path = request.scope["method"], request.scope["path"]
+        route = path if path in self._paths else request.scope.get("path_template")
         route = route or self._find_by_prefix(path)[0]
         label = method if method in _METHODS else "other"
         self._metrics.observe_request(label, route, status, seconds)
-        which = self._settings.log_requests
+        which = self._log_requests
         if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):
             get_logger().info(
                 "request",
-                request_id=request_id,
+                request_id=request.id,
                 method=method,
                 path=self._shown(path),
                 status=status,
@@ -332,18 +352,6 @@ def _explain_limit(caller: Caller, position: int) -> str:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
     who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
-
-
-def _check_path(scope: Scope) -> None:
-    path = scope["path"]
-    # Below the OpenAPI document the framework would serve one of its own.
-    is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
-    if "//" in path or "\0" in path or is_below:
-        # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
-        # character, and PostgreSQL cannot be asked for one.
-        raise NotFound
-    if b"%00" in scope["query_string"]:
-        raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
 async def _send_problem(

@@ -105,8 +105,8 @@ class Dispatch:
             return
         self._metrics.count(message.priority, status)
         is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
-        if message.is_stored and not is_taken:
-            await self._stored.add_one(message.device_id)
+        if message.is_stored and not is_taken and self._stored.add_one(message.device_id):
+            await self._stored.trim(message.device_id)
 
     # For connections.
 

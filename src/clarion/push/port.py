@@ -129,6 +129,9 @@ class Devices(Protocol):
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
         """Return devices invalidated before a time, at most `limit`, as app and device id."""
 
+    async def prune_former_users(self, before: int, limit: int) -> int:
+        """Forget whose devices were until before a time, at most `limit`; return how many."""
+
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         """Delete a device and its subscriptions; add its token to the feedback if it was valid.
 

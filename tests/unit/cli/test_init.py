@@ -126,7 +126,8 @@ async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:
     text = greeting(await initialise(stores, SETTINGS), Path("data/first-run.json"))
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
-    assert "http://127.0.0.1:8080/v1/events \\\n" in text
+    assert "api POST /v1/events" in text
+    assert "ck_" not in text
 
 
 @pytest.mark.parametrize(

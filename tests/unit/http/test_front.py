@@ -185,7 +185,7 @@ async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: Fixed
                 FastRoute("GET", "/metrics", echo),
                 FastRoute("GET", "/docs", echo),
                 FastRoute("GET", "/docs/errors", echo),
-                FastRoute("GET", "/static/docs.js", echo),
+                FastRoute("GET", "/docs/docs.js", echo),
                 FastRoute("POST", "/shared", echo),
                 FastRoute("GET", "/v1/own", echo),
             ],
@@ -416,7 +416,7 @@ async def test_a_body_for_the_framework_must_be_json(client: Client) -> None:
     assert (answer.status, answer.problem["code"]) == (415, "not_json")
 
 
-PRIVATE = ["/metrics", "/metrics/", "/docs", "/docs/errors", "/static/docs.js", "/openapi.json"]
+PRIVATE = ["/metrics", "/metrics/", "/docs", "/docs/errors", "/docs/docs.js", "/openapi.json"]
 
 
 @pytest.mark.parametrize("path", PRIVATE)

@@ -21,6 +21,7 @@ from clarion.access.model import (
     require_any_admin,
 )
 from clarion.access.port import Keys
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
 from clarion.http.bodies import Body
@@ -128,6 +129,7 @@ class KeysController(Controller):
         keys: Injected[Keys],
         clock: Injected[Clock],
         idempotency: Injected[Idempotency],
+        audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedKey]:
         """Create a key with no more scopes than the calling key has, that does not outlive it."""
@@ -142,6 +144,7 @@ class KeysController(Controller):
         _check_rights(caller, issued.key)
         answer = _created(issued)
         once = await idempotency.once(request, idempotency_key, answer)
+        audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
         replay = await keys.create(issued.key, once)
         return idempotency.answer_created(replay, once, answer)
 

@@ -153,7 +153,7 @@ class DevicesController(Controller):
             await _check_rate(caller, limits, device.created_at)
         token = None if data.subscription else given.token
         answer = RegisteredDevice(device_id=device.id, token=token, is_new=True, secret=secret)
-        once = await idempotency.once(request, idempotency_key, answer)
+        once = await idempotency.once(request, idempotency_key, answer, details.user_id)
         is_by_app = isinstance(caller, AppCaller)
         for _ in range(2):  # twice, because the device may be deleted in between
             added = await registry.add(device, once)

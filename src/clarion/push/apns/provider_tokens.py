@@ -74,6 +74,19 @@ class ProviderTokens:
         self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
         self._connections: dict[Hashable, _Connection] = {}
 
+    def find_known(
+        self, authorization: bytes | None, connection: Hashable, now: int
+    ) -> Provider | None:
+        """Return the provider of a token that was verified a moment ago, or None: `identify` it.
+
+        Not async, because nearly every push has such a token.
+        """
+        cached = self._verified.get(authorization)
+        if cached is None or not 0 <= now - cached[2] < VERIFIED_MS:
+            return None
+        provider, token, _ = cached
+        return self._admit(provider, token, connection, now)
+
     async def identify(
         self, authorization: bytes | None, connection: Hashable, now: int
     ) -> Provider:
@@ -81,14 +94,16 @@ class ProviderTokens:
 
         A connection is not its address and port: another may have them a moment later.
         """
-        cached = self._verified.get(authorization)
-        if cached is not None and 0 <= now - cached[2] < VERIFIED_MS:
-            provider, token = cached[:2]
-        else:
-            token = _bearer(authorization)
-            provider = await self._verify(token, now)
-            _clear_if_full(self._verified, TOKENS_LIMIT)
-            self._verified[authorization] = (provider, token, now)
+        known = self.find_known(authorization, connection, now)
+        if known is not None:
+            return known
+        token = _bearer(authorization)
+        provider = await self._verify(token, now)
+        _clear_if_full(self._verified, TOKENS_LIMIT)
+        self._verified[authorization] = (provider, token, now)
+        return self._admit(provider, token, connection, now)
+
+    def _admit(self, provider: Provider, token: str, connection: Hashable, now: int) -> Provider:
         if provider.app.id in self._deleted_apps:
             raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
         _check_age(provider, now)

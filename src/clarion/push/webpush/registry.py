@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Container
+from collections.abc import Callable, Collection, Container
 from typing import Generic, TypeVar
 
 from clarion.clock import Clock
@@ -51,6 +51,10 @@ class Entries(Generic[V]):
 
     def drop(self, key: bytes) -> None:
         self._entries.pop(key, None)
+
+    def drop_if(self, is_dropped: Callable[[V], bool]) -> None:
+        for key in [key for key, (_, value) in self._entries.items() if is_dropped(value)]:
+            del self._entries[key]
 
 
 class EndpointRegistry:
@@ -108,6 +112,11 @@ class EndpointRegistry:
             raise NotFound("The device has no such endpoint.")
         self._deletions += 1
         self._known.drop(deleted.capability_hash)
+
+    def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Have the endpoints of users read again who are given as app and user id."""
+        self._deletions += 1
+        self._known.drop_if(lambda each: (each.endpoint.app_id, each.endpoint.user_id) in owners)
 
     async def find(self, capability: str) -> EndpointOfDevice:
         """Return the endpoint with its device.

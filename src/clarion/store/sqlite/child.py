@@ -19,7 +19,7 @@ import msgspec
 
 from clarion.child_process import receive, send
 from clarion.store.batch import Group, Report
-from clarion.store.sqlite.runner import SqliteRunner, open_connection
+from clarion.store.sqlite.runner import BUSY_MS, SqliteRunner, open_connection
 
 
 class Trouble(msgspec.Struct, array_like=True, tag=True):
@@ -39,7 +39,15 @@ class Opened(msgspec.Struct, array_like=True, tag=True):
     """The database is open."""
 
 
-Answer = Trouble | Finished | Opened
+class Truncated(msgspec.Struct, array_like=True, tag=True):
+    """Whether the write-ahead log is empty now."""
+
+    is_done: bool
+
+
+Answer = Trouble | Finished | Opened | Truncated
+# How long the writer waits for readers of the log; everybody waits for the writer meanwhile.
+_TRUNCATE_MS = 20
 
 
 def classify(error: apsw.Error) -> Trouble:
@@ -61,7 +69,7 @@ def classify(error: apsw.Error) -> Trouble:
 def serve(channel: socket.socket, path: str) -> None:
     """Run batches until the other side closes the socket."""
     encode = msgspec.msgpack.Encoder().encode
-    decode = msgspec.msgpack.Decoder(list[Group]).decode
+    decode = msgspec.msgpack.Decoder(list[Group] | None).decode
     try:
         connection = open_connection(path)
     except apsw.Error as error:
@@ -70,7 +78,9 @@ def serve(channel: socket.socket, path: str) -> None:
     runner = SqliteRunner(connection)
     send(channel, encode(Opened()))
     while message := receive(channel):
-        send(channel, encode(answer(runner, decode(message))))
+        batch = decode(message)
+        done = truncate_log(connection) if batch is None else answer(runner, batch)
+        send(channel, encode(done))
     connection.close()
 
 
@@ -79,6 +89,20 @@ def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
         return Finished(runner.run(groups))
     except apsw.Error as error:
         return classify(error)
+
+
+def truncate_log(connection: apsw.Connection) -> Answer:
+    """Move the write-ahead log into the database, and empty its file."""
+    connection.set_busy_timeout(_TRUNCATE_MS)
+    try:
+        ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except apsw.BusyError:
+        return Truncated(is_done=False)
+    except apsw.Error as error:
+        return classify(error)
+    finally:
+        connection.set_busy_timeout(BUSY_MS)
+    return Truncated(is_done=not is_busy)
 
 
 if __name__ == "__main__":

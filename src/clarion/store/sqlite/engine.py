@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from clarion.errors import StartError, StoreUnavailable
+from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.slots import BACKGROUND_LIMIT_S, Slots, SlowReadLimits
@@ -16,6 +17,10 @@ from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.reader import ThreadReader, open_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
+
+# A read that takes long holds the log. The writer does not wait for it; it tries again.
+_SCRUB_ATTEMPTS = 50
+_SCRUB_PAUSE_S = 0.1
 
 
 class SqliteEngine:
@@ -53,7 +58,7 @@ class SqliteEngine:
         return cls(path, process, commit, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
-        return await self.commit.write(unit)
+        return await write_accompanied(self.commit, unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         try:
@@ -70,6 +75,13 @@ class SqliteEngine:
         row = statement.bind(**values)
         async with self._background_turn:
             return await self._background.fetch(statement.text, row)
+
+    async def scrub(self) -> bool:
+        for _ in range(_SCRUB_ATTEMPTS):
+            if await self._process.truncate_log():
+                return True
+            await asyncio.sleep(_SCRUB_PAUSE_S)
+        return False
 
     async def check(self) -> None:
         if self.commit.is_stuck:

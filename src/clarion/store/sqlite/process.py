@@ -10,13 +10,15 @@ import msgspec
 from clarion.child_process import open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Outcome, arrange
-from clarion.store.sqlite.child import Answer, Finished, Opened, Trouble
+from clarion.store.sqlite.child import Answer, Finished, Opened, Trouble, Truncated
 from clarion.store.statement import Unit
 
 # How long the process may take to exit.
 _END_S = 5.0
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
+# Instead of a batch.
+_TRUNCATE = _encode(None)
 # Text that is not valid Unicode, a number beyond 64 bits, a value of another type.
 _UNSENDABLE = (OverflowError, TypeError, ValueError)
 
@@ -41,6 +43,8 @@ class WriterProcess:
         self._writer = writer
         self._on_broken = on_broken
         self._is_broken = False
+        # One message at a time: the next is sent when the last is answered.
+        self._turn = asyncio.Lock()
         self._watch = asyncio.get_running_loop().create_task(self._watch_exit())
 
     @classmethod
@@ -66,17 +70,28 @@ class WriterProcess:
             message = _encode(arrange(units))
         except _UNSENDABLE:
             return await self._run_sendable(units)
-        try:
-            write(self._writer, message)
-            answer = await self._receive()
-        except (EOFError, OSError) as error:
-            self._break("the writer process exited")
-            raise StoreUnavailable from error
+        answer = await self._ask(message)
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
         if isinstance(answer, Trouble) and answer.kind == "broken":
             self._break(answer.message)
         raise _error_of(answer)
+
+    async def truncate_log(self) -> bool:
+        """Empty the write-ahead log; False if somebody reads from it."""
+        if self._is_broken:
+            raise StoreUnavailable
+        answer = await self._ask(_TRUNCATE)
+        return isinstance(answer, Truncated) and answer.is_done
+
+    async def _ask(self, message: bytes) -> Answer:
+        async with self._turn:
+            try:
+                write(self._writer, message)
+                return await self._receive()
+            except (EOFError, OSError) as error:
+                self._break("the writer process exited")
+                raise StoreUnavailable from error
 
     async def close(self) -> None:
         """Let the process exit, and kill it if it does not; its last batch is then unknown."""
