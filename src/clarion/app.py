@@ -70,6 +70,7 @@ from clarion.people.api.unsubscribe import UnsubscribeEndpoint
 from clarion.people.erasure import api as erasure_api
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
+from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -159,6 +160,7 @@ class Services:
             gone=GoneUsers(stores.deleted_users, stores.erasures),
             forgets=(self._forget_users,),
         )
+        self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
             stores.devices,
@@ -219,6 +221,7 @@ class Services:
             stores.clock,
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
+            on_seen=self.last_seen.note,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
@@ -545,7 +548,14 @@ def _start_loops(
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
     supervisor.start("audit_log", services.audit_loop.run)
-    tasks = list_tasks(stores, services.dispatch, services.eraser, settings, services.callers.used)
+    tasks = list_tasks(
+        stores,
+        settings,
+        dispatch=services.dispatch,
+        eraser=services.eraser,
+        last_seen=services.last_seen,
+        used_keys=services.callers.used,
+    )
     for task in tasks:
         supervisor.start(task.name, task.run)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clarion.access.port import Apps, Keys
     from clarion.clock import Clock
     from clarion.people.erasure.eraser import Eraser
+    from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
@@ -63,11 +64,18 @@ class Task:
 
 
 def list_tasks(
-    stores: Stores, dispatch: Dispatch, eraser: Eraser, settings: Settings, used_keys: set[str]
+    stores: Stores,
+    settings: Settings,
+    *,
+    dispatch: Dispatch,
+    eraser: Eraser,
+    last_seen: LastSeen,
+    used_keys: set[str],
 ) -> tuple[Task, ...]:
     """Return everything that is expired, recorded or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
+        "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),

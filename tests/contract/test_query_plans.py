@@ -128,7 +128,7 @@ VALUES: dict[str, Value] = {
     "definition": "{}",
     "email": "a@example.com",
     "email_key": "7@example.com",
-    "filter": "tag = 'vip'",
+    "filter": "attributes.n > 1",
     **dict.fromkeys(["consent", "metadata", "profile", "keys"], "{}"),
     **dict.fromkeys(["deleted_at", "last_login_at"], None),
     "ids": '{"user-7": null, "user-9": null}',

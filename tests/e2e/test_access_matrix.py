@@ -126,6 +126,7 @@ TABLE: dict[str, Rule] = {
     ),
     "POST /v1/me/notifications/read-all": ME,
     "POST /v1/devices": owner(Scope.DEVICES_WRITE, {"platform": "clarion"}),
+    "GET /v1/devices": app(Scope.DEVICES_READ, is_own_name=True),
     "GET /v1/devices/{device_id}": owner(Scope.DEVICES_READ),
     "PATCH /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE, {"label": "new"}),
     "POST /v1/devices/{device_id}/secret": owner(Scope.DEVICES_WRITE),

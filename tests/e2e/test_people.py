@@ -4,15 +4,17 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.sync.client import connect as connect_sync
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.live_clients import InboxUser
-from tests.e2e.sending import draft, inbox, make_type, send_and_wait
+from tests.e2e.sending import draft, inbox, make_type, send_and_wait, wait_until
 
 FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
@@ -456,3 +458,25 @@ def test_a_user_made_inactive_by_a_batch_cannot_use_a_token(server: Server) -> N
     body = {"users": [{"id": user_id, "status": "inactive"}]}
     assert server.app.post("/v1/users/batch", body).status == 200
     assert me.get("/v1/caller").status == 401
+
+
+def test_a_user_who_calls_or_listens_is_seen(server: Server) -> None:
+    caller, listener, neither = (InboxUser(server) for _ in range(3))
+    for user in (caller, listener, neither):
+        assert server.app.ask("PUT", f"/v1/users/{user.id}", {}).status == 201
+    before = server.app.get(f"/v1/users/{neither.id}").json["created_at"]
+    assert caller.me.get("/v1/me/unread-count").status == 200
+    with connect_sync(
+        f"{server.first['urls']['gateway']}/v1/me/socket",
+        additional_headers={"Authorization": f"Bearer {listener.token}"},
+    ):
+        for user in (caller, listener):
+            assert wait_until(partial(last_seen, server, user.id)) >= before
+    assert last_seen(server, neither.id) is None
+    seen = server.app.get(f"/v1/users?last_seen_after={before}&limit=100").json["items"]
+    assert {caller.id, listener.id} <= {each["id"] for each in seen}
+
+
+def last_seen(server: Server, user_id: str) -> str | None:
+    moment: str | None = server.app.get(f"/v1/users/{user_id}").json["last_seen_at"]
+    return moment

@@ -70,7 +70,9 @@ class Http1Peer:
         await writer.drain()
         return True
 
-    async def _fail(self, fault: Fault, reply: Reply, writer: asyncio.StreamWriter) -> None:
+    async def _fail(  # noqa: C901 - a case a fault
+        self, fault: Fault, reply: Reply, writer: asyncio.StreamWriter
+    ) -> None:
         answer = encode(reply)
         match fault:
             case Fault.SILENCE:

@@ -148,9 +148,9 @@ class _Connection:
         if isinstance(event, events.RequestReceived):
             headers = {str(name): str(value) for name, value in event.headers}
             self._partial[event.stream_id] = _Partial(headers)
-            is_spared = headers[":path"] in self._peer.spared
-            return is_spared or self._peer.always is not Fault.RESET_MID_BODY
-        if isinstance(event, events.DataReceived):
+            if self._peer.always is Fault.RESET_MID_BODY:
+                return headers[":path"] in self._peer.spared
+        elif isinstance(event, events.DataReceived):
             self._partial[event.stream_id].body += event.data
             self._machine.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, events.StreamEnded):
@@ -172,7 +172,7 @@ class _Connection:
         self._reply(stream, taken)
         return True
 
-    def _fail(self, stream: int, fault: Fault) -> bool:
+    def _fail(self, stream: int, fault: Fault) -> bool:  # noqa: C901 - a case a fault
         match fault:
             case Fault.RESET | Fault.RESET_MID_BODY:
                 return False

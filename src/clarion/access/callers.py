@@ -18,6 +18,8 @@ CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
 IsActive = Callable[[str, str], Awaitable[bool]]
+# Takes note that a user, given likewise, has used a token.
+OnSeen = Callable[[str, str], None]
 
 
 class Callers:
@@ -31,12 +33,14 @@ class Callers:
         *,
         tickets: Tickets,
         is_active: IsActive,
+        on_seen: OnSeen = lambda _app_id, _user_id: None,
     ) -> None:
         self._keys = keys
         self._user_tokens = user_tokens
         self._tickets = tickets
         self._clock = clock
         self._is_active = is_active
+        self._on_seen = on_seen
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
         # By the header: when the key was looked up, and whom it stands for. To verify a secret
         # again for each request takes longer than all else that is done for it here.
@@ -105,6 +109,7 @@ class Callers:
     async def _check_active(self, caller: UserCaller) -> UserCaller:
         if not await self._is_active(caller.app_id, caller.user_id):
             raise Unauthenticated("The user of this token is inactive.")
+        self._on_seen(caller.app_id, caller.user_id)
         return caller
 
     async def _by_key(self, credential: str) -> AppCaller:

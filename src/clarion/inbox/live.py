@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -69,6 +69,11 @@ class LiveClients:
     def __len__(self) -> int:
         """How many clients are open."""
         return self._count
+
+    @property
+    def users(self) -> Collection[tuple[str, str]]:
+        """App and id of each user who has a client open."""
+        return self._users.keys()
 
     def open(
         self,

@@ -13,7 +13,7 @@ import msgspec
 
 from clarion.errors import Conflict, EmailTaken, Overloaded, RequestError, UserDeleted
 from clarion.pacing import Slices
-from clarion.pages import LARGEST, Page, read_cursor, write_cursor
+from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
 from clarion.people.fields import fold_email
 from clarion.people.model import StoredUser, User, UserFilter
 from clarion.people.port import Edit
@@ -27,8 +27,6 @@ USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
 _COLUMNS = f"{USERS.columns}, version"
 _ATTEMPTS = 10
-# As many rows are read in a turn of the loop: some milliseconds.
-_READ_AT_ONCE = 200
 SEEN_EVERY_MS = 60_000
 
 _LIVES = "deleted_at IS NULL"
@@ -273,7 +271,7 @@ class SqlUsers:
         """Return users by id, each with the version of the row."""
         found: dict[str, tuple[User, int]] = {}
         waiting, slices = iter(ids), Slices()
-        while chunk := list(islice(waiting, _READ_AT_ONCE)):
+        while chunk := list(islice(waiting, READ_FOR_PAGE)):
             rows = await self._engine.fetch(FIND_STORED, app_id=app_id, ids=keys_of(chunk))
             users = map(USERS.read, rows)
             found |= {user.id: (user, row[-1]) for user, row in zip(users, rows, strict=True)}
@@ -325,18 +323,18 @@ class SqlUsers:
         self, app_id: str, chosen: UserFilter, *, after: str | None, limit: int
     ) -> Page[User]:
         query, values = _choose_list(chosen, after)
-        read = limit if _count_conditions(chosen) <= 1 else max(limit, _READ_AT_ONCE)
+        read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
         rows = await self._engine.fetch(query, app_id=app_id, limit=read + 1, **values)
-        items: list[User] = []
-        for number, row in enumerate(rows[:read], 1):
+
+        def read_user(row: Row) -> User | None:
             user = USERS.read(row)
-            if _fits(user, chosen):
-                items.append(user)
-            if len(items) == limit or number == read:
-                return Page(tuple(items), _place_of(row) if number < len(rows) else None)
-        return Page(tuple(items), None)
+            return user if _fits(user, chosen) else None
+
+        return fill_page(rows, read=read, limit=limit, item_of=read_user, place_of=_place_of)
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
+        if not seen:
+            return
         times = {"now": now, "before": now - SEEN_EVERY_MS}
         # In key order, as every batch is written.
         rows = [TOUCH.bind(app_id=app, id=user, **times) for app, user in sorted(seen)]

@@ -94,6 +94,15 @@ class Device:
         return self.invalidated_at is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFilter:
+    """Which devices a list has: those for which everything holds that is not None."""
+
+    user_id: str | None = None
+    platform: Platform | None = None
+    is_valid: bool | None = None
+
+
 def address_context(app_id: str, token_hash: bytes) -> str:
     """Return what the address of a device is sealed for."""
     return f"device/{app_id}/{bytes(token_hash).hex()}"

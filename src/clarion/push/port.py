@@ -10,6 +10,7 @@ from clarion.pages import Page
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DeviceFilter,
     DevicePreferences,
     DeviceTopic,
     Feedback,
@@ -91,6 +92,14 @@ class Devices(Protocol):
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
         """Return the devices of a user, valid or not, in the order of their ids."""
+
+    async def list_all(
+        self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
+    ) -> Page[Device]:
+        """Return the devices of an app for which a filter holds, in the order of their ids.
+
+        A page may have fewer than `limit`, even none, and a cursor: it reads a bounded part.
+        """
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         """Return a user's valid devices, most recently seen first."""

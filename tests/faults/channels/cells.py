@@ -114,15 +114,18 @@ class Cell:
         """Start the peer; create the provider, a type with its template, and the users."""
         await self.peer.start()
         await self.put_provider("main", self.peer, 201)
+        await self.put_type("NEWS")
+        for number in range(USERS):
+            await self._create_user(number)
+
+    async def put_type(self, name: str) -> None:
         channel = self.peer.channel
         given = {"category": "transactional", "default_channels": [channel]}
-        await self.demand(200, "PUT", "/v1/types/NEWS", given)
+        await self.demand(200, "PUT", f"/v1/types/{name}", given)
         template = {"subject": "News", "body": "Number {{ number }}", "variables": ["number"]}
         if channel in ("sms", "webhook"):
             del template["subject"]
-        await self.demand(200, "PUT", f"/v1/types/NEWS/templates/{channel}", template)
-        for number in range(USERS):
-            await self._create_user(number)
+        await self.demand(200, "PUT", f"/v1/types/{name}/templates/{channel}", template)
 
     async def put_provider(self, name: str, peer: Peer, status: int = 200, **more: Any) -> None:
         path = f"/v1/providers/{peer.channel}/{name}"
@@ -136,11 +139,11 @@ class Cell:
         if device := self.peer.device(number):
             await self.demand(201, "POST", "/v1/devices", device | {"user_id": f"u{number}"})
 
-    async def send(self, count: int) -> list[str]:
+    async def send(self, count: int, type_: str = "NEWS") -> list[str]:
         """Send so many events, to the users in turn; return their ids."""
         events = [
             {
-                "type": "NEWS",
+                "type": type_,
                 "recipient": {"user_id": f"u{number % USERS}"},
                 "data": {"number": str(number)},
             }
@@ -193,11 +196,23 @@ class Cell:
         state: str = (await self.demand(200, "GET", path))["health"]["circuit"]
         return state
 
+    async def wait_for_circuit(self, state: str, limit_s: float) -> None:
+        async with asyncio.timeout(limit_s):
+            while await self.circuit() != state:  # noqa: ASYNC110 - it is in another process
+                await asyncio.sleep(LOOK_EVERY_S)
+
     async def warm_up(self) -> None:
         """Deliver one message: the set-up is right, and there is a connection."""
         ids = await self.send(1)
         (done,) = await self.wait(ids, is_final, 30)
         assert done["status"] == self.peer.success, done
+
+
+async def until(look: Callable[[], bool], limit_s: float) -> None:
+    """Wait for a condition on a peer."""
+    async with asyncio.timeout(limit_s):
+        while not look():  # noqa: ASYNC110 - peers know nothing of who waits
+            await asyncio.sleep(0.001)
 
 
 def is_final(delivery: Delivery) -> bool:

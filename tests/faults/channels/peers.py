@@ -27,7 +27,6 @@ from tests.web_push import Browser
 
 RETRY_AFTER_S = 3
 TIMEOUT_S = 2
-USER_PASSWORD = "password"
 
 
 class Arrival(NamedTuple):
@@ -98,6 +97,7 @@ class Peer(ABC):
 
     def learn(self, provider: dict[str, Any]) -> None:
         """Take what the answer to the creation of the provider says."""
+        assert provider["kind"] == self.kind
 
     async def start(self, *, expired: bool = False) -> None:
         tls = self.authority.server_context(self.protocols, expired=expired)
@@ -430,7 +430,7 @@ class MailPeer(Peer):
         "one byte a second": Meets({"END": "slow"}, "unknown"),
         "slow greeting": Meets({"HELLO": "slow"}, "retry"),
         "garbage": Meets({"END": "hello, world"}, "unknown"),
-        "redirect": Meets({"RCPT": "551 5.7.1 try <bo@example.net>"}, "gone"),
+        "redirect": Meets({"RCPT": "551 user not local; try <bo@example.net>"}, "gone"),
         **LISTENERS,
     }
 
@@ -449,7 +449,7 @@ class MailPeer(Peer):
             "from": "shop@example.com",
             "ca_path": str(self.authority.ca_path),
         }
-        return {"settings": settings, "secrets": {USER_PASSWORD: "secret"}}
+        return {"settings": settings, "secrets": {"password": "secret"}}
 
     def user(self, number: int) -> dict[str, Any]:
         return {"email": f"user{number}@example.com"}

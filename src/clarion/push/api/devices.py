@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.openapi import ResponseSpec
+from litestar.params import Parameter
 from msgspec import UNSET, UnsetType
 
 from clarion import fields
@@ -16,7 +18,7 @@ from clarion.catalog.port import Catalog
 from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.http.bodies import Body
-from clarion.http.callers import ApiRequest, app_or_user_of, owner_of
+from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -25,7 +27,9 @@ from clarion.http.shapes import (
     IdempotencyKey,
     Items,
     Limit,
+    check_choice,
     check_limit,
+    check_value,
     collect,
 )
 from clarion.http.views import Timestamp, View
@@ -41,6 +45,7 @@ from clarion.push.api.registrations import Details, NewDevice, read_registration
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DeviceFilter,
     DevicePreferences,
     InvalidationReason,
     Platform,
@@ -55,6 +60,16 @@ _DETAIL_CHECKS = {
     "language": fields.check_language,
     "timezone": fields.check_timezone,
 }
+
+
+OfUser = Annotated[str | None, Parameter(description="The id of their user.")]
+OfPlatform = Annotated[
+    str | None, Parameter(description="The platform.", schema_extra={"enum": list(Platform)})
+]
+Valid = Annotated[
+    bool | None, Parameter(description="Whether messages may be sent to them; default: both.")
+]
+_check_platform = partial(check_choice, Platform)
 
 
 class DeviceChanges(Details, kw_only=True):
@@ -169,6 +184,29 @@ class DevicesController(Controller):
             await _replan(before, after, on_user_changed)
             return _answer(done, answer, device)
         raise DeviceOfAnotherUser
+
+    @get(summary="List devices")
+    async def list_all(
+        self,
+        request: ApiRequest,
+        registry: Injected[Registry],
+        user_id: OfUser = None,
+        platform: OfPlatform = None,
+        valid: Valid = None,
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[DeviceView]:
+        """Return the devices of the app for which all given conditions hold, sorted by id.
+
+        With several conditions a page can have fewer items than `limit`, even none, and a `next`:
+        follow it until it is null.
+        """
+        app_id = app_of(request, Scope.DEVICES_READ).app_id
+        kind = None if platform is None else check_value("platform", _check_platform, platform)
+        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=valid)
+        size = check_limit(limit)
+        page = await registry.devices.list_all(app_id, chosen, after=after, limit=size)
+        return Items([_view(device, registry) for device in page.items], page.next)
 
     @get("/{device_id:str}", summary="Get a device")
     async def get_device(

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from clarion.errors import Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
-from clarion.push.model import Device, DeviceDetails, DevicePreferences, InvalidationReason
+from clarion.pages import READ_FOR_PAGE, Page, fill_page
+from clarion.push.model import (
+    Device,
+    DeviceDetails,
+    DeviceFilter,
+    DevicePreferences,
+    InvalidationReason,
+)
 from clarion.push.sql import deliveries, feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
@@ -149,6 +156,20 @@ LIST = statement(
     "list_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
     AND id > :after ORDER BY id LIMIT :limit""",
+)
+LIST_ALL = statement(
+    "list_devices",
+    f"{_SELECT} WHERE app_id = :app_id AND id > :after ORDER BY id LIMIT :limit",
+)
+LIST_OF_PLATFORM = statement(
+    "list_devices_of_platform",
+    f"""{_SELECT} WHERE app_id = :app_id AND platform = :platform AND id > :after
+    ORDER BY id LIMIT :limit""",
+)
+LIST_INVALID = statement(
+    "list_invalid_devices",
+    f"""{_SELECT} WHERE app_id = :app_id AND invalidated_at IS NOT NULL AND id > :after
+    ORDER BY id LIMIT :limit""",
 )
 SELECT_VALID_OF_USER = statement(
     "select_valid_devices_of_user",
@@ -320,6 +341,23 @@ class SqlDevices:
         items = tuple(map(DEVICES.read, rows[:limit]))
         return Page(items, items[-1].id if len(rows) > limit else None)
 
+    async def list_all(
+        self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
+    ) -> Page[Device]:
+        query, values = _choose_list(chosen)
+        read = max(limit, READ_FOR_PAGE) if _is_read_for_more(chosen) else limit
+        rows = await self._engine.fetch(
+            query, app_id=app_id, after=after or "", limit=read + 1, **values
+        )
+        devices = [DEVICES.read(row) for row in rows]
+        return fill_page(
+            devices,
+            read=read,
+            limit=limit,
+            item_of=lambda device: device if _fits(device, chosen) else None,
+            place_of=attrgetter("id"),
+        )
+
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         rows = await self._engine.fetch(
             SELECT_VALID_OF_USER, app_id=app_id, user_id=user_id, limit=limit
@@ -399,3 +437,24 @@ class SqlDevices:
         """Write a unit and return the device that its last row shows; None if a guard refused."""
         done = await self._engine.write(Unit(device_id, steps, owner))
         return DEVICES.read([row for rows in done for row in rows][-1]) if done else None
+
+
+def _choose_list(chosen: DeviceFilter) -> tuple[Statement, dict[str, Value]]:
+    """Return the list of the condition that leaves out most, and its values."""
+    if chosen.user_id is not None:
+        return LIST, {"user_id": chosen.user_id}
+    if chosen.is_valid is False:
+        return LIST_INVALID, {}
+    if chosen.platform is not None:
+        return LIST_OF_PLATFORM, {"platform": chosen.platform.value}
+    return LIST_ALL, {}
+
+
+def _is_read_for_more(chosen: DeviceFilter) -> bool:
+    """Return whether the list has rows that do not fit; nearly all devices are valid."""
+    conditions = (chosen.user_id, chosen.platform, chosen.is_valid)
+    return chosen.is_valid is True or sum(each is not None for each in conditions) > 1
+
+
+def _fits(device: Device, chosen: DeviceFilter) -> bool:
+    return chosen.platform in (None, device.platform) and chosen.is_valid in (None, device.is_valid)
