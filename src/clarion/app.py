@@ -382,7 +382,7 @@ def _build_front(
             stores.clock,
             services.on_user_changed,
         ).routes,
-        *Streams(stores.inboxes, services.live_clients, stores.clock, services.origins).routes,
+        *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
         *static_files.component_routes(),
     )
@@ -413,6 +413,7 @@ def _build_front(
         },
         framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
+        origins=services.origins,
         limits=limits,
         clock=stores.clock,
         metrics=services.metrics,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from clarion.access.model import AdminCaller, AppCaller, Caller
-from clarion.access.port import Authenticator
+from clarion.access.port import Authenticator, Origins
 from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
@@ -45,6 +45,7 @@ from clarion.http.asgi import (
 )
 from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
+from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
@@ -85,13 +86,14 @@ class Framework(Protocol):
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         *,
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
         authenticator: Authenticator,
+        origins: Origins,
         limits: Limits,
         clock: Clock,
         metrics: Metrics,
@@ -107,6 +109,7 @@ class Front:
         self._methods = Methods(routes, framework.routes)
         self._framework = framework
         self._authenticator = authenticator
+        self._cors = Cors(origins)
         self._limits = limits
         self._clock = clock
         self._metrics = metrics
@@ -186,7 +189,14 @@ class Front:
         self, request: Request, sender: Sender, extra: Headers
     ) -> Streamed | None:
         """Answer a request of a caller, of whom only so many may run at a time."""
+        is_foreign = is_from_another_origin(request)
+        if is_foreign:
+            self._cors.open(extra)
+            if preflight := self._cors.find_preflight(request):
+                return await sender.respond(preflight)
         request.caller = caller = await self._admit(request, extra)
+        if is_foreign:
+            await self._cors.check(caller, request, extra)
         who = identity_of(caller)
         self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
@@ -283,7 +293,8 @@ class Front:
         return caller
 
     async def _identify(self, request: Request) -> Caller:
-        authorization, path = request.header(b"authorization"), request.scope["path"]
+        authorization = request.header(b"authorization")
+        path = request.scope["path"]
         if authorization is None and path.removesuffix("/") in self._ticket_paths:
             ticket = find_query(request.scope, "ticket")
             if ticket is not None:

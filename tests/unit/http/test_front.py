@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
 from clarion.access.known_apps import KnownApps
+from clarion.access.origins import AllowedOrigins
 from clarion.access.port import Keys, Tickets
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
@@ -194,6 +195,7 @@ async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: Fixed
             authenticator=Callers(
                 keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone
             ),
+            origins=AllowedOrigins(known_apps, clock),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
