@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from clarion.access.model import explain_origin, require_user
-from clarion.access.port import Origins
+from clarion.access.model import require_user
 from clarion.clock import Clock, to_monotonic
-from clarion.errors import Forbidden, MethodNotAllowed, ServiceError
+from clarion.errors import MethodNotAllowed, ServiceError
 from clarion.http.asgi import (
     FastRoute,
     Operation,
@@ -58,7 +57,6 @@ class Streams:
     inboxes: Inboxes
     live: LiveClients
     clock: Clock
-    origins: Origins
     heartbeat_s: float = HEARTBEAT_S
     stall_limit_s: float = STALL_LIMIT_S
 
@@ -71,9 +69,6 @@ class Streams:
         if request.scope["method"] == "HEAD":  # it would wait for a body that never ends
             raise MethodNotAllowed
         caller = require_user(request.caller)
-        origin = header(request.scope, b"origin")
-        if origin is not None and not await self.origins.is_allowed(caller.app_id, origin):
-            raise Forbidden(explain_origin(origin))
         after = _resume_after(request)
         feed = Feed(self.inboxes, caller.app_id, caller.user_id)
         signal = _StreamSignal(self.stall_limit_s)

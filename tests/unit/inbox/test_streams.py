@@ -14,7 +14,7 @@ from clarion.inbox.feed import Update, UpdateType
 from clarion.inbox.live import LiveClients
 from clarion.inbox.streams import HEARTBEAT, RETRY, Streams, encode_end, encode_event
 from tests.factories import NOW, FixedClock
-from tests.unit.inbox.memory import ALLOWED_ORIGIN, MemoryInboxes, OneOrigin
+from tests.unit.inbox.memory import MemoryInboxes
 
 ANA = UserCaller(app_id="app", user_id="ana", expires_at=NOW + 600_000)
 STATE = b'id: 0\nevent: state\ndata: {"type":"state","unread_count":0,"sequence":0}\n\n'
@@ -35,14 +35,12 @@ class Server:
             self.inboxes,
             self.live,
             self.clock,
-            OneOrigin(),
             heartbeat_s=self.heartbeat_s,
             stall_limit_s=self.stall_limit_s,
         )
 
     async def open(self, caller: Any = ANA, method: str = "GET", **more: Any) -> Streamed:
         headers = [(b"last-event-id", more["last"])] if "last" in more else []
-        headers += [(b"origin", more["origin"])] if "origin" in more else []
         query = more.get("query", b"")
         scope = {"method": method, "headers": headers, "query_string": query}
         return await self.streams.open(Request(scope, never, "r", caller, 0))
@@ -254,19 +252,4 @@ async def test_a_stop_does_not_wait_for_a_client_that_reads_nothing() -> None:
         await asyncio.sleep(0)
     await server.live.stop(5)
     await streaming
-    assert len(server.live) == 0
-
-
-async def test_a_page_of_an_allowed_origin_may_open_a_stream() -> None:
-    server = Server()
-    assert await server.open(origin=ALLOWED_ORIGIN.encode())
-
-
-@pytest.mark.parametrize(
-    "origin", [b"https://evil.example", b"null", b"", b"http://app.example.com", b"x" * 10_000]
-)
-async def test_a_page_of_another_origin_may_not(origin: bytes) -> None:
-    server = Server()
-    with pytest.raises(Forbidden, match="is not one of the app's allowed origins"):
-        await server.open(origin=origin)
     assert len(server.live) == 0
