@@ -14,7 +14,8 @@ from tests.factories import NOW, make_app, make_provider_key
 ON_SQLITE = """SELECT m.name, c.name, c.type FROM sqlite_master m
 JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"""
 ON_POSTGRES = """SELECT table_name, column_name, upper(data_type) FROM information_schema.columns
-WHERE table_schema = 'public'"""
+JOIN information_schema.tables USING (table_schema, table_name)
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"""
 # Has no app of its own: its rows are those of the deliveries.
 OF_NOTIFICATIONS = {"attempts"}
 # Triggers read the attributes.
