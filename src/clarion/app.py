@@ -368,7 +368,7 @@ def _build_web_push(
     return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
 
 
-def _build_front(
+def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
     web_push, matrix = _build_web_push(settings, stores, services)
@@ -449,7 +449,7 @@ class Server:
                 find_failing_loops=supervisor.find_failing,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-            front = _build_front(settings, stores, services, health, limits)
+            front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
