@@ -2,7 +2,7 @@
 
 A table is used within the app if its `app_id` is compared for equality with a parameter, or with
 that of a table that is; if a row is inserted with an `app_id`; if a conflict of keys is one within
-an app. The comparison must be a condition of its own, joined by AND: beside an OR it proves nothing.
+an app. The comparison must be a condition of its own, joined by AND: an OR proves nothing.
 """
 
 import re
@@ -172,7 +172,8 @@ def _gives(column: str, condition: Tokens, alias: str, scoped: set[str], aliases
                 name in own and _is_known(other, alias, scoped, aliases)
                 for name, other in ((left, right), (right, left))
             )
-    return False
+        case _:
+            return False
 
 
 def _is_known(value: Token, alias: str, scoped: set[str], aliases: set[str]) -> bool:

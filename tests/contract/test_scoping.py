@@ -1,7 +1,7 @@
 """Every statement uses the rows of one app only, or is named here with a reason.
 
-What belongs to apps is read from the schema of both engines; the statements are all that the program
-has, those that are made when they are needed included.
+What belongs to apps is read from the schema of both engines. The statements are all that the
+program has, those that are made when they are needed included.
 """
 
 import json
