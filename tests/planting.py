@@ -14,8 +14,9 @@ from tests.factories import NOW
 
 SQLITE = """SELECT t.name, c.name, c.type FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'"""
-POSTGRES = """SELECT table_name, column_name, data_type FROM information_schema.columns
-WHERE table_schema = 'public'"""
+POSTGRES = """SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
+JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'"""
 # Of these, a user has one at most.
 SINGLE = {"users", "inboxes"}
 

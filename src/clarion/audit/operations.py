@@ -10,6 +10,10 @@ from __future__ import annotations
 AUDITED = {
     "POST /v1/keys": "key.create",
     "DELETE /v1/keys/{key_id}": "key.revoke",
+    "DELETE /v1/users/{user_id}": "user.delete",
+    "POST /v1/users/{user_id}/restore": "user.restore",
+    "GET /v1/users/{user_id}/export": "user.export",
+    "GET /v1/me/export": "user.export",
     "PUT /v1/users/{user_id}/preferences": "preferences.replace",
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
     "PUT /v1/types/{type_name}": "type.replace",

@@ -18,7 +18,7 @@ from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.people.active_users import ActiveUsers
-from clarion.people.api.shapes import UserView
+from clarion.people.api.shapes import UserView, view_user
 from clarion.people.erasure.eraser import DAY_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
@@ -101,7 +101,7 @@ async def delete_user(
 )
 async def restore_user(request: ApiRequest, user_id: str, eraser: Injected[Eraser]) -> UserView:
     """Restore a user. 409 if another user has the email address by now: change that user first."""
-    return UserView.of(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
+    return view_user(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
 
 
 @get(
