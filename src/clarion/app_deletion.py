@@ -42,7 +42,13 @@ TABLES = (
     AppTable("dedupes", ("id",)),
     AppTable("limit_counts", ("id",)),
     AppTable("follows", ("topic", "user_id")),
+    AppTable("user_tags", ("tag", "user_id")),
     AppTable("users", ("id",)),
+    AppTable("user_attributes", ("user_id", "term")),
+    AppTable("former_device_users", ("user_id", "device_id", "until")),
+    AppTable("erasures", ("id",)),
+    AppTable("erasure_keys", ("created_at",)),
+    AppTable("segments", ("name",)),
     AppTable("templates", ("type", "channel", "language", "version")),
     AppTable("notification_types", ("type",)),
     AppTable("idempotency_keys", ("key",)),
@@ -51,7 +57,7 @@ TABLES = (
     AppTable("erasure_keys", ("app_id",)),
 )
 # Tables with the id of an app whose rows stay, and why.
-KEPT: dict[str, str] = {}
+KEPT = {"audit_entries": "They are a chain, and say who deleted the app. Their age ends them."}
 DELETE_CHILDREN = {name: delete_by_notification(name) for name in ("attempts", "deliveries")}
 STATEMENTS = {table.name: (table.find(), table.delete()) for table in TABLES}
 DELETE_MARK = statement(

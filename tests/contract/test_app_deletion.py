@@ -14,9 +14,12 @@ from tests.factories import NOW, make_app, make_provider_key
 ON_SQLITE = """SELECT m.name, c.name, c.type FROM sqlite_master m
 JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"""
 ON_POSTGRES = """SELECT table_name, column_name, upper(data_type) FROM information_schema.columns
-WHERE table_schema = 'public'"""
+JOIN information_schema.tables USING (table_schema, table_name)
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"""
 # Has no app of its own: its rows are those of the deliveries.
 OF_NOTIFICATIONS = {"attempts"}
+# Triggers read the attributes.
+FIXED = {"pool": "", "attributes": "{}"}
 Schema = Mapping[str, Mapping[str, str]]
 
 
@@ -61,9 +64,9 @@ async def fill(engine: Engine, schema: Schema, app_id: str, count: int = 1) -> N
 def make_value(column: str, kind: str, app_id: str, number: int) -> Value:
     if column == "app_id":
         return app_id
-    if column == "pool":
-        return ""
-    if kind in ("BIGINT", "INTEGER"):
+    if column in FIXED:
+        return FIXED[column]
+    if kind in ("BIGINT", "INTEGER", "REAL", "DOUBLE PRECISION"):
         return number if column != "lane" else 0
     text = f"{app_id}-{number}"
     return text.encode() if kind == "BYTEA" else text

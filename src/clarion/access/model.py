@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, MfaRequired, NotFound
 
 
@@ -69,6 +70,16 @@ class Expiring:
     def is_live(self, now: int) -> bool:
         """Whether the key is valid at `now`."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def describe_state(self, now: int) -> str:
+        """Return the state of the key in a few words."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is None:
+            return "live"
+        return (
+            f"{'live until' if now < self.expires_at else 'expired'} {to_rfc3339(self.expires_at)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,19 @@ app.command(
     help="Print shell variables for trying the API: the URL, the API key of the demo app, and a "
     f'function `api`. Use it as eval "$(clarion env)". {_TAKES_SETTINGS}',
 )
-app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
-app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
+app.command("clarion.cli.app:app", name="app", help="Create, list, show, change and delete apps.")
+app.command("clarion.cli.key:key", name="key", help="Create, list, rotate and revoke API keys.")
+app.command(
+    "clarion.cli.user_key:user_key",
+    name="user-key",
+    help="Create, list, rotate and revoke the keys of user tokens.",
+)
+app.command(
+    "clarion.cli.provider_key:provider_key",
+    name="provider-key",
+    help="Create, list, rotate and revoke the keys of APNs providers.",
+)
+app.command("clarion.cli.user:user", name="user", help="Sign user tokens for development.")
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
 app.command(
     "clarion.cli.vault:app",
@@ -102,6 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClarionError as error:
         _report(error.detail)
         return EXIT_FAILED if isinstance(error, CommandFailed) else EXIT_CANNOT_RUN
+    except PermissionError as error:
+        _report(
+            f"This account may not use {error.filename}. Run the command as the account that owns "
+            f"it, or change its owner: chown -R $(id -un) {error.filename}"
+        )
+        return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0

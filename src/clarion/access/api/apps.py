@@ -100,7 +100,7 @@ class AppsController(Controller):
         caller = admin_of(request)
         found = await _find_apps(apps, caller, after or "", check_limit(limit) + 1)
         page = found[:limit]
-        return Items(list(map(_view, page)), page[-1].id if len(found) > limit else None)
+        return Items(list(map(show_app, page)), page[-1].id if len(found) > limit else None)
 
     @post(summary="Create an app", status_code=201)
     async def create_app(
@@ -133,7 +133,7 @@ class AppsController(Controller):
     @get("/{app_id:str}", summary="Get an app")
     async def get_app(self, request: ApiRequest, app_id: str, apps: Injected[Apps]) -> AppView:
         admin_of(request, Role.VIEWER, app_id)
-        return _view(_found(await apps.get(app_id), app_id))
+        return show_app(_found(await apps.get(app_id), app_id))
 
     @patch("/{app_id:str}", summary="Update an app")
     async def update_app(
@@ -176,7 +176,7 @@ class OwnAppController(Controller):
     @get(summary="Get the calling app")
     async def get_own_app(self, request: ApiRequest, apps: Injected[Apps]) -> AppView:
         caller = app_of(request, Scope.KEYS_READ)
-        return _view(_found(await apps.get(caller.app_id), caller.app_id))
+        return show_app(_found(await apps.get(caller.app_id), caller.app_id))
 
     @patch(summary="Update the calling app")
     async def update_own_app(
@@ -211,13 +211,13 @@ async def _update(
     changes = collect(given_checks(data, lambda name, value: _CHECKS[name](value)))
     app = _found(await apps.update(app_id, **changes), app_id)
     known_apps.forget(app_id)
-    return _view(app)
+    return show_app(app)
 
 
 _CHECKS = {"name": check_app_name, "allowed_origins": check_origins}
 
 
-def _view(app: App) -> AppView:
+def show_app(app: App) -> AppView:
     return AppView.of(app, allowed_origins=list(app.allowed_origins))
 
 

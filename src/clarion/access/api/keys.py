@@ -119,7 +119,7 @@ class KeysController(Controller):
         """Return the app's keys in the order of their ids, with revoked and expired ones."""
         caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
-        return Items([_view(key) for key in page.items], page.next)
+        return Items([show_key(key) for key in page.items], page.next)
 
     @post(summary="Create an API key", status_code=201)
     async def create_key(
@@ -142,7 +142,7 @@ class KeysController(Controller):
             expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
         _check_rights(caller, issued.key)
-        answer = _created(issued)
+        answer = show_created_key(issued)
         once = await idempotency.once(request, idempotency_key, answer)
         audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
         replay = await keys.create(issued.key, once)
@@ -175,7 +175,7 @@ class KeysController(Controller):
             expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now),
         )
         _check_rights(caller, issued.key)
-        answer = _created(issued)
+        answer = show_created_key(issued)
         once = await idempotency.once(request, idempotency_key, answer)
         replay = await keys.rotate(key_id, issued.key, now=now, ends_at=now + overlap, once=once)
         callers.forget(key_id)
@@ -200,7 +200,7 @@ class KeysController(Controller):
         if key is None:
             raise NotFound(_NO_KEY)
         callers.forget(key.id)
-        return _view(key)
+        return show_key(key)
 
 
 @get("/v1/caller", summary="Get the calling app, user or administrator", tags=_TAGS)
@@ -221,11 +221,11 @@ async def get_caller(request: ApiRequest) -> CallerView:
     )
 
 
-def _view(key: ApiKey) -> KeyView:
+def show_key(key: ApiKey) -> KeyView:
     return KeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
 
 
-def _created(issued: IssuedKey) -> CreatedKey:
+def show_created_key(issued: IssuedKey) -> CreatedKey:
     key, secret = issued.key, issued.secret
     return CreatedKey.of(
         key, prefix=PREFIX + key.id, scopes=sorted(key.scopes), api_key=secret.text
