@@ -401,6 +401,7 @@ def _build_front(
             stores.idempotency_keys,
             services.idempotency,
             stores.clock,
+            services.eraser,
             services.on_user_changed,
         ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
