@@ -8,7 +8,6 @@ import type { Notification } from "./clarion.js";
  * - `token`: a user token; for a page that stays open for long, set `getToken` instead
  * - `lang`: `en`, `de`, `es`, `fr` or `pt`; by default the language of the page
  * - `theme`: `light`, `dark` or `auto` (as the system); by default the `color-scheme` of the page
- * - `align`: `start`, if the bell stands at the start of a line
  *
  * CSS variables: `--clarion-accent`, `--clarion-badge`, `--clarion-on-badge`, `--clarion-background`,
  * `--clarion-hover`, `--clarion-text`, `--clarion-muted`, `--clarion-border`, `--clarion-radius`,

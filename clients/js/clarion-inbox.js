@@ -14,6 +14,8 @@ const MOST_SHOWN = 99;
 /** How long a link waits for the server to take note that its notification was read. */
 const READ_GRACE_MS = 800;
 const MINUTE_MS = 60_000;
+/** What is left between the panel and the edge of the window. */
+const MARGIN = 8;
 
 const TEXTS = {
   en: {
@@ -216,7 +218,6 @@ svg { display: block; margin: auto; }
   background: var(--_background); color: var(--_text); border: 1px solid var(--_border);
   border-radius: var(--clarion-radius, 12px); box-shadow: 0 12px 32px rgb(0 0 0 / 22%); overflow: hidden;
 }
-:host([align="start"]) .panel { inset-inline: 0 auto; }
 header {
   display: flex; align-items: center; gap: 4px; padding: 10px 8px 10px 16px;
   border-block-end: 1px solid var(--_border);
@@ -317,12 +318,14 @@ export class ClarionInboxElement extends HTMLElement {
   connectedCallback() {
     this.#build();
     document.addEventListener("pointerdown", this.#onOutside);
+    addEventListener("resize", this.#keepInside);
     this.#timer = setInterval(() => this.#showTimes(), MINUTE_MS);
     this.#restart();
   }
 
   disconnectedCallback() {
     document.removeEventListener("pointerdown", this.#onOutside);
+    removeEventListener("resize", this.#keepInside);
     clearInterval(this.#timer);
     this.#stop?.abort();
   }
@@ -535,8 +538,19 @@ export class ClarionInboxElement extends HTMLElement {
   #toggle(isOpen) {
     this.#parts.panel.hidden = !isOpen;
     this.#parts.bell.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen) this.#showList();
+    if (!isOpen) return;
+    this.#showList();
+    this.#keepInside();
   }
+
+  /** The panel ends where the bell ends, unless it would leave the window there. */
+  #keepInside = () => {
+    const { panel } = this.#parts;
+    panel.style.translate = "none";
+    const { left, right } = panel.getBoundingClientRect();
+    const shift = Math.max(0, MARGIN - left) + Math.min(0, innerWidth - MARGIN - right);
+    panel.style.translate = `${shift}px`;
+  };
 
   #onOutside = (event) => {
     if (this.isOpen && !event.composedPath().includes(this)) this.#toggle(false);

@@ -358,6 +358,7 @@ def _build_web_push(
     intake = WebPushIntake(
         endpoints=services.endpoint_registry,
         dispatch=services.dispatch,
+        history=stores.history,
         signatures=VapidSignatures(settings.external_url),
         limits=MemoryLimits(),
         clock=stores.clock,

@@ -67,7 +67,9 @@ def ana(server: Server) -> InboxUser:
 
 
 @pytest.fixture
-def open_window_of_ana(pages: PageServer, ana: InboxUser, open_window: OpenWindow) -> OpenInbox:
+def open_window_of_ana(
+    pages: PageServer, ana: InboxUser, open_window: OpenWindow
+) -> Callable[..., Window]:
     def open_page(attributes: str = "", **context: Any) -> Window:
         tag = f'<clarion-inbox token="{ana.token}" url="{pages.api}" {attributes}></clarion-inbox>'
         return open_window(pages.show(tag), **context)
@@ -329,3 +331,14 @@ def test_a_token_that_is_replaced_goes_on(
         "token => { document.querySelector('clarion-inbox').getToken = () => token }", ana.token
     )
     expect(badge(window.page)).to_have_text("1")
+
+
+@pytest.mark.parametrize("width", [390, 500, 1000])
+def test_the_panel_stays_in_the_window(open_inbox: OpenInbox, width: int) -> None:
+    """The bell stands at the left here; at the right the panel would end where the bell ends."""
+    page = open_inbox(width=width)
+    bell(page).click()
+    box = page.get_by_role("dialog").bounding_box()
+    assert box is not None
+    assert box["x"] >= 8
+    assert box["x"] + box["width"] <= width - 8

@@ -73,7 +73,7 @@ def tasks(stores: Stores, dispatch: Dispatch, last_seen: LastSeen) -> dict[str, 
         clock=stores.clock,
         scrub=stores.engine.scrub,
         on_deleted=nothing,
-        on_erased=lambda _owners: None,
+        on_erased=nothing,
         kept_days=SETTINGS.deleted_user_days,
     )
     tasks = list_tasks(

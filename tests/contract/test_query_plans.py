@@ -27,6 +27,7 @@ from tests.factories import DAY, NOW
 BIG = {
     "api_keys",
     "attempts",
+    "audit_entries",
     "dedupes",
     "deliveries",
     "device_topics",
@@ -169,6 +170,9 @@ VALUES: dict[str, Value] = {
     "notification_id": "n-7",
     "past_decisions": "[]",
     "pool": "",
+    **dict.fromkeys(["action", "actor_id", "actor_kind", "subject", "target"], "x-7"),
+    **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
+    "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
 # Parameters that have another meaning in some statements.
@@ -177,6 +181,11 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
+    "insert_audit_entry": {"address": "192.0.2.1", "sequence": None},
+    "move_beginning_of_audit_chain": {"after": 5},
+    "move_end_of_audit_chain": {"after": 5, "before": "link"},
+    "prune_audit_entries": {"after": 5, "sequence": 10},
+    "select_audit_entries": {"after": 5},
     "list_users_by_creation": {"since": NOW, "before": NOW + 200},
     "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
     "list_users_by_status": {"status": "inactive"},
@@ -193,8 +202,8 @@ def find_statements() -> Iterator[Statement]:
         if not re.search(r"\.sql(\.|$)", module.name):
             continue
         for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, Statement):
-                yield value
+            several = value.values() if isinstance(value, dict) else [value]
+            yield from (each for each in several if isinstance(each, Statement))
 
 
 STATEMENTS = {
@@ -251,6 +260,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "audit_entries": [audit_row(a, n) for _, a, n in devices],
         "templates": [
             (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices
         ],
@@ -273,6 +283,13 @@ def pipeline_rows() -> dict[str, list[tuple[Value, ...]]]:
         "dedupes": [(a, f"key-{n}", f"user-{n}", f"n-{n}", NOW + n) for a, n in numbers],
         "limit_counts": [(a, f"limit-{n}", 1, NOW + n) for a, n in numbers],
     }
+
+
+def audit_row(app_id: str, n: int) -> tuple[Value, ...]:
+    """Return an entry of the audit log; few wait to be linked."""
+    done = (f"x-{n % 50}", f"x-{n % 300}", "{}", "done", None, None, None, "node", "signature")
+    place = (None, None) if n % 500 == 0 else (n, "link")
+    return (f"device-{n}", app_id, NOW * 1000 + n, "api_key", f"x-{n % 70}", *done, *place)
 
 
 def event_row(app_id: str, n: int) -> tuple[Value, ...]:

@@ -150,6 +150,7 @@ TABLE: dict[str, Rule] = {
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
     "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),

@@ -50,7 +50,7 @@ def test_pages_of_an_allowed_origin_read_the_answer(ana: InboxUser) -> None:
 def test_pages_of_another_origin_are_refused_and_told_why(ana: InboxUser, origin: str) -> None:
     answer = ana.me.get(PATH, headers={"Origin": origin})
     assert (answer.status, answer.problem["code"]) == (403, "origin_not_allowed")
-    assert "allowed_origins" in answer.problem["detail"]
+    assert "PATCH /v1/app" in answer.problem["detail"]
     assert answer.headers[ANYONE] == "*"
 
 

@@ -28,6 +28,7 @@ PAGES = {
             '"until":"2030-01-01T07:00:00.000Z"',
         ],
     ),
+    "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],

@@ -33,7 +33,7 @@ _ADDRESSES_LIMIT = 3
 # The time to connect, the longest that is at most half of the time for the request: a request that
 # exceeds its own time was sent.
 _CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
-# After the head of an answer, and at most half of the time that is left for the request: a body that
+# After the head of an answer, at most half of the time that is left for the request: a body that
 # never ends must not make the status unknown.
 _BODY_TIMEOUT_S = 3.0
 _MESSAGE_LIMIT = 300

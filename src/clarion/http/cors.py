@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clarion.access.model import Caller, UserCaller
+from clarion.access.model import Caller, UserCaller, explain_origin
 from clarion.access.port import Origins
 from clarion.errors import OriginNotAllowed
 from clarion.http.asgi import Headers, Request, Response
@@ -62,10 +62,7 @@ class Cors:
             # The keys of servers and administrators do not belong into pages.
             extra[:] = [each for each in extra if each not in _READABLE]
         elif not await self.origins.is_allowed(caller.app_id, origin):
-            raise OriginNotAllowed(
-                f"Pages of {origin[:200]} may not use user tokens of this app. Add the origin to "
-                "the `allowed_origins` of the app."
-            )
+            raise OriginNotAllowed(f"{explain_origin(origin)} Add it with PATCH /v1/app.")
 
 
 def is_from_another_origin(request: Request) -> bool:

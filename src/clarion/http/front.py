@@ -193,7 +193,8 @@ class Front:
         if is_foreign:
             self._cors.open(extra)
             if preflight := self._cors.find_preflight(request):
-                return await sender.respond(preflight)
+                await sender.respond(preflight)
+                return None
         request.caller = caller = await self._admit(request, extra)
         if is_foreign:
             await self._cors.check(caller, request, extra)

@@ -136,6 +136,7 @@ class MessageReason(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     DEVICE_OFFLINE = "device_offline"
     COLLAPSED = "collapsed"
+    CANCELLED = "cancelled"
     TTL_PASSED = "ttl_passed"
     NOT_STORED = "not_stored"
     OVERFLOW = "overflow"

@@ -213,6 +213,9 @@ class Messages(Protocol):
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
         """Fail a message as `unregistered`; if it does not wait, nothing is changed."""
 
+    async def cancel(self, device_id: str, message_id: str, now: int) -> bool:
+        """Expire a message as `cancelled`; False if it does not wait, or is of a notification."""
+
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         """Expire as `overflow` what waits beyond `keep`: lowest priority first, then oldest.
 

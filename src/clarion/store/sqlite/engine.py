@@ -41,6 +41,9 @@ class SqliteEngine:
         self._slow_slots = Slots(1, wait_s=limits.wait_s)
         self._background = ThreadReader(path, "background-reads", limit_s=BACKGROUND_LIMIT_S)
         self._background_turn = asyncio.Lock()
+        self._scrub_turn = asyncio.Lock()
+        # How many scrubs were asked for, and up to which one that is done.
+        self._scrubs = self._scrubbed = 0
 
     @classmethod
     async def open(
@@ -77,8 +80,23 @@ class SqliteEngine:
             return await self._background.fetch(statement.text, row)
 
     async def scrub(self) -> bool:
+        self._scrubs += 1
+        asked = self._scrubs
+        async with self._scrub_turn:
+            # One that began after this was asked for has done it.
+            if self._scrubbed < asked:
+                began = self._scrubs
+                if not await self._scrub_all():
+                    return False
+                self._scrubbed = began
+        return True
+
+    async def _scrub_all(self) -> bool:
+        page: int | None = 1
         for _ in range(_SCRUB_ATTEMPTS):
-            if await self._process.truncate_log():
+            while page is not None and (done := await self._process.scrub(page)) is not None:
+                page = done.next_page
+            if page is None:
                 return True
             await asyncio.sleep(_SCRUB_PAUSE_S)
         return False

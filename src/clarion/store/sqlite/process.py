@@ -10,15 +10,13 @@ import msgspec
 from clarion.child_process import open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Outcome, arrange
-from clarion.store.sqlite.child import Answer, Finished, Opened, Trouble, Truncated
+from clarion.store.sqlite.child import Answer, Finished, Opened, Scrubbed, Trouble
 from clarion.store.statement import Unit
 
 # How long the process may take to exit.
 _END_S = 5.0
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
-# Instead of a batch.
-_TRUNCATE = _encode(None)
 # Text that is not valid Unicode, a number beyond 64 bits, a value of another type.
 _UNSENDABLE = (OverflowError, TypeError, ValueError)
 
@@ -77,12 +75,16 @@ class WriterProcess:
             self._break(answer.message)
         raise _error_of(answer)
 
-    async def truncate_log(self) -> bool:
-        """Empty the write-ahead log; False if somebody reads from it."""
+    async def scrub(self, first_page: int) -> Scrubbed | None:
+        """Remove what was deleted from the log and from some pages; None if somebody reads."""
         if self._is_broken:
             raise StoreUnavailable
-        answer = await self._ask(_TRUNCATE)
-        return isinstance(answer, Truncated) and answer.is_done
+        answer = await self._ask(_encode(first_page))
+        if isinstance(answer, Trouble):
+            if answer.kind == "broken":
+                self._break(answer.message)
+            raise _error_of(answer)
+        return answer if isinstance(answer, Scrubbed) else None
 
     async def _ask(self, message: bytes) -> Answer:
         async with self._turn:

@@ -15,7 +15,7 @@ from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
 from clarion.store.engine import Engine
 from clarion.store.personal_tables import CHUNK, Owner, PersonalTable
-from clarion.store.statement import Step, Unit, Value, statement
+from clarion.store.statement import Row, Step, Unit, Value, statement
 
 # What was found may be written to meanwhile, so a pass is repeated until it finds nothing.
 ROUNDS = 20
@@ -87,24 +87,26 @@ class ErasurePass:
             case Owner.USER if table.table == "notifications":
                 await self._erase_notifications(table)
             case _:
-                for device in choose_devices(table, self.subject.devices):
-                    values = values_of(self.erasure.app_id, self.subject.user_id, device)
-                    await self._erase_rows(table, values)
+                await self._erase_rows(table)
 
-    async def _erase_rows(self, table: PersonalTable, values: Mapping[str, Value]) -> None:
-        owner = {name: values[name] for name in table.find.names}
-        while found := await self.engine.fetch_in_background(table.find, **owner):
-            rows = [
-                table.delete.bind(
-                    **{
-                        **{n: values[n] for n in table.delete.names if n in values},
-                        **dict(zip(table.key, key, strict=True)),
-                    }
-                )
-                for key in sorted(found)
-            ]
-            if not await self._write({table.table: table.delete.many(rows)}):
-                return
+    async def _erase_rows(self, table: PersonalTable) -> None:
+        """Erase what is found, of several devices in one commit if it is little."""
+        waiting: list[Row] = []
+        for device in choose_devices(table, self.subject.devices):
+            values = values_of(self.erasure.app_id, self.subject.user_id, device)
+            owner = {name: values[name] for name in table.find.names}
+            while found := await self.engine.fetch_in_background(table.find, **owner):
+                waiting += (bind_delete(table, values, key) for key in sorted(found))
+                if len(found) < CHUNK:
+                    break  # the next round looks for more
+                if not await self._write({table.table: table.delete.many(waiting)}):
+                    return
+                waiting = []
+            if len(waiting) >= CHUNK:
+                await self._write({table.table: table.delete.many(waiting)})
+                waiting = []
+        if waiting:
+            await self._write({table.table: table.delete.many(waiting)})
 
     async def _erase_notifications(self, table: PersonalTable) -> None:
         owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
@@ -161,6 +163,12 @@ class ErasurePass:
             counts=encode_counts(self.counts),
             due_at=self.clock.now() + LEASE_MS,
         )
+
+
+def bind_delete(table: PersonalTable, values: Mapping[str, Value], key: Row) -> Row:
+    """Return the values with which a row that was found is deleted."""
+    given = {name: values[name] for name in table.delete.names if name in values}
+    return table.delete.bind(**given | dict(zip(table.key, key, strict=True)))
 
 
 def encode_counts(counts: Mapping[str, int]) -> str:

@@ -135,7 +135,8 @@ class SqlSegments:
         caps = (_COUNTED[0], max(_COUNTED[0], _COUNTED_FOR_PAGE // max(1, len(choices))))
         plan = await _make_plan(self._engine.fetch, app_id, of, choices, caps)
         conditions = plan.conditions
-        if conditions is not None and plan.cost >= _SORTED:
+        # What reached the cap may be any number.
+        if conditions is not None and plan.cost >= min(_SORTED, caps[-1]):
             conditions = split_values(conditions)
         effort = len(tuple(list_conditions(of))) + len(conditions or ())
         return _PagePlan(of, conditions, max(_LEAST_CANDIDATES, _CHECKS // (effort + 1)))
