@@ -50,6 +50,7 @@ app.command(
 )
 app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
 app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
+app.command("clarion.cli.user:user", name="user", help="Create and import users.")
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
 app.command(
     "clarion.cli.vault:app",
