@@ -28,6 +28,10 @@ PAGES = {
             '"until":"2030-01-01T07:00:00.000Z"',
         ],
     ),
+    "docs/how-to/users-and-preferences.md": (
+        "# Users and preferences",
+        ['"city":"São Paulo"', '"items":[{"id":"mia"', '"code":"email_taken"', '"status":"created"'],
+    ),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],
