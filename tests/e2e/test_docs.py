@@ -28,6 +28,14 @@ PAGES = {
             '"until":"2030-01-01T07:00:00.000Z"',
         ],
     ),
+    "docs/how-to/segments.md": (
+        "# Send to a segment",
+        [
+            '{"count":2}',
+            '"notification_count":2',
+            "Der Hafen ist offen",
+        ],
+    ),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],
