@@ -33,6 +33,14 @@ PAGES = {
         "# Users and preferences",
         ['"city":"São Paulo"', '"items":[{"id":"mia"', '"code":"email_taken"', '"status":"created"'],
     ),
+    "docs/how-to/segments.md": (
+        "# Send to a segment",
+        [
+            '{"count":2}',
+            '"notification_count":2',
+            "Der Hafen ist offen",
+        ],
+    ),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],
