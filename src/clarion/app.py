@@ -388,7 +388,7 @@ def _list_demo_routes(
     return page.routes
 
 
-def _build_front(
+def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
     web_push, matrix = _build_web_push(settings, stores, services)
@@ -471,7 +471,7 @@ class Server:
                 find_failing_loops=supervisor.find_failing,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-            front = _build_front(settings, stores, services, health, limits)
+            front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
