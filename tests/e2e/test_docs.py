@@ -31,7 +31,12 @@ PAGES = {
     "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
     "docs/how-to/users-and-preferences.md": (
         "# Users and preferences",
-        ['"city":"São Paulo"', '"items":[{"id":"mia"', '"code":"email_taken"', '"status":"created"'],
+        [
+            '"city":"São Paulo"',
+            '"items":[{"id":"mia"',
+            '"code":"email_taken"',
+            '"status":"created"',
+        ],
     ),
     "docs/how-to/segments.md": (
         "# Send to a segment",
