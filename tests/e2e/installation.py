@@ -59,6 +59,10 @@ class Installation:
         """Run a command on this installation; `flags` are added to its own."""
         return run_clarion(*arguments, **self._flags | flags)
 
+    def answer(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that asks something, and type an answer."""
+        return run_clarion(*arguments, stdin_text=text, **self._flags)
+
     def initialise(self) -> dict[str, Any]:
         """Run `clarion init --json` and return what it printed."""
         done = self.run("init", "--json")
@@ -124,11 +128,13 @@ def command(*arguments: str, **flags: str) -> list[str]:
     return [sys.executable, "-m", "clarion", *arguments, *given]
 
 
-def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
+def run_clarion(
+    *arguments: str, stdin_text: str = "", **flags: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments, **flags),
         env=environment(),
-        stdin=subprocess.DEVNULL,
+        input=stdin_text,
         capture_output=True,
         text=True,
         check=False,
