@@ -281,8 +281,7 @@ class LiveApp:
 
 async def wait_closed(connection: Any) -> int:
     with pytest.raises(ConnectionClosed) as closed:
-        while True:
-            await asyncio.wait_for(connection.recv(), SECONDS)
+        await asyncio.wait_for(connection.recv(), SECONDS)
     frame = closed.value.rcvd
     assert frame is not None
     assert frame.reason == "the app was deleted"
