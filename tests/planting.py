@@ -9,13 +9,15 @@ import msgspec
 from clarion.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
+from clarion.store.personal_tables import Shape
 from clarion.store.statement import Statement, Unit, Value, statement
 from tests.factories import NOW
 
 SQLITE = """SELECT t.name, c.name, c.type FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'"""
-POSTGRES = """SELECT table_name, column_name, data_type FROM information_schema.columns
-WHERE table_schema = 'public'"""
+POSTGRES = """SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
+JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'"""
 # Of these, a user has one at most.
 SINGLE = {"users", "inboxes"}
 
@@ -79,7 +81,7 @@ def own_values(table: str, user_id: str, mark: str, n: int) -> dict[str, Value]:
         },
         "notifications": {
             "id": f"notification-{mark}-{n}",
-            "content": "{}",
+            "content": msgspec.json.encode({"data": {"text": mark}}).decode(),
             "folded_into": None,
         },
         "dedupes": {"id": f"{user_id}\n{mark}\n{n}"},
@@ -105,7 +107,17 @@ def make_event_values(user_id: str, mark: str, n: int) -> dict[str, Value]:
     return values | ({"dedupe_key": None, "type": "comment"} if is_actor else {})
 
 
+JSON = {
+    (table.table, column)
+    for table in PERSONAL
+    for column, shape in table.columns.items()
+    if shape is Shape.JSON
+}
+
+
 def make_value(table: str, column: str, kind: str, mark: str, n: int) -> Value:
+    if (table, column) in JSON:
+        return msgspec.json.encode({"text": f"{mark}-{table}-{column}-{n}"}).decode()
     if kind in {"bytea", "blob"}:
         return f"{mark}-{table}-{column}-{n}".encode()
     if kind == "text":

@@ -11,6 +11,7 @@ import datetime as dt
 import gc
 import signal
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from clarion import descriptors
@@ -21,6 +22,7 @@ from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.origins import AllowedOrigins
+from clarion.access.signing import UserTokenSigner
 from clarion.access.user_tokens import UserTokens
 from clarion.audit import api as audit_api
 from clarion.audit.log_file import LogFile
@@ -37,14 +39,16 @@ from clarion.channels.routing import Routing
 from clarion.channels.targets import Targets
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.data_directory import DataDirectory
+from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
-from clarion.events.api.intake import EventEndpoint
+from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
 from clarion.http import docs, openapi, static_files
+from clarion.http.asgi import FastRoute
 from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
@@ -368,7 +372,23 @@ def _build_web_push(
     return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
 
 
-def _build_front(
+def _list_demo_routes(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[FastRoute, ...]:
+    """Return the page `/demo`: for one machine, not for several nodes."""
+    if sqlite_path(settings.database_url) is None:
+        return ()
+    page = DemoPage(
+        apps=stores.apps,
+        users=stores.users,
+        sign=UserTokenSigner(stores.user_keys, stores.vault, stores.clock).sign,
+        send=partial(send_event, services.pipeline.intake),
+        clock=stores.clock,
+    )
+    return page.routes
+
+
+def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
     web_push, matrix = _build_web_push(settings, stores, services)
@@ -381,11 +401,13 @@ def _build_front(
             stores.idempotency_keys,
             services.idempotency,
             stores.clock,
+            services.eraser,
             services.on_user_changed,
         ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
         *static_files.component_routes(),
+        *_list_demo_routes(settings, stores, services),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
@@ -449,7 +471,7 @@ class Server:
                 find_failing_loops=supervisor.find_failing,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-            front = _build_front(settings, stores, services, health, limits)
+            front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()

@@ -77,6 +77,24 @@ PERSONAL = (
         omitted={**_USER, "tag": "the same as the tags of the user"},
     ),
     PersonalTable(
+        table="user_attributes",
+        key=("app_id", "user_id", "term"),
+        owner=Owner.USER,
+        section="",
+        omitted={
+            **_USER,
+            **dict.fromkeys(("term", "value", "number"), "the same as the attributes of the user"),
+        },
+    ),
+    PersonalTable(
+        table="tickets",
+        key=("hash",),
+        owner=Owner.USER,
+        section="tickets",
+        columns={"token_expires_at": TIME, "created_at": TIME, "expires_at": TIME},
+        omitted={**_USER, "hash": _HASH},
+    ),
+    PersonalTable(
         table="follows",
         key=("app_id", "topic", "user_id"),
         owner=Owner.USER,
@@ -310,6 +328,11 @@ IMPERSONAL = {
     "administrators": "those who operate Clarion, not users of apps",
     "api_keys": "of apps",
     "apps": "apps",
+    "audit_chain": "numbers and signatures of entries",
+    # The address of a caller may be that of a user. It is kept as long as the audit log, which is
+    # the record of who had access to personal data.
+    "audit_entries": "users are in them by pseudonyms, which are keyed hashes",
+    "audit_keys": "keys of the installation",
     "device_topics": "topics that apps made",
     "erasure_keys": "keys of apps",
     "erasures": "the hash of a user is keyed; what is sealed is removed when an erasure is done",
@@ -318,6 +341,8 @@ IMPERSONAL = {
     "provider_keys": "of apps",
     "providers": "of apps",
     "retired_keys": "ids of keys",
+    "segments": "of apps",
     "templates": "of apps",
     "topic_messages": "sent to whoever subscribes to a topic",
+    "user_keys": "keys of apps, for the tokens of their users",
 }

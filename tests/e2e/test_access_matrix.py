@@ -87,6 +87,10 @@ TABLE: dict[str, Rule] = {
     ),
     "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
     "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
+    "GET /v1/users/{user_id}/export": app(Scope.USERS_READ),
+    "GET /v1/me/export": ME,
+    "GET /v1/erasures": app(Scope.USERS_READ),
+    "GET /v1/erasures/{receipt_id}": app(Scope.USERS_READ),
     "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
     "PUT /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
     "PATCH /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
@@ -174,6 +178,8 @@ TABLE: dict[str, Rule] = {
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
     "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),
     "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
+    "DELETE /v1/users/{user_id}": app(Scope.USERS_WRITE),
+    "POST /v1/users/{user_id}/restore": app(Scope.USERS_WRITE),
 }
 # The state of the event does not allow them; the caller is entitled all the same.
 NOT_NOW = {"POST /v1/events/{event_id}/replay", "DELETE /v1/events/{event_id}"}
@@ -207,10 +213,14 @@ class World:
         assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
         filter_ = {"filter": f"tag = '{self.mark}'"}
         assert app.ask("PUT", f"/v1/segments/{name}", filter_).status == 201
+        erased = f"erased-{name}"
+        assert app.ask("PUT", f"/v1/users/{erased}", {"name": self.mark}).status == 201
+        receipt = app.ask("DELETE", f"/v1/users/{erased}?hard=true").json
         self.ids = {
             "app_id": server.first["app"]["id"],
             "kid": "kid",
             "user_id": self.ana.id,
+            "receipt_id": receipt["receipt_id"],
             "type_name": type_name,
             "channel": "in_app",
             "event_id": event_id,
@@ -240,11 +250,10 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
-        reads = [
-            each
-            for each, rule in TABLE.items()
-            if each.startswith("GET") and "{" in each and rule.who is not Who.ADMIN
-        ]
+        for_admins = {each for each, rule in TABLE.items() if rule.who is Who.ADMIN}
+        reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
+        # An export says when it was made.
+        reads = [each for each in reads if each not in for_admins and not each.endswith("/export")]
         answers = [self.ask(self.server.app, each) for each in reads]
         assert {each.status for each in answers} == {200}
         return [each.body for each in answers]

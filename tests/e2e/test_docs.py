@@ -29,6 +29,23 @@ PAGES = {
         ],
     ),
     "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
+    "docs/how-to/users-and-preferences.md": (
+        "# Users and preferences",
+        [
+            '"city":"São Paulo"',
+            '"items":[{"id":"mia"',
+            '"code":"email_taken"',
+            '"status":"created"',
+        ],
+    ),
+    "docs/how-to/segments.md": (
+        "# Send to a segment",
+        [
+            '{"count":2}',
+            '"notification_count":2',
+            "Der Hafen ist offen",
+        ],
+    ),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],

@@ -1,7 +1,7 @@
 """One table: which operations of the API are recorded in the audit log, and why others are not.
 
 An operation that may change something and is in neither table is recorded under its method and
-path; `tests/e2e/test_audit.py` asks for a line here.
+path; `tests/unit/audit/test_operations.py` asks for a line here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ AUDITED = {
     "POST /v1/keys": "key.create",
     "POST /v1/keys/{key_id}/rotate": "key.rotate",
     "DELETE /v1/keys/{key_id}": "key.revoke",
+    "DELETE /v1/users/{user_id}": "user.delete",
+    "POST /v1/users/{user_id}/restore": "user.restore",
+    "GET /v1/users/{user_id}/export": "user.export",
+    "GET /v1/me/export": "user.export",
     "POST /v1/apps": "app.create",
     "PATCH /v1/apps/{app_id}": "app.update",
     "DELETE /v1/apps/{app_id}": "app.delete",
@@ -23,6 +27,8 @@ AUDITED = {
     "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": "provider_key.revoke",
     "PUT /v1/users/{user_id}/preferences": "preferences.replace",
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
+    "PUT /v1/segments/{name}": "segment.replace",
+    "DELETE /v1/segments/{name}": "segment.delete",
     "PUT /v1/types/{type_name}": "type.replace",
     "DELETE /v1/types/{type_name}": "type.delete",
     "PUT /v1/types/{type_name}/templates/{channel}": "template.replace",
@@ -39,11 +45,14 @@ _DIRECTORY = "An app keeps its users here as they are in its own database."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,
+    "POST /v1/segments/count": _NOTHING_CHANGES,
+    "POST /v1/segments/{name}/count": _NOTHING_CHANGES,
     "PUT /v1/me/preferences": _OWN,
     "PATCH /v1/me/preferences": _OWN,
     "POST /v1/me/tickets": _OWN,
     "PUT /v1/users/{user_id}": _DIRECTORY,
     "PATCH /v1/users/{user_id}": _DIRECTORY,
+    "POST /v1/users/batch": _DIRECTORY,
     "PUT /v1/users/{user_id}/topics/{topic}": _DIRECTORY,
     "DELETE /v1/users/{user_id}/topics/{topic}": _DIRECTORY,
     "POST /v1/events": _TRAFFIC,
@@ -66,6 +75,7 @@ NOT_AUDITED = {
     "DELETE /v1/devices/{device_id}/topics/{topic}": _TRAFFIC,
     "PUT /v1/topics/{topic}": _TRAFFIC,
     "POST /v1/topics/{topic}/messages": _TRAFFIC,
+    "POST /_matrix/push/v1/notify": _TRAFFIC,
 }
 
 ACTIONS: dict[str, str | None] = {**dict.fromkeys(NOT_AUDITED), **AUDITED}

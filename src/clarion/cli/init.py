@@ -22,12 +22,12 @@ from clarion.cli.first_run import (
 )
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.data_directory import write_private
+from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
 from clarion.stores import Stores, open_stores
 
-DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
 
 
@@ -117,6 +117,7 @@ def greeting(first: FirstRun, saved: Path) -> str:
     return f"""
 Clarion is set up. Your keys are in {saved}
 
+  Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
   Health     {first.urls.api}/health
 {_push_urls(first.urls, first.tls)}

@@ -67,7 +67,11 @@ app.command(
     name="provider-key",
     help="Create, list, rotate and revoke the keys of APNs providers.",
 )
-app.command("clarion.cli.user:user", name="user", help="Sign user tokens for development.")
+app.command(
+    "clarion.cli.user:user",
+    name="user",
+    help="Create, import, export, delete and erase users; sign user tokens.",
+)
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
 app.command(
     "clarion.cli.vault:app",

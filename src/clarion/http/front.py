@@ -99,7 +99,7 @@ class Front:
         metrics: Metrics,
         settings: Settings,
     ) -> None:
-        self._routes = {(route.method, route.path): route.endpoint for route in routes}
+        self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
         self._prefixes = tuple(prefixes.items())
         self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
@@ -120,6 +120,21 @@ class Front:
         self.sending = Budget()
         self._running = Running()
         self._quotas_of: dict[str, tuple[Quota, ...]] = {}
+
+    def list_operations(self) -> set[str]:
+        """Return everything that is served: methods and paths, and prefixes as `* /3/`."""
+        fast = {f"{method} {path}" for method, path in self.fast_routes}
+        prefixes = {f"* {prefix}" for prefix, _ in self._prefixes}
+        return (
+            fast
+            | prefixes
+            | {
+                f"{method} {route.path_format}"
+                for route in self._framework.routes
+                for method in route.methods
+                if method != "OPTIONS"
+            }
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -242,11 +257,11 @@ class Front:
             return self._describe_methods
         # A HEAD is a GET whose body the listener does not send.
         method = "GET" if method == "HEAD" else method
-        endpoint = self._routes.get((method, path)) or self._find_by_prefix(path)[1]
+        endpoint = self.fast_routes.get((method, path)) or self._find_by_prefix(path)[1]
         if endpoint is None:
             # As in the framework, a slash at the end makes no difference.
             path = path.removesuffix("/")
-            endpoint = self._routes.get((method, path))
+            endpoint = self.fast_routes.get((method, path))
             if endpoint is None and path in self._own_paths:
                 raise MethodNotAllowed(self._list_methods(path))
         return endpoint
@@ -259,7 +274,7 @@ class Front:
         return Response(204, b"", ((b"allow", ", ".join(sorted(methods)).encode()),))
 
     def _list_methods(self, path: str) -> set[str]:
-        methods = {method for method, at in self._routes if at == path}
+        methods = {method for method, at in self.fast_routes if at == path}
         return methods | {"HEAD"} if "GET" in methods else methods
 
     def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:

@@ -13,7 +13,13 @@ from clarion.store.statement import Statement, Value, statement
 # Read, or deleted in one commit: others wait for it a few milliseconds.
 CHUNK = 200
 # What comes before every value of a column; of all others, an empty text.
-_FIRST: dict[str, Value] = {"number": -1, "invalidated_at": -1, "until": -1, "token_hash": b""}
+_FIRST: dict[str, Value] = {
+    "number": -1,
+    "invalidated_at": -1,
+    "until": -1,
+    "token_hash": b"",
+    "hash": b"",
+}
 
 
 class Shape(Enum):

@@ -13,8 +13,9 @@ from clarion.access.model import Administrator
 from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import urls_of
-from clarion.cli.init import DEMO_BUNDLE_ID, greeting, initialise
+from clarion.cli.init import greeting, initialise
 from clarion.data_directory import DataDirectory
+from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import StartError
 from clarion.settings import Settings, load
 from tests.factories import FixedClock

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from litestar import Response, delete, get, post
 from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
-from litestar.response import Stream
+from litestar.types import ASGIApp
+from msgspec import UNSET, Struct, UnsetType
 
 from clarion.access.model import Scope
 from clarion.clock import Clock, to_rfc3339
@@ -15,10 +16,11 @@ from clarion.errors import NotFound
 from clarion.fields import is_plain
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
+from clarion.http.parts import Parts
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.people.active_users import ActiveUsers
-from clarion.people.api.shapes import UserView
+from clarion.people.api.shapes import UserView, view_user
 from clarion.people.erasure.eraser import DAY_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
@@ -53,6 +55,34 @@ class Receipt(View):
     removed: dict[str, int]
     requested_at: Timestamp
     completed_at: Timestamp | None
+
+
+class UserExport(Struct):
+    """Everything that is stored about a user. Secrets are left out.
+
+    `user` and `inbox` are left out if there is none: an app may use an id before it creates the
+    user. Each notification has its deliveries and attempts. `messages` are those to the user's
+    devices, `events` those to the user.
+    """
+
+    user_id: str
+    exported_at: Timestamp
+    tickets: list[dict[str, Any]]
+    followed_topics: list[dict[str, Any]]
+    notifications: list[dict[str, Any]]
+    devices: list[dict[str, Any]]
+    former_devices: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    subscriptions: list[dict[str, Any]]
+    push_endpoints: list[dict[str, Any]]
+    feedback: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    dedupe_keys: list[dict[str, Any]]
+    limit_counts: list[dict[str, Any]]
+    idempotency_keys: list[dict[str, Any]]
+    user: dict[str, Any] | UnsetType = UNSET
+    inbox: dict[str, Any] | UnsetType = UNSET
 
 
 def view_receipt(erasure: Erasure) -> Receipt:
@@ -101,14 +131,14 @@ async def delete_user(
 )
 async def restore_user(request: ApiRequest, user_id: str, eraser: Injected[Eraser]) -> UserView:
     """Restore a user. 409 if another user has the email address by now: change that user first."""
-    return UserView.of(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
+    return view_user(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
 
 
 @get(
     ["/v1/users/{user_id:str}/export", "/v1/me/export"],
     summary="Export a user",
     tags=_TAGS,
-    media_type="application/json",
+    responses={200: ResponseSpec(UserExport, description="Everything about the user.")},
 )
 async def export_user(
     request: ApiRequest,
@@ -117,7 +147,7 @@ async def export_user(
     clock: Injected[Clock],
     user_id: str | None = None,
     deleted: IncludeDeleted = False,  # noqa: FBT002 - a parameter of the query
-) -> Stream:
+) -> ASGIApp:
     """Return everything that is stored about a user, as one JSON object.
 
     It is written as it is read: if the response is cut off, it is not complete.
@@ -126,8 +156,7 @@ async def export_user(
     is_hidden = not deleted and await active_users.is_gone(*owner)
     if is_hidden or not await exports.exists(*owner):
         raise NotFound("Nothing is stored about this user.")
-    parts = write_export(exports, *owner, to_rfc3339(clock.now()))
-    return Stream(parts, media_type="application/json")
+    return Parts(write_export(exports, *owner, to_rfc3339(clock.now())))
 
 
 @get("/v1/erasures", summary="List erasures", tags=_TAGS)

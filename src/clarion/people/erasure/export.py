@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 async def write_export(
     exports: Exports, app_id: str, user_id: str, exported_at: str
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield the export of a user in parts."""
     part = bytearray(b'{"user_id":%s,"exported_at":%s' % (_encode(user_id), _encode(exported_at)))
     section = ""

@@ -91,10 +91,10 @@ def _count(query: Query, condition: Condition) -> str:
 
     A planner that knows how frequent a value is would otherwise read the table instead.
     """
-    is_list = isinstance(condition, OneOf) and len(condition.values) > 1
-    if is_list and len(condition.values) <= _COUNTED_APART:
+    number = len(condition.values) if isinstance(condition, OneOf) else 1
+    if 1 < number <= _COUNTED_APART:
         return " + ".join(_count(query, each) for each in split_values((condition,)) or ())
-    order = "" if is_list else _sort(condition)
+    order = "" if number > 1 else _sort(condition)
     return f"(SELECT COUNT(*) FROM ({_find(query, condition)} {order} LIMIT :cap) AS counted)"
 
 
