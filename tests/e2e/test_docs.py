@@ -30,7 +30,12 @@ PAGES = {
     ),
     "docs/how-to/users-and-preferences.md": (
         "# Users and preferences",
-        ['"city":"São Paulo"', '"items":[{"id":"mia"', '"code":"email_taken"', '"status":"created"'],
+        [
+            '"city":"São Paulo"',
+            '"items":[{"id":"mia"',
+            '"code":"email_taken"',
+            '"status":"created"',
+        ],
     ),
     "docs/quickstart.md": (
         "## Your first notification",
