@@ -7,6 +7,8 @@ ClarionError
 │   ├── MalformedPush       400  malformed_push
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
+│   ├── MfaRequired         403  mfa_required
+│   ├── OriginNotAllowed    403  origin_not_allowed
 │   ├── TopicNotOpen        403  topic_not_open
 │   ├── NotFound            404  not_found
 │   ├── MethodNotAllowed    405  method_not_allowed
@@ -93,6 +95,14 @@ class Unauthenticated(RequestError, code="unauthenticated", status=401):
 
 class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
+
+
+class MfaRequired(RequestError, code="mfa_required", status=403):
+    """The sign-in of this administrator is not finished; `detail` says what is missing."""
+
+
+class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
+    """The app does not allow pages of this origin to use user tokens."""
 
 
 class TopicNotOpen(RequestError, code="topic_not_open", status=403):

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.audit.chain import ChainKeys
+from clarion.audit.sql import SqlAuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
+from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
@@ -40,7 +43,9 @@ def stores(engine: Engine, tmp_path: Path) -> Stores:
     directory = DataDirectory(tmp_path / "data")
     directory.ensure()
     vault = AesVault(*directory.ensure_master_keys())
-    return Stores(engine, FixedClock(NOW), directory, ProcessSandbox(1), vault)
+    clock = FixedClock(NOW)
+    audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
+    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log)
 
 
 @pytest.fixture
@@ -62,7 +67,28 @@ def last_seen(stores: Stores) -> LastSeen:
 
 @pytest.fixture
 def tasks(stores: Stores, dispatch: Dispatch, last_seen: LastSeen) -> dict[str, Task]:
-    return {task.name: task for task in list_tasks(stores, dispatch, last_seen, SETTINGS)}
+    eraser = Eraser(
+        deleted=stores.deleted_users,
+        erasures=stores.erasures,
+        clock=stores.clock,
+        scrub=stores.engine.scrub,
+        on_deleted=nothing,
+        on_erased=nothing,
+        kept_days=SETTINGS.deleted_user_days,
+    )
+    tasks = list_tasks(
+        stores,
+        SETTINGS,
+        dispatch=dispatch,
+        eraser=eraser,
+        last_seen=last_seen,
+        used_keys=set(),
+    )
+    return {task.name: task for task in tasks}
+
+
+async def nothing(_app_id: str, _user_id: str) -> None:
+    pass
 
 
 @pytest.fixture
@@ -75,7 +101,7 @@ async def store(stores: Stores, engine: Engine) -> PipelineStore:
 async def test_every_task_runs_on_empty_stores(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         await task.run_once()
-    assert len(tasks) == 13
+    assert len(tasks) == 20
 
 
 async def test_a_task_that_fails_each_time_is_reported_as_failing(tasks: dict[str, Task]) -> None:

@@ -54,6 +54,7 @@ PROVIDER = {
     "settings": {"url": "https://hooks.example.com/own"},
     "sandbox": True,
 }
+FILTER = {"filter": "tag = 'vip'"}
 # In an order in which an entitled caller can use them all on one set of objects.
 TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
@@ -67,6 +68,10 @@ TABLE: dict[str, Rule] = {
     ),
     "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
     "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
+    "GET /v1/users/{user_id}/export": app(Scope.USERS_READ),
+    "GET /v1/me/export": ME,
+    "GET /v1/erasures": app(Scope.USERS_READ),
+    "GET /v1/erasures/{receipt_id}": app(Scope.USERS_READ),
     "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
     "PUT /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
     "PATCH /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
@@ -76,6 +81,12 @@ TABLE: dict[str, Rule] = {
     "PUT /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE),
     "GET /v1/users/{user_id}/topics": app(Scope.USERS_READ),
     "DELETE /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE, is_own_name=True),
+    "GET /v1/segments": app(Scope.USERS_READ),
+    "GET /v1/segments/{name}": app(Scope.USERS_READ),
+    "PUT /v1/segments/{name}": app(Scope.USERS_WRITE, FILTER, is_own_name=True),
+    "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
+    "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
+    "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -143,10 +154,13 @@ TABLE: dict[str, Rule] = {
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
     "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),
     "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
+    "DELETE /v1/users/{user_id}": app(Scope.USERS_WRITE),
+    "POST /v1/users/{user_id}/restore": app(Scope.USERS_WRITE),
 }
 # The state of the event does not allow them; the caller is entitled all the same.
 NOT_NOW = {"POST /v1/events/{event_id}/replay", "DELETE /v1/events/{event_id}"}
@@ -178,8 +192,14 @@ class World:
         made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
         name = uuid.uuid4().hex
         assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
+        filter_ = {"filter": f"tag = '{self.mark}'"}
+        assert app.ask("PUT", f"/v1/segments/{name}", filter_).status == 201
+        erased = f"erased-{name}"
+        assert app.ask("PUT", f"/v1/users/{erased}", {"name": self.mark}).status == 201
+        receipt = app.ask("DELETE", f"/v1/users/{erased}?hard=true").json
         self.ids = {
             "user_id": self.ana.id,
+            "receipt_id": receipt["receipt_id"],
             "type_name": type_name,
             "channel": "in_app",
             "event_id": event_id,
@@ -209,7 +229,9 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
+        # An export says when it was made.
         reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
+        reads = [each for each in reads if not each.endswith("/export")]
         answers = [self.ask(self.server.app, each) for each in reads]
         assert {each.status for each in answers} == {200}
         return [each.body for each in answers]

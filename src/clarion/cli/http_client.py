@@ -17,6 +17,7 @@ from clarion.errors import CommandFailed, StartError
 
 T = TypeVar("T")
 _TIMEOUT_S = 30
+_PART_BYTES = 65_536
 
 
 class _Problem(msgspec.Struct):
@@ -60,6 +61,21 @@ class HttpClient:
             received = {name.lower(): text for name, text in response.headers.items()}
             return Response(response.status, received, response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            self._connection.close()
+            raise CommandFailed(explain_failure(error, self._url, "--url")) from error
+
+    def download_api(self, path: str, write: Callable[[bytes], object]) -> None:
+        """Read a response of any size, and write it as it comes; `CommandFailed` if it is cut."""
+        try:
+            headers = {"authorization": f"Bearer {self._api_key}"}
+            self._connection.request("GET", path, headers=headers)
+            response = self._connection.getresponse()
+            if response.status != HTTPStatus.OK:
+                failed = Response(response.status, {}, response.read())
+                raise CommandFailed(_explain_problem(failed, self._url))
+            while part := response.read(_PART_BYTES):
+                write(part)
+        except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
             self._connection.close()
             raise CommandFailed(explain_failure(error, self._url, "--url")) from error
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qs
 
-from clarion.access.model import AppCaller, Caller
+from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
@@ -41,10 +50,12 @@ class Streamed(NamedTuple):
 class Request:
     """A request with its id, under `/v1/` its caller, and the largest size of its body.
 
-    `connection` is the same for all requests of a connection, and for no others.
+    `headers` has each header by its lower-case name, the first if one is repeated. `connection` is
+    the same for all requests of a connection, and for no others.
     """
 
     is_trusted = False  # may see what is not for strangers: metrics, versions, host names
+    is_admitted = False  # its caller is known, and it is below its limits
     is_whole = False  # `body` has returned all of it
     is_read = False  # the end of the body was received
 
@@ -57,6 +68,7 @@ class Request:
         limit: int,
         receiving: Receiving | None = None,
         connection: Hashable = None,
+        headers: Mapping[bytes, bytes] | None = None,
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -65,17 +77,29 @@ class Request:
         self.limit = limit
         self.receiving = Receiving() if receiving is None else receiving
         self.connection = connection
+        self.headers = index_headers(scope.get("headers", [])) if headers is None else headers
 
     @property
     def who(self) -> str:
         """Whom the request is counted against: the key, the user, or else the address."""
         return identity_of(self.caller) if self.caller else str(self.scope["client"][0])
 
+    def header(self, name: bytes) -> str | None:
+        """Return the first header with this lower-case name, or None."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    @property
+    def announced_length(self) -> int | None:
+        """The length of the body by its header, or None if that is not a number."""
+        given = self.headers.get(b"content-length")
+        return int(given) if given and given.isdigit() else None
+
     async def json(self) -> bytes:
         """Read the whole body; `NotJson` if it is not sent as JSON."""
         body = await self.body()
         if body:
-            _require_json(self.scope)
+            _require_json(self.headers)
         return body
 
     async def body(self, limit: int | None = None) -> bytes:
@@ -86,17 +110,17 @@ class Request:
         sends as an empty part, is not waited for. Each part costs a switch of threads and back.
         """
         limit = self.limit if limit is None else limit
-        announced = announced_length(self.scope)
-        task = self.receiving.begin()
+        receiving, announced = self.receiving, self.announced_length
+        task = receiving.begin()
         try:
-            body = await self._next()
+            body = self._take(await self.receive())
             if not self.is_read and len(body) != announced:
                 body = await self._gather(body, announced, limit)
         except asyncio.CancelledError:
-            self.receiving.explain(task)
+            receiving.explain(task)
             raise
         finally:
-            self.receiving.end(task)
+            receiving.end(task)
         if len(body) > limit:
             raise BodyTooLarge
         self.is_whole = True
@@ -110,7 +134,7 @@ class Request:
                 parts += body
                 if self.is_read or len(parts) == announced or len(parts) > limit:
                     return bytes(parts)
-                body = await self._next()
+                body = self._take(await self.receive())
         finally:
             budget.release(who, len(parts))
 
@@ -124,15 +148,15 @@ class Request:
         with contextlib.suppress(TimeoutError, MalformedBody):
             async with asyncio.timeout(_DISCARD_LIMIT_S):
                 while not self.is_read and taken <= self.limit:
-                    taken += len(await self._next())
+                    taken += len(self._take(await self.receive()))
 
     async def wait_disconnected(self) -> None:
         """Return when the client has disconnected."""
         while (await self.receive())["type"] != "http.disconnect":
             self.is_read = True
 
-    async def _next(self) -> bytes:
-        message = await self.receive()
+    def _take(self, message: Message) -> bytes:
+        """Return the part of the body in a message, and note whether it is the last."""
         if message["type"] == "http.disconnect":
             # What came so far is not the body. Nobody reads the answer, but it must not be stored.
             self.is_read = True
@@ -171,12 +195,22 @@ class Operation:
 
 
 class FastRoute(NamedTuple):
-    """A method and path, the function that answers them, and the documentation, if any."""
+    """A method and path, the function that answers them, and the documentation, if any.
+
+    One that takes tickets can be called with `?ticket=` in place of a header.
+    """
 
     method: str
     path: str
     endpoint: Endpoint
     operation: Operation | None = None
+    takes_tickets: bool = False
+
+
+def index_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return headers by name; of one that is repeated, the first."""
+    headers = dict(raw)
+    return headers if len(headers) == len(raw) else dict(reversed(raw))
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -187,32 +221,32 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
+def find_query(scope: Scope, name: str) -> str | None:
+    """Return the last value of a parameter in the query, or None."""
+    query = bytes(scope.get("query_string", b"")).decode("latin-1")
+    given = parse_qs(query, keep_blank_values=True).get(name)
+    return given[-1] if given else None
+
+
 def identity_of(caller: Caller) -> str:
     """Return the name under which a caller is counted."""
     if isinstance(caller, AppCaller):
         return caller.key_id
+    if isinstance(caller, AdminCaller):
+        return f"administrator:{caller.administrator_id}"
     return f"{caller.app_id}:{caller.user_id}"
 
 
-def _require_json(scope: Scope) -> None:
-    given = b""
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            given = value
-        elif name == b"content-encoding" and value != b"identity":
-            raise NotJson
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise NotJson
+    given = headers.get(b"content-type", b"")
     if given == b"application/json":
         return
-    kind = bytes(given).decode("latin-1").partition(";")[0].strip().lower()
+    kind = given.decode("latin-1").partition(";")[0].strip().lower()
     is_json = kind == "application/json" or kind.endswith("+json")
     if not is_json or not kind.startswith("application/"):
         raise NotJson
-
-
-def announced_length(scope: Scope) -> int | None:
-    """Return the length of the body by its header, or None if that is not a number."""
-    text = header(scope, b"content-length")
-    return int(text) if text and text.isascii() and text.isdecimal() else None
 
 
 async def respond(send: Send, response: Response, extra: Headers) -> None:

@@ -50,11 +50,19 @@ def explain_refusal(error: RequestError) -> dict[str, Any]:
 
 
 def claim_key(
-    idempotency: Idempotency, request: Request, caller: AppCaller, body: bytes, answer: bytes
+    idempotency: Idempotency,
+    request: Request,
+    caller: AppCaller,
+    body: bytes,
+    answer: bytes,
+    about: str | None = None,
 ) -> IdempotencyClaim | None:
-    """Return the claim of the request's idempotency key, with the answer; None without a key."""
+    """Return the claim of the request's idempotency key, with the answer; None without a key.
+
+    `about` is the user whom the answer is about, if it is one.
+    """
     key = header(request.scope, b"idempotency-key")
     if key is None:
         return None
     asked = fingerprint("POST", request.scope["path"], body)
-    return idempotency.claim(key, caller, asked, answer)
+    return idempotency.claim(key, caller, asked, answer, about)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, Protocol
 
-from clarion.access.model import AppCaller, Caller
-from clarion.access.port import Authenticator
+from clarion.access.model import AdminCaller, AppCaller, Caller
+from clarion.access.port import Authenticator, Origins
 from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
@@ -38,14 +37,15 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
-    announced_length,
-    header,
+    find_query,
     identity_of,
+    index_headers,
     respond,
     stream,
 )
 from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
+from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
@@ -54,16 +54,17 @@ from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 _WINDOW_S = 60
 # Users get no more than this part of their app's requests: the rest is left for its own servers.
 _USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_SAFETY: Headers = [(b"x-content-type-options", b"nosniff")]
+_SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
-_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
+_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
 _FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
@@ -85,63 +86,84 @@ class Framework(Protocol):
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         *,
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
         authenticator: Authenticator,
+        origins: Origins,
         limits: Limits,
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
     ) -> None:
-        self._routes = {(route.method, route.path): route.endpoint for route in routes}
+        self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
         self._prefixes = tuple(prefixes.items())
         self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
+        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
         self._methods = Methods(routes, framework.routes)
         self._framework = framework
         self._authenticator = authenticator
+        self._cors = Cors(origins)
         self._limits = limits
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._body_limit = settings.max_body_bytes
+        self._log_requests = settings.log_requests
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
-        self._quotas_of: dict[str, tuple[Quota, Quota]] = {}
+        self._quotas_of: dict[str, tuple[Quota, ...]] = {}
+
+    def list_operations(self) -> set[str]:
+        """Return everything that is served: methods and paths, and prefixes as `* /3/`."""
+        fast = {f"{method} {path}" for method, path in self.fast_routes}
+        prefixes = {f"* {prefix}" for prefix, _ in self._prefixes}
+        return (
+            fast
+            | prefixes
+            | {
+                f"{method} {route.path_format}"
+                for route in self._framework.routes
+                for method in route.methods
+                if method != "OPTIONS"
+            }
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         started = time.perf_counter()
-        request_id = self._request_id(scope)
-        extra: Headers = [(b"x-request-id", request_id.encode()), *_SAFETY]
-        sender = Sender(send, extra, self.sending)
-        sender.is_head = scope["method"] == "HEAD"
+        headers = index_headers(scope["headers"])
+        request_id = self._request_id(headers)
+        extra: Headers = [(b"x-request-id", request_id.encode()), _SAFETY]
         requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
             receive,
             request_id,
             None,
-            self._settings.max_body_bytes,
+            self._body_limit,
             self.connections.receiving,
             requests,
+            headers,
         )
-        is_admitted = False
+        sender = Sender(request, send, extra, self.sending)
         try:
             self._check(request)
             if scope["path"].startswith("/v1/"):
-                request.caller = await self._admit(scope, extra)
-            endpoint = self._find(scope["method"], scope["path"])
-            is_admitted = True
-            await self._answer(request, sender, endpoint, started)
+                parts = await self._answer_caller(request, sender, extra)
+            else:
+                parts = await self._answer(request, sender)
+            if parts is not None:
+                await self._send_stream(request, sender, parts, started)
         except ClarionError as error:
-            if not is_admitted or request.is_whole:
+            if not request.is_admitted or request.is_whole:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
@@ -154,47 +176,72 @@ class Front:
         self._note(requests, scope["path"], sender)
         # A stream was observed when it began.
         if not sender.is_stream:
-            self._observe(scope, sender.status, time.perf_counter() - started, request_id)
+            self._observe(request, sender.status, time.perf_counter() - started)
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
-        check_head(request.scope)
-        _check_path(request.scope)
-        path = request.scope["path"]
+        scope = request.scope
+        path = scope["path"]
+        check_head(scope, request.headers)
+        if "//" in path or "\0" in path:
+            # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a
+            # zero character, and PostgreSQL cannot be asked for one.
+            raise NotFound
+        if b"%00" in scope["query_string"]:
+            raise InvalidFields(FieldFault("query", "must not contain zero characters"))
         if path.startswith(_FOR_OPERATORS):
-            request.is_trusted = self._trusts(request.scope)
-            if not request.is_trusted and not path.startswith(_FOR_ALL):
+            request.is_trusted = self._trusts(scope)
+            # Below the OpenAPI document the framework would serve one of its own.
+            is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
+            if is_below or (not request.is_trusted and not path.startswith(_FOR_ALL)):
                 raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
         readers = self._settings.metrics_and_docs
         return readers == "public" or (readers == "local" and is_local(scope))
 
-    async def _answer(
-        self, request: Request, sender: Sender, endpoint: Endpoint | None, started: float
-    ) -> None:
-        sender.who = who = request.who
-        caller = request.caller
-        if caller:
-            is_app = isinstance(caller, AppCaller)
-            self._running.begin(who, _APP_REQUESTS if is_app else _USER_REQUESTS)
+    async def _answer_caller(
+        self, request: Request, sender: Sender, extra: Headers
+    ) -> Streamed | None:
+        """Answer a request of a caller, of whom only so many may run at a time."""
+        is_foreign = is_from_another_origin(request)
+        if is_foreign:
+            self._cors.open(extra)
+            if preflight := self._cors.find_preflight(request):
+                await sender.respond(preflight)
+                return None
+        request.caller = caller = await self._admit(request, extra)
+        if is_foreign:
+            await self._cors.check(caller, request, extra)
+        who = identity_of(caller)
+        self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
-            answer = await endpoint(request) if endpoint else None
-            if answer is None:
-                await self._serve_framework(request, sender)
-            elif isinstance(answer, Response):
-                await sender.respond(answer)
+            return await self._answer(request, sender)
         finally:
-            if caller:
-                self._running.end(who)
+            self._running.end(who)
+
+    async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
+        """Answer a request, unless its response is a stream; that is returned."""
+        endpoint = self._find(request.scope["method"], request.scope["path"])
+        request.is_admitted = True
+        if endpoint is None:
+            await self._serve_framework(request, sender)
+        else:
+            answer = await endpoint(request)
+            if isinstance(answer, Streamed):
+                return answer
+            await sender.respond(answer)
         if sender.refusal:
             raise sender.refusal
-        if not isinstance(answer, Streamed):
-            return
+        return None
+
+    async def _send_stream(
+        self, request: Request, sender: Sender, parts: Streamed, started: float
+    ) -> None:
         # Streams have limits of their own.
         sender.is_stream = True
-        self._observe(request.scope, 200, time.perf_counter() - started, request.id)
-        await stream(sender, request, answer)
+        self._observe(request, _OK, time.perf_counter() - started)
+        await stream(sender, request, parts)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -202,7 +249,7 @@ class Front:
             requests.is_stalled = True
         if not path.startswith(self._providers):
             requests.is_provider = False
-        elif sender.status == HTTPStatus.OK:
+        elif sender.status == _OK:
             requests.is_provider = True
 
     def _find(self, method: str, path: str) -> Endpoint | None:
@@ -210,11 +257,11 @@ class Front:
             return self._describe_methods
         # A HEAD is a GET whose body the listener does not send.
         method = "GET" if method == "HEAD" else method
-        endpoint = self._routes.get((method, path)) or self._find_by_prefix(path)[1]
+        endpoint = self.fast_routes.get((method, path)) or self._find_by_prefix(path)[1]
         if endpoint is None:
             # As in the framework, a slash at the end makes no difference.
             path = path.removesuffix("/")
-            endpoint = self._routes.get((method, path))
+            endpoint = self.fast_routes.get((method, path))
             if endpoint is None and path in self._own_paths:
                 raise MethodNotAllowed(self._list_methods(path))
         return endpoint
@@ -227,7 +274,7 @@ class Front:
         return Response(204, b"", ((b"allow", ", ".join(sorted(methods)).encode()),))
 
     def _list_methods(self, path: str) -> set[str]:
-        methods = {method for method, at in self._routes if at == path}
+        methods = {method for method, at in self.fast_routes if at == path}
         return methods | {"HEAD"} if "GET" in methods else methods
 
     def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:
@@ -241,13 +288,13 @@ class Front:
         prefix, endpoint = self._find_by_prefix(path)
         return f"{prefix}…" if endpoint else path
 
-    def _request_id(self, scope: Scope) -> str:
-        given = header(scope, b"x-request-id")
-        return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id")
+        return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, scope: Scope, extra: Headers) -> Caller:
+    async def _admit(self, request: Request, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._authenticator.identify(header(scope, b"authorization"))
+        caller = await self._identify(request)
         position, allowance = await self._limits.take_all(
             self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
@@ -261,7 +308,16 @@ class Front:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
 
-    def _find_quotas(self, caller: Caller) -> tuple[Quota, Quota]:
+    async def _identify(self, request: Request) -> Caller:
+        authorization = request.header(b"authorization")
+        path = request.scope["path"]
+        if authorization is None and path.removesuffix("/") in self._ticket_paths:
+            ticket = find_query(request.scope, "ticket")
+            if ticket is not None:
+                return await self._authenticator.redeem(ticket)
+        return await self._authenticator.identify(authorization)
+
+    def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""
         who = identity_of(caller)
         quotas = self._quotas_of.get(who)
@@ -271,9 +327,15 @@ class Front:
             quotas = self._quotas_of[who] = self._quotas(caller)
         return quotas
 
-    def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
-        """Return the caller's own quota, then the part of its app's that it may use up."""
+    def _quotas(self, caller: Caller) -> tuple[Quota, ...]:
+        """Return the caller's own quota, then the part of its app's that it may use up.
+
+        Administrators are not counted against an app: they must be able to look at one that has
+        used up its quota.
+        """
         settings = self._settings
+        if isinstance(caller, AdminCaller):
+            return (Quota(identity_of(caller), settings.admin_requests_per_minute),)
         per_app = settings.app_requests_per_minute
         if isinstance(caller, AppCaller):
             own = Quota(identity_of(caller), settings.requests_per_minute)
@@ -283,27 +345,28 @@ class Front:
 
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
         # Whatever the header says, the body is capped when it is read.
-        if (announced_length(request.scope) or 0) > self._settings.max_body_bytes:
+        if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 
         async def receive() -> Message:
             return {"type": "http.request", "body": await request.json(), "more_body": False}
 
+        request.scope.update(root_path="", state={})
         request.scope["clarion.request_id"] = request.id
         request.scope["clarion.caller"] = request.caller
         await self._framework(request.scope, receive, sender)
 
-    def _observe(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        method, path = scope["method"], scope["path"]
-        route = path if path in self._paths else scope.get("path_template")
+    def _observe(self, request: Request, status: int, seconds: float) -> None:
+        method, path = request.scope["method"], request.scope["path"]
+        route = path if path in self._paths else request.scope.get("path_template")
         route = route or self._find_by_prefix(path)[0]
         label = method if method in _METHODS else "other"
         self._metrics.observe_request(label, route, status, seconds)
-        which = self._settings.log_requests
+        which = self._log_requests
         if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):
             get_logger().info(
                 "request",
-                request_id=request_id,
+                request_id=request.id,
                 method=method,
                 path=self._shown(path),
                 status=status,
@@ -314,20 +377,8 @@ class Front:
 def _explain_limit(caller: Caller, position: int) -> str:
     if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    who = "API key" if isinstance(caller, AppCaller) else "user"
+    who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
-
-
-def _check_path(scope: Scope) -> None:
-    path = scope["path"]
-    # Below the OpenAPI document the framework would serve one of its own.
-    is_below = path.startswith("/openapi.json/") and path != "/openapi.json/"
-    if "//" in path or "\0" in path or is_below:
-        # The framework would treat `//v1/…` as `/v1/…`, without authentication. No id has a zero
-        # character, and PostgreSQL cannot be asked for one.
-        raise NotFound
-    if b"%00" in scope["query_string"]:
-        raise InvalidFields(FieldFault("query", "must not contain zero characters"))
 
 
 async def _send_problem(

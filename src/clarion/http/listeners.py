@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from granian._granian import ASGIWorker, CallbackScheduler
-from granian.asgi import _callback_wrapper
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
@@ -135,7 +134,7 @@ class HttpListener:
 
 
 class _Scheduler(CallbackScheduler):
-    """Hands requests from the thread of a listener to the event loop.
+    """Hands requests from the thread of a listener to the event loop, all of a moment at once.
 
     Granian has no limit of its own. A client that makes the server reset its streams can start more
     requests than the limit of streams, and the loop must answer those that were reset too. So when
@@ -146,56 +145,50 @@ class _Scheduler(CallbackScheduler):
 
     count_streams: Callable[[], int]  # live streams do not count
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, run: Any, *_unused: None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: Any, *_unused: None) -> None:
         super().__init__()
         self._event_loop = loop
-        self._app = run
-        # Each is written by one thread.
-        self._handed_over = 0
-        self._started = 0
-        self._ended = 0
+        self._app = app
         self._arrived: deque[Any] = deque()
-        self._arrived_of: defaultdict[Any, int] = defaultdict(int)
+        # Of the thread of the listener: once so many have arrived, how many of each connection.
+        self._arrived_of: Counter[Any] | None = None
         # Of the event loop alone.
+        self._running = 0
         self._waiting = Turns()
         self._of_connection: defaultdict[Any, int] = defaultdict(int)
         self._is_draining = False
         self._schedule_fn = self._schedule
 
-    @property
-    def _running(self) -> int:
-        return self._handed_over + self._started - self._ended
-
     def _schedule(self, watcher: Any) -> None:
         """Take a request. Called in the thread of the listener."""
-        if self._handed_over + self._started - self._ended < _AT_ONCE and not self._arrived:
-            self._handed_over += 1
-            start = self._answer(watcher)
-            self._event_loop.call_soon_threadsafe(self._start, start, watcher, context=self._ctx)
-        elif not self._takes(watcher.scope["client"]):
+        if len(self._arrived) >= _WAITING and not self._takes(watcher.scope["client"]):
             _refuse(watcher)
-        else:
-            self._arrived.append(watcher)
-            # Set before the loop is told and cleared before it looks: nothing is left behind.
-            if not self._is_draining:
-                self._is_draining = True
-                self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
+            return
+        self._arrived.append(watcher)
+        # Set before the loop is told and cleared before it looks: nothing is left behind.
+        if not self._is_draining:
+            self._is_draining = True
+            self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
 
     def _takes(self, connection: Any) -> bool:
         """Whether a connection may have one more request arrive before the loop has looked."""
-        count = self._arrived_of[connection] = self._arrived_of[connection] + 1
-        arrived = len(self._arrived)
-        return arrived < _WAITING or (count <= _FEW_ARRIVED and arrived < 2 * _WAITING)
+        counts = self._arrived_of
+        if counts is None:
+            arrived = tuple(self._arrived)
+            counts = self._arrived_of = Counter(each.scope["client"] for each in arrived)
+        counts[connection] += 1
+        return counts[connection] <= _FEW_ARRIVED and len(self._arrived) < 2 * _WAITING
 
     async def _answer(self, watcher: Any) -> None:
+        proto = watcher.proto
         try:
-            await self._app(watcher.scope, watcher.proto)
+            await self._app(watcher.scope, proto.receive, proto.send)
         except BaseException as error:  # noqa: BLE001 - Granian logs it and closes the stream
             watcher.err(error)
         else:
             watcher.done()
         finally:
-            self._ended += 1
+            self._running -= 1
             if self._waiting.count:
                 self._drain_soon()
 
@@ -210,6 +203,7 @@ class _Scheduler(CallbackScheduler):
                 del self._of_connection[connection]
 
     def _start(self, answering: Any, watcher: Any) -> None:
+        self._running += 1
         watcher.taskref(self._event_loop.create_task(answering))
 
     def _drain_soon(self) -> None:
@@ -218,21 +212,27 @@ class _Scheduler(CallbackScheduler):
             self._event_loop.call_soon(self._drain, context=self._ctx)
 
     def _drain(self) -> None:
-        """Start what waits, a connection after the other, for as long as a turn of the loop."""
+        """Start what has arrived and what waits, for as long as a turn of the loop."""
         self._is_draining = False
-        self._arrived_of = defaultdict(int)
-        while self._arrived:
-            watcher = self._arrived.popleft()
-            if not self._waiting.add(watcher.scope["client"], watcher):
-                _refuse(watcher)
+        self._arrived_of = None
+        self._start_arrived()
         ends_at = time.perf_counter() + TURN_S
         while (taken := self._waiting.take(self._has_room)) is not None:
             connection, watcher = taken
-            self._started += 1
             self._start(self._answer_in_turn(connection, watcher), watcher)
             if time.perf_counter() >= ends_at:
                 self._drain_soon()
                 return
+
+    def _start_arrived(self) -> None:
+        """Start what has arrived; if many requests run, let it wait for its turn."""
+        arrived, waiting = self._arrived, self._waiting
+        while arrived:
+            watcher = arrived.popleft()
+            if self._running < _AT_ONCE and not waiting.count:
+                self._start(self._answer(watcher), watcher)
+            elif not waiting.add(watcher.scope["client"], watcher):
+                _refuse(watcher)
 
     def _has_room(self, connection: Any) -> bool:
         """Whether a connection may start one more: if many run, one that has less than others."""
@@ -281,14 +281,13 @@ async def _serve(
     count_streams: Callable[[], int], worker_id: int, stop: Any, app: Any, sock: Any, *options: Any
 ) -> None:
     """Run a listener as `Server._spawn_asgi_worker` does, with our scheduler."""
-    *threads, _, mode, http_1, http_2, websockets, files, _, tls, paths = options
+    *threads, _, mode, http_1, http_2, websockets, files, _, tls, _ = options
     loop = asyncio.get_running_loop()
     stopped = loop.create_future()
     stop.add_cb(lambda: loop.call_soon_threadsafe(stopped.set_result, None))
     settings = (mode, http_1, http_2, websockets, files, *tls, (None, None))
     worker: Any = ASGIWorker(worker_id, sock, None, *threads, *settings)  # type: ignore[arg-type]
-    run = _callback_wrapper(app, paths, {}, None)  # type: ignore[no-untyped-call]
-    scheduler = _Scheduler(loop, run, None, None, None)
+    scheduler = _Scheduler(loop, app, None, None, None)
     scheduler.count_streams = count_streams
     worker.serve_async(scheduler, loop, stop)
     await stopped

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clarion.errors import Overloaded
-from clarion.http.asgi import Headers, Message, Response, Send
+from clarion.http.asgi import Headers, Message, Request, Response, Send
 from clarion.http.budgets import Budget
 
 # The size of an HTTP/2 frame. What is no larger is sent at once.
@@ -25,22 +25,21 @@ RATE_BYTES = 32_768
 
 
 class Sender:
-    """Sends one response with the headers of every response, and records its status."""
+    """Sends a response with the headers that every response has, and records its status."""
 
-    is_head = False  # the listener drops the body
     is_stream = False  # its start is sent at once, and its parts as they come
     status = 0
     is_begun = False  # part of the response is sent, so that no other can be
     is_stalled = False  # the client did not read it in time: close its connection
     refusal: Overloaded | None = None  # to be answered instead of the response
     stalled_s = STALLED_S
-    who = ""
+    _start: Message
 
-    def __init__(self, send: Send, extra: Headers, budget: Budget) -> None:
+    def __init__(self, request: Request, send: Send, extra: Headers, budget: Budget) -> None:
+        self._request = request
         self._send = send
         self._extra = extra
         self._budget = budget
-        self._start: Message = {}
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -52,7 +51,7 @@ class Sender:
                 await self._send(message)
         elif self.is_begun:
             await self._send(message)
-        elif len(message["body"]) <= PART_BYTES or self.is_head or message.get("more_body"):
+        elif self._is_sent_at_once(message["body"]) or message.get("more_body"):
             self.is_begun = True
             await self._send(self._start)
             await self._send(message)
@@ -61,24 +60,28 @@ class Sender:
 
     async def respond(self, response: Response) -> None:
         """Send a complete response; a short one needs none of the rest."""
-        headers = [*response.headers, *self._extra]
-        self.status = response.status
+        status, body, headers = response
+        self.status = status
         self._start = {
             "type": "http.response.start",
-            "status": response.status,
-            "headers": headers,
+            "status": status,
+            "headers": [*headers, *self._extra],
         }
-        if len(response.body) > PART_BYTES and not self.is_head:
-            await self._send_in_parts(response.body)
-            return
-        self.is_begun = True
-        await self._send(self._start)
-        await self._send({"type": "http.response.body", "body": response.body})
+        if self._is_sent_at_once(body):
+            self.is_begun = True
+            await self._send(self._start)
+            await self._send({"type": "http.response.body", "body": body})
+        else:
+            await self._send_in_parts(body)
+
+    def _is_sent_at_once(self, body: bytes) -> bool:
+        # The listener drops the body of a response to HEAD.
+        return len(body) <= PART_BYTES or self._request.scope["method"] == "HEAD"
 
     async def _send_in_parts(self, body: bytes) -> None:
-        size = len(body)
+        size, who = len(body), self._request.who
         try:
-            self._budget.take(self.who, size)
+            self._budget.take(who, size)
         except Overloaded as error:
             # Not raised: the framework, which calls this, would take it for a fault of its own.
             self.refusal = error
@@ -95,7 +98,7 @@ class Sender:
         except TimeoutError:
             self.is_stalled = True
         finally:
-            self._budget.release(self.who, size)
+            self._budget.release(who, size)
 
 
 def _announce(start: Message, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from functools import lru_cache
 
 from clarion.errors import MalformedRequest
@@ -46,7 +47,7 @@ def _names_loopback(value: bytes) -> bool:
     return host == "localhost" or is_loopback(host)
 
 
-def check_head(scope: Scope) -> None:
+def check_head(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
     """Raise `MalformedRequest` if a proxy might understand the request in another way than we do.
 
     RFC 9112 requires one `Host`. A transfer coding other than `chunked` is not decoded here.
@@ -54,11 +55,17 @@ def check_head(scope: Scope) -> None:
     """
     if scope["http_version"] == _HTTP_2:
         return
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) > 1:
-        raise MalformedRequest("Send one `Host` header, not several.")
-    if scope["http_version"] == "1.1" and hosts == [b""]:
+    raw = scope["headers"]
+    if len(raw) != len(headers):
+        _check_repeated([name for name, _ in raw])
+    if scope["http_version"] == "1.1" and headers.get(b"host") == b"":
         raise MalformedRequest("Send a `Host` header.")
-    codings = [value for name, value in scope["headers"] if name == b"transfer-encoding"]
-    if codings and [each.strip().lower() for each in codings] != [b"chunked"]:
+    if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+        raise MalformedRequest("`Transfer-Encoding` must be chunked, or not be sent.")
+
+
+def _check_repeated(names: list[bytes]) -> None:
+    if names.count(b"host") > 1:
+        raise MalformedRequest("Send one `Host` header, not several.")
+    if names.count(b"transfer-encoding") > 1:
         raise MalformedRequest("`Transfer-Encoding` must be chunked, or not be sent.")

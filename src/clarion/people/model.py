@@ -9,17 +9,18 @@ import msgspec
 
 from clarion.catalog.model import Category, Channel
 from clarion.people.profile import Profile
+from clarion.quiet_hours import QuietHours
 
 DEFAULT_LANGUAGE = "en"
 DEFAULT_TIMEZONE = "UTC"
 # 22:00 to 07:00 in the user's time zone: one flag for each hour of the day.
-DEFAULT_QUIET_HOURS = tuple(hour >= 22 or hour < 7 for hour in range(24))  # noqa: PLR2004
+DEFAULT_QUIET_HOURS: QuietHours = tuple(hour >= 22 or hour < 7 for hour in range(24))  # noqa: PLR2004
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user has set; everything else has its default."""
 
-    quiet_hours: tuple[bool, ...] | None = None
+    quiet_hours: QuietHours | None = None
     categories: dict[Category, bool] = {}
     types: dict[str, dict[Channel, bool]] = {}
 
@@ -92,3 +93,14 @@ class StoredUser:
 
     user: User
     before: User | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The users of an app that a filter selects."""
+
+    app_id: str
+    name: str
+    filter: str
+    created_at: int
+    updated_at: int

@@ -1,4 +1,4 @@
-"""The port of users: their data, their preferences and the topics they follow."""
+"""The ports of users (their data, preferences and the topics they follow) and of segments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from clarion.errors import RequestError
 from clarion.pages import Page
-from clarion.people.model import StoredUser, User, UserFilter
+from clarion.people.model import Segment, StoredUser, User, UserFilter
 
 # Takes the user as stored, or None if there is none, and returns the user to store.
 Edit = Callable[[User | None], User]
@@ -95,3 +95,40 @@ class Users(Protocol):
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
         """Return the ids of the active users of an app, sorted."""
+
+
+class Segments(Protocol):
+    """The segments of the apps. A name is unique within its app.
+
+    A filter is given as text; `FilterError` if it is not valid. A segment has no users who are
+    inactive or deleted.
+    """
+
+    async def put(self, segment: Segment) -> tuple[Segment, bool] | None:
+        """Create or replace a segment; return the stored one and whether it is new.
+
+        It keeps its `created_at`. None, with nothing stored, if the app has too many.
+        """
+
+    async def get(self, app_id: str, name: str) -> Segment | None: ...
+
+    async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
+        """Return the segments of an app, sorted by name."""
+
+    async def delete(self, app_id: str, name: str) -> bool:
+        """Delete a segment; False if there is none. Events that were accepted keep its filter."""
+
+    async def count(self, app_id: str, filter_text: str) -> int:
+        """Return how many users a filter selects.
+
+        The effort depends on how many users fulfil its rarest condition, not on all that there
+        are. `ReadTooSlow` if even that takes too long.
+        """
+
+    async def list_users(
+        self, app_id: str, filter_text: str, *, after: str | None, limit: int
+    ) -> Page[str]:
+        """Return the ids of the users that a filter selects, sorted.
+
+        A page may have fewer than `limit`, even none, and a cursor: each costs a bounded effort.
+        """

@@ -138,6 +138,9 @@ class Devices(Protocol):
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
         """Return devices invalidated before a time, at most `limit`, as app and device id."""
 
+    async def prune_former_users(self, before: int, limit: int) -> int:
+        """Forget whose devices were until before a time, at most `limit`; return how many."""
+
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         """Delete a device and its subscriptions; add its token to the feedback if it was valid.
 
@@ -209,6 +212,9 @@ class Messages(Protocol):
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
         """Fail a message as `unregistered`; if it does not wait, nothing is changed."""
+
+    async def cancel(self, device_id: str, message_id: str, now: int) -> bool:
+        """Expire a message as `cancelled`; False if it does not wait, or is of a notification."""
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         """Expire as `overflow` what waits beyond `keep`: lowest priority first, then oldest.

@@ -25,21 +25,25 @@ class StoredLimit:
     # counted, it is the number of messages stored since the entry was made.
     _counts: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
-    async def add_one(self, device_id: str) -> None:
-        """Count a message that was stored, and trim what is beyond the limit."""
+    def add_one(self, device_id: str) -> bool:
+        """Count a message that was stored; return whether `trim` is due."""
         slack = self.limit // 16
         is_exact, count = self._counts.get(device_id, (False, 0))
-        count += 1
-        if not is_exact and count > slack:
-            most = self.limit + slack + 1
-            count = await self.messages.count_waiting(device_id, now=self.clock.now(), limit=most)
-            is_exact = True
-        if count > self.limit + slack:
-            await self.messages.trim(device_id, self.limit, self.clock.now())
-            count = self.limit
         if len(self._counts) >= ENTRIES_LIMIT:
             self._counts.clear()
-        self._counts[device_id] = (is_exact, count)
+        self._counts[device_id] = (is_exact, count + 1)
+        return count >= (self.limit + slack if is_exact else slack)
+
+    async def trim(self, device_id: str) -> None:
+        """Count what is stored, and remove what is beyond the limit."""
+        most, now = self.limit + self.limit // 16, self.clock.now()
+        is_exact, count = self._counts.get(device_id, (False, 0))
+        if not is_exact:
+            count = await self.messages.count_waiting(device_id, now=now, limit=most + 1)
+        if count > most:
+            await self.messages.trim(device_id, self.limit, now)
+            count = self.limit
+        self._counts[device_id] = (True, count)
 
     def forget(self, device_id: str) -> None:
         """Count again from zero: a device that connects or leaves changes what is stored."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sized
+from itertools import accumulate
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -63,19 +70,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "clarion_http_requests",
-            "HTTP requests by method, route and status.",
-            ("method", "route", "status"),
-            registry=self.registry,
-        )
-        self.request_seconds = Histogram(
-            "clarion_http_request_seconds",
-            "Time from the request headers to the response.",
-            ("route",),
-            registry=self.registry,
-            buckets=_BUCKETS_S,
-        )
+        self._tally = _RequestTally()
+        self.registry.register(self._tally)
         self.dependency_health = Gauge(
             "clarion_dependency_health",
             "1 if the dependency answered the last check, otherwise 0.",
@@ -88,20 +84,10 @@ class Metrics:
             registry=self.registry,
             buckets=_BUCKETS_S,
         )
-        self._observers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. Metrics are cached: a look-up by labels costs more than counting."""
-        key = (method, route, status)
-        observer = self._observers.get(key)
-        if observer is None:
-            observer = (
-                self.requests.labels(method, route, status),
-                self.request_seconds.labels(route),
-            )
-            self._observers[key] = observer
-        observer[0].inc()
-        observer[1].observe(seconds)
+        """Count a request, with the time it took."""
+        self._tally.add(method, route, status, seconds)
 
     def watch_writer(self, writer: Writer) -> None:
         """Export the counts of the group-commit writer."""
@@ -184,6 +170,32 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
+
+
+class _RequestTally(Collector):
+    """Counts and times of requests: plain numbers, because every request is counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], int] = defaultdict(int)
+        # By route: how many took no longer than each limit, and longer than the one before.
+        self._times: dict[str, list[int]] = defaultdict(lambda: [0] * (len(_BUCKETS_S) + 1))
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def add(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._counts[method, route, status] += 1
+        self._times[route][bisect_left(_BUCKETS_S, seconds)] += 1
+        self._seconds[route] += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        labels, doc = ("method", "route", "status"), "HTTP requests by method, route and status."
+        yield _counter("clarion_http_requests", doc, labels, self._counts)
+        doc = "Time from the request headers to the response."
+        family = HistogramMetricFamily("clarion_http_request_seconds", doc, labels=("route",))
+        for route, counts in self._times.items():
+            limits = (*map(floatToGoString, _BUCKETS_S), "+Inf")
+            buckets = list(zip(limits, accumulate(counts), strict=True))
+            family.add_metric((route,), buckets, self._seconds[route])
+        yield family
 
 
 class GatewayMetrics:

@@ -59,7 +59,6 @@ class Watcher:
 async def test_a_flood_of_one_connection_leaves_room_for_others() -> None:
     """The requests of all were refused while those of one waited to be looked at."""
     scheduler = listeners._Scheduler(asyncio.get_running_loop(), None, None, None, None)
-    scheduler._handed_over = listeners._AT_ONCE
     flood = [Watcher("flood") for _ in range(listeners._WAITING + 1)]
     for each in flood:
         scheduler._schedule(each)
@@ -70,3 +69,49 @@ async def test_a_flood_of_one_connection_leaves_room_for_others() -> None:
         scheduler._schedule(each)
     assert len(scheduler._arrived) == 2 * listeners._WAITING
     scheduler._arrived.clear()
+
+
+class Asked(Watcher):
+    """A request that is answered."""
+
+    is_answered = False
+
+    def taskref(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+
+    async def receive(self) -> None:
+        """Never called."""
+
+    def done(self) -> None:
+        self.is_answered = True
+
+
+async def test_the_requests_of_a_moment_wake_the_loop_once() -> None:
+    async def answer(_scope: Any, _receive: Any, _send: Any) -> None:
+        """There is nothing to answer."""
+
+    loop = CountingLoop(asyncio.get_running_loop())
+    scheduler = listeners._Scheduler(loop, answer, None, None, None)  # type: ignore[arg-type]
+    scheduler.count_streams = lambda: 0
+    # More than run at once: the others wait for their turn.
+    asked = [Asked(str(number % 3)) for number in range(listeners._AT_ONCE + 10)]
+    for each in asked:
+        scheduler._schedule(each)
+    await asyncio.sleep(0)
+    await asyncio.gather(*(each.task for each in asked))
+    assert all(each.is_answered for each in asked)
+    assert (loop.woken, scheduler._running) == (1, 0)
+
+
+class CountingLoop:
+    """The event loop; counts how often another thread wakes it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.woken = 0
+        self.create_task = loop.create_task
+        self.call_soon = loop.call_soon
+
+    def call_soon_threadsafe(self, *called: Any, **context: Any) -> None:
+        self.woken += 1
+        self._loop.call_soon_threadsafe(*called, **context)

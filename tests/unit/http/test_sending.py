@@ -6,11 +6,21 @@ from typing import Any
 import pytest
 
 from clarion.errors import Overloaded
-from clarion.http.asgi import Response, respond
+from clarion.http.asgi import Request, Response, respond
 from clarion.http.budgets import TOTAL_BYTES, Budget
 from clarion.http.sending import PART_BYTES, RATE_BYTES, TAIL_BYTES, TAIL_PARTS, Sender
 
 LARGE = bytes(range(256)) * 4096
+
+
+def asked(method: str) -> Request:
+    async def receive() -> dict[str, Any]:
+        raise AssertionError
+
+    return Request({"method": method, "client": ("192.0.2.7", "50000")}, receive, "r", None, 0)
+
+
+ASKED = asked("GET")
 # What the listener buffers before `send` waits.
 BUFFERED = 5
 
@@ -37,7 +47,7 @@ class Client:
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES])
 async def test_a_small_response_goes_out_whole(size: int) -> None:
     client, budget = Client(), Budget()
-    await respond(Sender(client.send, [], budget), Response(200, b"x" * size), [])
+    await respond(Sender(ASKED, client.send, [], budget), Response(200, b"x" * size), [])
     assert client.parts == [b"x" * size]
     assert budget.held_bytes == 0
 
@@ -45,7 +55,7 @@ async def test_a_small_response_goes_out_whole(size: int) -> None:
 @pytest.mark.parametrize("size", [PART_BYTES + 1, 3 * PART_BYTES, len(LARGE)])
 async def test_a_large_response_ends_with_parts_that_cost_nothing_to_buffer(size: int) -> None:
     client = Client()
-    await respond(Sender(client.send, [], Budget()), Response(200, LARGE[:size]), [])
+    await respond(Sender(ASKED, client.send, [], Budget()), Response(200, LARGE[:size]), [])
     assert b"".join(client.parts) == LARGE[:size]
     assert max(map(len, client.parts)) <= PART_BYTES
     assert [len(part) for part in client.parts[-TAIL_PARTS:]] == [TAIL_BYTES] * TAIL_PARTS
@@ -56,14 +66,14 @@ async def test_a_large_response_ends_with_parts_that_cost_nothing_to_buffer(size
 async def test_the_length_is_stated_once() -> None:
     client = Client()
     given = (b"content-length", b"%d" % len(LARGE))
-    await respond(Sender(client.send, [], Budget()), Response(200, LARGE, (given,)), [])
+    await respond(Sender(ASKED, client.send, [], Budget()), Response(200, LARGE, (given,)), [])
     assert client.sent[0]["headers"] == [given]
 
 
 async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
     client, budget = Client(BUFFERED), Budget()
     soon = 0.05 - len(LARGE) / RATE_BYTES
-    sender = Sender(client.send, [], budget)
+    sender = Sender(ASKED, client.send, [], budget)
     sender.stalled_s = soon
     await respond(sender, Response(200, LARGE), [])
     assert sender.is_stalled
@@ -73,8 +83,7 @@ async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
 
 async def test_while_it_waits_the_whole_response_is_counted() -> None:
     client, budget = Client(BUFFERED), Budget()
-    sender = Sender(client.send, [], budget)
-    sender.who = "a"
+    sender = Sender(ASKED, client.send, [], budget)
     waiting = asyncio.create_task(respond(sender, Response(200, LARGE), []))
     await asyncio.sleep(0)
     assert budget.held_bytes == len(LARGE)
@@ -85,9 +94,8 @@ async def test_while_it_waits_the_whole_response_is_counted() -> None:
 
 async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
     client, budget = Client(), Budget()
-    budget.take("a", TOTAL_BYTES // 4)
-    sender = Sender(client.send, [], budget)
-    sender.who = "a"
+    budget.take(ASKED.who, TOTAL_BYTES // 4)
+    sender = Sender(ASKED, client.send, [], budget)
     await respond(sender, Response(200, LARGE), [])
     assert isinstance(sender.refusal, Overloaded)
     assert (client.sent, sender.is_begun) == ([], False)
@@ -97,7 +105,6 @@ async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
 
 async def test_the_body_of_a_head_is_left_to_the_listener() -> None:
     client = Client()
-    sender = Sender(client.send, [], Budget())
-    sender.is_head = True
+    sender = Sender(asked("HEAD"), client.send, [], Budget())
     await respond(sender, Response(200, LARGE), [])
     assert client.parts == [LARGE]

@@ -12,7 +12,7 @@ from clarion.clock import to_rfc3339
 from clarion.errors import RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
-from clarion.events.model import Event
+from clarion.events.model import AudienceKind, Event
 from clarion.http.asgi import FastRoute, Operation, Request, Response
 from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
@@ -134,7 +134,8 @@ class EventEndpoint:
         body: bytes,
         answer: bytes,
     ) -> Response:
-        once = claim_key(self._idempotency, request, caller, body, answer)
+        about = _only_user(events)
+        once = claim_key(self._idempotency, request, caller, body, answer, about)
         intake = self._intake
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
@@ -144,6 +145,19 @@ class EventEndpoint:
     def _answer_again(self, replay: StoredResponse, once: IdempotencyClaim | None) -> Response:
         first = self._idempotency.open(replay, once)
         return Response(ACCEPTED, first, (_JSON, _REPLAYED))
+
+
+def _only_user(events: Sequence[Event]) -> str | None:
+    """Return the user whom a request is about, if it is one."""
+    is_one = len(events) == 1 and events[0].audience.kind is AudienceKind.USER
+    return events[0].audience.ids[0] if is_one else None
+
+
+async def send_event(intake: Intake, app_id: str, body: bytes) -> str:
+    """Store an event of this server's own, and return its id."""
+    event = await intake.prepare(app_id, decode(_DRAFT, body))
+    await intake.accept([event])
+    return event.id
 
 
 def _caller_of(request: Request) -> AppCaller:

@@ -25,6 +25,7 @@ from clarion.http.shapes import IDEMPOTENCY_KEY, collect
 from clarion.idempotency.port import IdempotencyKeys
 from clarion.pacing import Slices
 from clarion.people.api.shapes import UserBody, make_user, read_fields, update_user
+from clarion.people.erasure.eraser import Eraser
 from clarion.people.model import StoredUser, User, UserStatus
 from clarion.people.port import Edit, Users
 
@@ -92,6 +93,7 @@ class UserBatchEndpoint:
     keys: IdempotencyKeys
     idempotency: Idempotency
     clock: Clock
+    eraser: Eraser
     on_user_changed: OnUserChanged
 
     @property
@@ -117,6 +119,7 @@ class UserBatchEndpoint:
     async def _write(self, app_id: str, body: bytes) -> list[UserResult]:
         read = await self._read(app_id, read_items(body, "users"))
         edits = {each.id: each.edit for each in read if isinstance(each, _Item)}
+        await self.eraser.check_writable(app_id, *edits)
         outcomes = await self.users.edit_many(app_id, edits)
         await self._apply_changes(outcomes.values())
         return [

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType, structs
 from clarion.http.bodies import Body
 from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
-from clarion.people.fields import check_consent, check_field, check_object
+from clarion.people.fields import check_attributes, check_consent, check_field, check_object
 from clarion.people.model import Consent, User, UserStatus
 from clarion.people.profile import (
     Backup,
@@ -163,7 +163,7 @@ def _replace(user: User, given: dict[str, Any], now: int) -> User:
 
 
 _MERGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "attributes": check_object,
+    "attributes": check_attributes,
     "metadata": check_object,
     "consent": check_consent,
 }

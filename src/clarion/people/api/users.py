@@ -35,6 +35,7 @@ from clarion.people.api.shapes import (
     update_user,
     view_user,
 )
+from clarion.people.erasure.eraser import Eraser
 from clarion.people.model import User, UserFilter, UserStatus
 from clarion.people.port import Users
 
@@ -126,6 +127,7 @@ class UsersController(Controller):
         data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
+        eraser: Injected[Eraser],
         on_user_changed: Injected[OnUserChanged],
     ) -> Response[UserView]:
         """Create (201) or replace (200) a user. Fields left out get their defaults.
@@ -140,6 +142,7 @@ class UsersController(Controller):
                 "fields": partial(read_fields, data, now),
             }
         )
+        await eraser.check_writable(app_id, user_id)
         user, is_new = await users.put(make_user(app_id, user_id, given["fields"], now))
         # A user may have been connected before they were created.
         if not is_new or user.status is not UserStatus.ACTIVE:

@@ -10,12 +10,12 @@ import msgspec
 
 from clarion.clock import Clock
 from clarion.errors import BodyTooLarge, ClarionError
-from clarion.http.asgi import Request, Response, header
+from clarion.http.asgi import Request, Response
 from clarion.push.apns.channels import BroadcastChannels, read_request_id
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 from clarion.push.apns.reasons import Reason, Rejected
-from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, read_headers
+from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, check_repeated
 from clarion.telemetry.logs import get_logger
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.
@@ -53,8 +53,11 @@ class ApnsEndpoint:
     async def _push(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
         """`POST /3/device/{token}`."""
         token = _token_of(request)
-        provider = await self._identify(request, headers)
-        body = await _read_body(request)
+        provider = self._find_known(request) or await self._identify(request)
+        try:
+            body = await request.body(LARGE_PAYLOAD_LIMIT_BYTES)
+        except BodyTooLarge as error:
+            raise Rejected(Reason.PAYLOAD_TOO_LARGE) from error
         message_id = await self._intake.push(provider, headers, token, body)
         return Response(200, b"", ((b"apns-id", message_id.encode()),))
 
@@ -65,7 +68,7 @@ class ApnsEndpoint:
                 _require_post(request)
             case _:
                 raise Rejected(Reason.BAD_PATH)
-        provider = await self._identify(request, headers)
+        provider = await self._identify(request)
         body = await _read_body(request)
         request_id = await self._channels.publish(provider, bundle_id, headers, body)
         return Response(200, b"", ((b"apns-request-id", request_id.encode()),))
@@ -73,7 +76,7 @@ class ApnsEndpoint:
     async def _manage(self, request: Request, headers: Mapping[bytes, bytes]) -> Response:
         """`/1/apps/{bundle_id}/channels` and `/1/apps/{bundle_id}/all-channels`."""
         bundle_id, resource = _channels_of(request)
-        provider = await self._identify(request, headers)
+        provider = await self._identify(request)
         request_id = (read_request_id(headers) or self._clock.new_id()).encode()
         echo = (b"apns-request-id", request_id)
         match resource, request.scope["method"]:
@@ -93,8 +96,12 @@ class ApnsEndpoint:
             case _:
                 raise Rejected(Reason.METHOD_NOT_ALLOWED)
 
-    def _identify(self, request: Request, headers: Mapping[bytes, bytes]) -> Awaitable[Provider]:
-        authorization = headers.get(b"authorization")
+    def _find_known(self, request: Request) -> Provider | None:
+        authorization = request.headers.get(b"authorization")
+        return self._tokens.find_known(authorization, request.connection, self._clock.now())
+
+    def _identify(self, request: Request) -> Awaitable[Provider]:
+        authorization = request.headers.get(b"authorization")
         return self._tokens.identify(authorization, request.connection, self._clock.now())
 
     async def _guard(
@@ -106,7 +113,8 @@ class ApnsEndpoint:
         """Answer every rejection and failure in the format of APNs."""
         try:
             self._check_running()
-            response = await answer(request, read_headers(request.scope["headers"]))
+            check_repeated(request.scope["headers"], request.headers)
+            response = await answer(request, request.headers)
         except Rejected as rejected:
             response = self._reject(request, id_header, rejected)
         except ClarionError as error:
@@ -140,7 +148,7 @@ class ApnsEndpoint:
         A malformed one is echoed too, if a header can hold it: a client may have nothing else by
         which to find its request.
         """
-        given = header(request.scope, id_header) or header(request.scope, b"apns-id") or ""
+        given = request.header(id_header) or request.header(b"apns-id") or ""
         return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from functools import lru_cache
 
 import msgspec
@@ -54,14 +54,12 @@ class Push(MessageContent, frozen=True, kw_only=True):
     bundle_id: str
 
 
-def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the headers by name; each may be given once."""
-    headers = dict(raw)
+def check_repeated(raw: Sequence[tuple[bytes, bytes]], headers: Sized) -> None:
+    """Reject a request with a header that is given twice; `headers` has each name once."""
     if len(headers) != len(raw):
         names = [name for name, _ in raw if name not in _REPEATABLE]
         if len(names) != len(set(names)):
             raise Rejected(Reason.DUPLICATE_HEADERS)
-    return headers
 
 
 def read_id(headers: Mapping[bytes, bytes], name: bytes = b"apns-id") -> str | None:

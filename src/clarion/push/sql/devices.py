@@ -22,6 +22,7 @@ from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
+from clarion.store.sweeps import sweep
 
 TOUCH_LIMIT = 500
 # How often a change of preferences is tried, if others change them at the same time.
@@ -56,6 +57,38 @@ LOCK_IF_ALLOWED = statement(
 # must not be delivered after the device is registered again.
 _LEFT = f"""device_id = (SELECT devices.id FROM devices
     WHERE {_OF_TOKEN} AND (invalidated_at IS NOT NULL OR {_CHANGES_USER}))"""
+
+
+def _remember_user(name: str, condition: str) -> Statement:
+    """Return the statement that notes whose the messages of a device were until now."""
+    return statement(
+        f"remember_user_of_{name}",
+        f"""INSERT INTO former_device_users
+        (app_id, user_id, device_id, token_hash, since, until)
+        SELECT app_id, user_id, id, token_hash, COALESCE((SELECT MAX(f.until)
+          FROM former_device_users f WHERE f.device_id = devices.id), 0), CAST(:until AS BIGINT)
+        FROM devices WHERE {condition}
+        ON CONFLICT DO NOTHING""",
+    )
+
+
+REMEMBER_LEFT = _remember_user("device_left", f"{_OF_TOKEN} AND {_CHANGES_USER}")
+REMEMBER_FORMER = _remember_user(
+    "device_changed", f"id = :id AND app_id = :app_id AND {_CHANGES_USER}"
+)
+REMEMBER_DELETED = _remember_user(
+    "device_deleted", "id = :id AND app_id = :app_id AND user_id IS NOT NULL"
+)
+SELECT_OLD_FORMER = statement(
+    "select_old_former_device_users",
+    """SELECT app_id, user_id, device_id, until FROM former_device_users WHERE until < :before
+    ORDER BY until LIMIT :limit""",
+)
+PRUNE_FORMER = statement(
+    "prune_former_device_user",
+    """DELETE FROM former_device_users WHERE app_id = :app_id AND user_id = :user_id
+    AND device_id = :device_id AND until = :until RETURNING device_id""",
+)
 END_LEFT = deliveries.end_before("end_deliveries_left_behind", deliveries.FAILED, _LEFT)
 FAIL_LEFT = statement("fail_messages_left_behind", f"{FAIL_WAITING} {_LEFT}")
 UNSUBSCRIBE_LEFT = statement(
@@ -193,6 +226,11 @@ SELECT_OLD = statement(
 )
 
 
+def to_sequence(moment: int) -> int:
+    """Return the sequence of a message that is stored at a time."""
+    return moment * 1000
+
+
 class SqlDevices:
     """The `Devices` port."""
 
@@ -219,6 +257,7 @@ class SqlDevices:
         return await self._write(
             device.id,
             LOCK_IF_ALLOWED.guard(**of_user, **by_whom, proof=proof, last_seen_at=now),
+            REMEMBER_LEFT.step(**of_user, until=to_sequence(now)),
             END_LEFT.step(**of_user, now=now),
             FAIL_LEFT.step(**of_user, now=now),
             UNSUBSCRIBE_LEFT.step(**of_user),
@@ -247,6 +286,7 @@ class SqlDevices:
         return await self._write(
             device_id,
             LOCK.guard(**of_device),
+            REMEMBER_FORMER.step(**of_device, user_id=details.user_id, until=to_sequence(now)),
             END_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             FAIL_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             UNSUBSCRIBE_FORMER_USER.step(**of_device, user_id=details.user_id),
@@ -375,10 +415,16 @@ class SqlDevices:
         rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
+    async def prune_former_users(self, before: int, limit: int) -> int:
+        return await sweep(
+            self._engine, SELECT_OLD_FORMER, PRUNE_FORMER, before=to_sequence(before), limit=limit
+        )
+
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         return await self._write(
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),
+            REMEMBER_DELETED.step(id=device_id, app_id=app_id, until=to_sequence(now)),
             feedback.ADD.step(id=device_id),
             END_ALL.step(id=device_id, now=now),
             FAIL_ALL.step(id=device_id, now=now),

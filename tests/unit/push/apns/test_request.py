@@ -14,8 +14,8 @@ from clarion.push.apns.request import (
     MAX_TTL_MS,
     SUFFIXES,
     Push,
+    check_repeated,
     parse_push,
-    read_headers,
 )
 from clarion.push.model import PushPriority
 from tests.factories import DAY, NOW
@@ -200,9 +200,9 @@ def test_a_payload_has_up_to_4096_bytes_and_5120_for_voip() -> None:
 
 def test_a_header_may_be_there_once() -> None:
     raw = [(b"apns-topic", b"a"), (b"cookie", b"1"), (b"cookie", b"2"), (b"x", b"")]
-    assert read_headers(raw)[b"apns-topic"] == b"a"
+    check_repeated(raw, dict(raw))
     with pytest.raises(Rejected) as raised:
-        read_headers([*raw, (b"x", b"")])
+        check_repeated([*raw, (b"x", b"")], dict(raw))
     assert raised.value.reason is Reason.DUPLICATE_HEADERS
 
 
@@ -239,7 +239,8 @@ def test_anything_is_a_good_push_or_refused(
     raw: list[tuple[bytes, bytes]], token: str, body: bytes
 ) -> None:
     try:
-        push = parse_push(read_headers(raw), token, body, NOW)
+        check_repeated(raw, dict(raw))
+        push = parse_push(dict(raw), token, body, NOW)
     except Rejected:
         return
     assert len(push.token_hash) == 32
