@@ -68,7 +68,15 @@ class Server:
             )
         finally:
             await engine.close()
-        return {"id": new.app.id, "api_key": new.api_key}
+        return {
+            "id": new.app.id,
+            "api_key": new.api_key,
+            "user_secret": new.user_secret,
+            "bundle_id": new.app.bundle_id,
+            "team_id": new.app.team_id,
+            "key_id": new.key_id,
+            "provider_key": new.provider_key_pem,
+        }
 
     def make_app_by_command(self) -> dict[str, Any]:
         """Create another app by the command line, while the server runs."""

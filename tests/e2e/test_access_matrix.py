@@ -26,6 +26,7 @@ class Who(Enum):
     APP = "an API key with the scope"
     OWNER = "an API key with the scope, or the user whom the object belongs to"
     USER = "a user, on what is their own"
+    ADMIN = "an administrator"
     ANYONE = "an API key or a user, with an answer about themselves"
 
 
@@ -48,6 +49,7 @@ def owner(scope: Scope, body: dict[str, Any] | None = None) -> Rule:
 
 
 ME = Rule(Who.USER)
+ADMIN = Rule(Who.ADMIN)
 EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
 PROVIDER = {
     "kind": "webhook",
@@ -60,7 +62,24 @@ TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
     "GET /v1/keys": app(Scope.KEYS_READ),
     "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
+    "POST /v1/keys/{key_id}/rotate": app(Scope.KEYS_WRITE, {"overlap_s": 60}),
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
+    "GET /v1/app": app(Scope.KEYS_READ),
+    "PATCH /v1/app": app(Scope.KEYS_WRITE, {"allowed_origins": []}),
+    "GET /v1/apps": ADMIN,
+    "POST /v1/apps": Rule(Who.ADMIN, body={"name": "New", "bundle_id": "com.example.new"}),
+    "GET /v1/apps/{app_id}": ADMIN,
+    "PATCH /v1/apps/{app_id}": Rule(Who.ADMIN, body={"name": "New"}),
+    "GET /v1/apps/{app_id}/user-keys": ADMIN,
+    "POST /v1/apps/{app_id}/user-keys": Rule(Who.ADMIN, body={"algorithm": "HS256"}),
+    "POST /v1/apps/{app_id}/user-keys/{kid}/rotate": Rule(Who.ADMIN, body={"overlap_s": 60}),
+    "DELETE /v1/apps/{app_id}/user-keys/{kid}": ADMIN,
+    "GET /v1/apps/{app_id}/provider-keys": ADMIN,
+    "POST /v1/apps/{app_id}/provider-keys": Rule(Who.ADMIN, body={}),
+    "POST /v1/apps/{app_id}/provider-keys/{key_id}/rotate": Rule(Who.ADMIN, body={}),
+    "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": ADMIN,
+    "DELETE /v1/apps/{app_id}": ADMIN,
+    "POST /v1/me/tickets": ME,
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
     "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
     "POST /v1/users/batch": app(
@@ -198,6 +217,8 @@ class World:
         assert app.ask("PUT", f"/v1/users/{erased}", {"name": self.mark}).status == 201
         receipt = app.ask("DELETE", f"/v1/users/{erased}?hard=true").json
         self.ids = {
+            "app_id": server.first["app"]["id"],
+            "kid": "kid",
             "user_id": self.ana.id,
             "receipt_id": receipt["receipt_id"],
             "type_name": type_name,
@@ -229,9 +250,10 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
-        # An export says when it was made.
+        for_admins = {each for each, rule in TABLE.items() if rule.who is Who.ADMIN}
         reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
-        reads = [each for each in reads if not each.endswith("/export")]
+        # An export says when it was made.
+        reads = [each for each in reads if each not in for_admins and not each.endswith("/export")]
         answers = [self.ask(self.server.app, each) for each in reads]
         assert {each.status for each in answers} == {200}
         return [each.body for each in answers]
@@ -283,7 +305,7 @@ def test_another_user_gets_nothing_of_it(world: World) -> None:
 
 
 def status_for_another_user(operation: str, rule: Rule) -> set[int]:
-    if rule.who is Who.APP:
+    if rule.who in {Who.APP, Who.ADMIN}:
         return {403}
     if "{" in operation:
         return {404}
@@ -291,7 +313,8 @@ def status_for_another_user(operation: str, rule: Rule) -> set[int]:
 
 
 def test_a_user_uses_nothing_that_is_for_the_app(world: World) -> None:
-    allowed = {each: {403} for each, rule in TABLE.items() if rule.who is Who.APP}
+    for_others = {Who.APP, Who.ADMIN}
+    allowed = {each: {403} for each, rule in TABLE.items() if rule.who in for_others}
     assert find_faults(world, world.ana.me, allowed) == []
 
 
@@ -305,7 +328,7 @@ def test_another_app_gets_nothing_of_it(world: World) -> None:
 
 def status_for_another_app(operation: str) -> set[int]:
     rule = TABLE[operation]
-    if rule.who is Who.USER:
+    if rule.who in {Who.USER, Who.ADMIN}:
         return {403}
     if rule.is_own_name:
         return {200, 201, 202, 204, 404}
@@ -326,7 +349,7 @@ def test_whoever_may_use_an_operation_can(server: Server) -> None:
     own = World(server)
     found = []
     for operation, rule in TABLE.items():
-        if rule.is_stream:
+        if rule.is_stream or rule.who is Who.ADMIN:
             continue
         answer = own.ask(own.ana.me if rule.who is Who.USER else server.app, operation)
         if answer.status not in ({409} if operation in NOT_NOW else {200, 201, 202, 204}):
