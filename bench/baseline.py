@@ -14,6 +14,8 @@ import msgspec
 import uvloop
 
 from clarion.access.callers import Callers
+from clarion.access.known_apps import KnownApps
+from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Request, Response
@@ -85,16 +87,19 @@ class NoFramework:
 
 
 def build_front(settings: Settings, stores: Stores) -> Front:
+    known_apps = KnownApps(stores.apps, stores.user_keys, stores.vault)
     return Front(
         routes=routes(stores),
         prefixes={},
         framework=NoFramework(),
         authenticator=Callers(
             stores.keys,
-            UserTokens(stores.apps, stores.vault),
+            UserTokens(known_apps),
             stores.clock,
+            tickets=stores.tickets,
             is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
         ),
+        origins=AllowedOrigins(known_apps, stores.clock),
         limits=MemoryLimits(),
         clock=stores.clock,
         metrics=Metrics(),

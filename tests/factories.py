@@ -13,6 +13,8 @@ from clarion.access.model import (
     ProviderKey,
     Role,
     Scope,
+    Ticket,
+    UserKey,
     UserTokenAlgorithm,
 )
 from clarion.catalog.model import Category, Channel, NotificationType, Template
@@ -78,8 +80,6 @@ def make_app(**changes: Any) -> App:
         "name": "Ünïcode Äpp 🚀",
         "bundle_id": f"com.example.app{number}",
         "team_id": "TEAM000001",
-        "user_token_algorithm": UserTokenAlgorithm.HS256,
-        "user_token_key": b"\x00\xffsealed",
         "created_at": NOW,
     }
     return App(**values | changes)
@@ -94,6 +94,29 @@ def make_provider_key(app: App, **changes: Any) -> ProviderKey:
         "created_at": app.created_at,
     }
     return ProviderKey(**values | changes)
+
+
+def make_user_key(app_id: str, **changes: Any) -> UserKey:
+    values: dict[str, Any] = {
+        "app_id": app_id,
+        "kid": f"kid-{next(_numbers)}",
+        "algorithm": UserTokenAlgorithm.HS256,
+        "key": b"\x00\xffsealed",
+        "created_at": NOW,
+    }
+    return UserKey(**values | changes)
+
+
+def make_ticket(app_id: str = "app", **changes: Any) -> Ticket:
+    values: dict[str, Any] = {
+        "hash": next(_numbers).to_bytes(32, "big"),
+        "app_id": app_id,
+        "user_id": "ana",
+        "token_expires_at": NOW + DAY,
+        "created_at": NOW,
+        "expires_at": NOW + MINUTE // 2,
+    }
+    return Ticket(**values | changes)
 
 
 def make_key(app_id: str, **changes: Any) -> ApiKey:

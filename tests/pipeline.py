@@ -43,6 +43,7 @@ from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.model import User
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
@@ -191,7 +192,9 @@ class FixedChannels:
     async def find(self, _app_id: str) -> "FixedChannels":
         return self
 
-    async def disable(self, _app_id: str, _channel: Channel, name: str, reason: str) -> None:
+    async def disable(
+        self, _app_id: str, _channel: Channel, name: str, reason: str, _since: int | None = None
+    ) -> None:
         self.disabled.append((name, reason))
 
     def find_addresses(self, channel: Channel, _type: str, user: User) -> tuple[Address, ...]:
@@ -234,6 +237,7 @@ def build_pipeline(
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=SqlUsers(engine),
+        segments=SqlSegments(engine),
         devices=SqlDevices(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,

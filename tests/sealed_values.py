@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from clarion.access.user_tokens import user_key_context
+from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
+from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.http.idempotency import answer_context
 from clarion.key_rotation import SEALED
@@ -12,10 +13,12 @@ from clarion.store.engine import Engine
 from clarion.store.statement import Row, Statement, Unit, Value, statement
 
 PLANTED = b"planted-secret"
-_INSERT_APP = statement(
-    "plant_app",
-    """INSERT INTO apps (id, name, bundle_id, team_id, user_token_algorithm, user_token_key,
-    created_at) VALUES (:id, 'App', :id, 'TEAM', 'HS256', :sealed, 1)""",
+# Values that are planted at once. A rotation adds one more: the key of the audit log that it keeps.
+COLUMNS = len(SEALED)
+_INSERT_USER_KEY = statement(
+    "plant_user_key",
+    """INSERT INTO user_keys (app_id, kid, algorithm, key, created_at)
+    VALUES (:app_id, 'kid', 'HS256', :sealed, 1)""",
 )
 _INSERT_ANSWER = statement(
     "plant_answer",
@@ -34,13 +37,18 @@ _INSERT_DEVICE = statement(
     address) VALUES (:id, :app_id, :token_hash, :token_hash, 'ios', 1, 1, :sealed)""",
 )
 
+_INSERT_AUDIT_KEY = statement(
+    "plant_audit_key",
+    "INSERT INTO audit_keys (id, sealed_key, created_at) VALUES (:id, :sealed, 1)",
+)
+
 
 async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) -> None:
     """Add so many values to each sealed column, and a device without an address."""
     for number in range(first, first + count):
         app, secret, unique = f"app-{number}", PLANTED + b"-%d" % number, b"%d" % number
         rows: list[tuple[Statement, Mapping[str, Value], str]] = [
-            (_INSERT_APP, {"id": app}, user_key_context(app)),
+            (_INSERT_USER_KEY, {"app_id": app}, user_key_context(app, "kid")),
             (
                 _INSERT_ANSWER,
                 {"app_id": app, "key": "k", "fingerprint": unique},
@@ -56,6 +64,7 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
                 {"app_id": app, "id": f"device-{number}", "token_hash": unique},
                 address_context(app, unique),
             ),
+            (_INSERT_AUDIT_KEY, {"id": f"key-{number}"}, retired_key_context(f"key-{number}")),
         ]
         steps = [
             each.step(**values, sealed=vault.seal(secret, context))
@@ -70,11 +79,15 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
 
 
 async def read_rows(engine: Engine, table: str) -> list[Row]:
-    """Return the fields of the context and the sealed value of each row that has one."""
+    """Return the fields of the context and the sealed value of each row that has one.
+
+    A rotation adds a key of its own to those of the audit log, which was not planted.
+    """
     (column,) = (each for each in SEALED if each.table == table)
     fields = ", ".join((*column.fields, column.column))
     order = ", ".join(column.key)
-    select = statement("read_planted", f"SELECT {fields} FROM {table} ORDER BY {order}")  # noqa: S608 - constants
+    added = "WHERE id LIKE 'key-%'" if table == "audit_keys" else ""
+    select = statement("read_planted", f"SELECT {fields} FROM {table} {added} ORDER BY {order}")  # noqa: S608 - constants
     return [row for row in await engine.fetch(select) if row[-1] is not None]
 
 

@@ -1,7 +1,7 @@
 /** A time as the API writes it: ISO 8601 in UTC. */
 export type Timestamp = string;
 export type Channel = "in_app" | "push" | "email" | "sms" | "webhook";
-export type Priority = "low" | "normal" | "high" | "critical";
+export type Priority = "low" | "medium" | "high" | "critical";
 export type Recipient =
   | { user_id: string }
   | { user_ids: string[] }
@@ -82,6 +82,21 @@ export interface Preferences {
   types: Record<string, Partial<Record<Channel, boolean>>>;
 }
 
+/** A value, where it comes from, and what the user has set. */
+export interface Setting<T> {
+  value: T;
+  source: string;
+  chosen?: T | null;
+}
+
+export interface ExplainedPreferences {
+  timezone: Setting<string>;
+  language: Setting<string>;
+  quiet_hours: Setting<Preferences["quiet_hours"]>;
+  categories: Record<string, Setting<boolean>>;
+  types: Record<string, Record<Channel, Setting<boolean>>>;
+}
+
 export interface Options {
   /** Where the server is, like `https://notify.example.com`. */
   url: string;
@@ -150,6 +165,8 @@ export class Inbox {
   dismiss(id: string): Promise<Notification & UnreadCount>;
   readAll(): Promise<UnreadCount>;
   preferences(): Promise<Preferences>;
+  /** With `explain`, each value comes with its source. */
+  preferences(options: { explain: true }): Promise<ExplainedPreferences>;
   changePreferences(changes: Partial<Preferences>): Promise<Preferences>;
   /**
    * Yield every change of the inbox, until `signal` aborts or the token is refused. The stream

@@ -117,8 +117,9 @@ export class Inbox {
     return this.#http.request("POST", "/v1/me/notifications/read-all", { isRepeatable: true });
   }
 
-  preferences() {
-    return this.#http.request("GET", "/v1/me/preferences");
+  /** With `explain`, each value comes with its source. */
+  preferences({ explain } = {}) {
+    return this.#http.request("GET", "/v1/me/preferences", { query: { explain } });
   }
 
   changePreferences(changes) {

@@ -10,12 +10,24 @@ import contextlib
 import datetime as dt
 import gc
 import signal
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from clarion import descriptors
-from clarion.access import api as access_api
+from clarion.access.api import app_keys as app_keys_api
+from clarion.access.api import apps as apps_api
+from clarion.access.api import keys as keys_api
+from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
+from clarion.access.deleted_apps import DeletedApps
+from clarion.access.origins import AllowedOrigins
+from clarion.access.signing import UserTokenSigner
 from clarion.access.user_tokens import UserTokens
+from clarion.audit import api as audit_api
+from clarion.audit.log_file import LogFile
+from clarion.audit.loop import AuditLoop
+from clarion.audit.operations import ACTIONS
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -27,14 +39,17 @@ from clarion.channels.routing import Routing
 from clarion.channels.targets import Targets
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.data_directory import DataDirectory
+from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
-from clarion.events.api.intake import EventEndpoint
+from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
-from clarion.http import docs, openapi
+from clarion.http import docs, openapi, static_files
+from clarion.http.asgi import FastRoute
+from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
@@ -52,8 +67,14 @@ from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, con
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api import follows as follows_api
 from clarion.people.api import preferences as preferences_api
+from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.gone_users import GoneUsers
+from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
@@ -93,10 +114,15 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 
 # The handlers of the management API.
 ROUTES = (
-    *access_api.ROUTES,
+    *keys_api.ROUTES,
+    *apps_api.ROUTES,
+    *app_keys_api.ROUTES,
+    *tickets_api.ROUTES,
     *users_api.ROUTES,
+    *erasure_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
+    *segments_api.ROUTES,
     *types_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
@@ -109,6 +135,7 @@ ROUTES = (
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
     *providers_api.ROUTES,
+    *audit_api.ROUTES,
 )
 
 
@@ -127,35 +154,34 @@ class Services:
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
+        self.origins = AllowedOrigins(stores.known_apps, clock)
+        self._known_apps = stores.known_apps
+        self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
         self.active_users = ActiveUsers(
             stores.users,
             clock,
             (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            gone=GoneUsers(stores.deleted_users, stores.erasures),
+            forgets=(self._forget_users,),
         )
-        self.callers = Callers(
-            stores.keys,
-            UserTokens(stores.apps, stores.vault, settings.user_token_hours),
-            clock,
-            is_active=self.active_users.is_active,
-        )
+        self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
+        self.callers = self._build_callers(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
             clock,
             stores.vault,
             per_user=settings.user_devices,
+            is_gone=self.active_users.is_gone,
         )
         self.endpoint_registry = EndpointRegistry(
-            stores.push_endpoints, self.registry, clock, settings.external_url
+            stores.push_endpoints,
+            self.registry,
+            clock,
+            settings.external_url,
+            self.deleted_apps,
         )
-        self.dispatch = Dispatch(
-            messages=stores.messages,
-            broadcasts=stores.broadcasts,
-            connections=self.connections,
-            clock=clock,
-            metrics=GatewayMetrics(self.metrics.registry),
-            stored_limit=settings.device_stored,
-        )
+        self.dispatch = self._build_dispatch(settings, stores)
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
         self.unsubscribe_links = UnsubscribeLinks(
             stores.directory.read_master_keys(), settings.external_url
@@ -163,8 +189,18 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.eraser = Eraser(
+            deleted=stores.deleted_users,
+            erasures=stores.erasures,
+            clock=clock,
+            scrub=stores.engine.scrub,
+            on_deleted=self.on_user_changed,
+            on_erased=self.active_users.forget,
+            kept_days=settings.deleted_user_days,
+        )
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
+        self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
 
@@ -181,6 +217,40 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
+        return Callers(
+            stores.keys,
+            UserTokens(stores.known_apps, settings.user_token_hours),
+            stores.clock,
+            tickets=stores.tickets,
+            is_active=self.active_users.is_active,
+            on_seen=self.last_seen.note,
+        )
+
+    def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
+        return Dispatch(
+            messages=stores.messages,
+            broadcasts=stores.broadcasts,
+            connections=self.connections,
+            clock=stores.clock,
+            metrics=GatewayMetrics(self.metrics.registry),
+            stored_limit=settings.device_stored,
+        )
+
+    async def _forget_app(self, app_id: str) -> None:
+        """Forget what is cached of a deleted app, and end all its connections."""
+        self.callers.forget_app(app_id)
+        self._known_apps.forget(app_id)
+        await self.connections.disconnect_app(app_id)
+        await self.live_clients.disconnect_app(app_id)
+
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Drop what this node has cached of users who were erased."""
+        self.registry.forget_users(owners)
+        self.endpoint_registry.forget_users(owners)
+        for owner in owners:
+            self.pipeline.intake.forget_user(*owner)
 
     def _build_channels(self, settings: Settings, stores: Stores) -> Routing:
         context = SenderContext(
@@ -205,12 +275,15 @@ class Services:
             clock=stores.clock,
             window_s=settings.low_priority_window_s,
             app_limit=settings.app_devices_connected,
+            deleted_apps=self.deleted_apps,
+            origins=self.origins,
         )
         users = UserEndpoint(
             inboxes=stores.inboxes,
             actions=self.inbox_actions,
             live=self.live_clients,
-            identify=self.callers.identify,
+            authenticator=self.callers,
+            origins=self.origins,
             clock=stores.clock,
         )
         self.metrics.watch_gateway(
@@ -224,6 +297,14 @@ class Services:
         )
 
 
+def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
+    path = settings.audit_log_path
+    log = stores.audit_log
+    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    log.on_written = loop.wake
+    return loop
+
+
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
     ports = PipelinePorts(
         events=stores.events,
@@ -232,6 +313,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,
+        segments=stores.segments,
         devices=stores.devices,
         catalog=stores.catalog,
         clock=stores.clock,
@@ -248,6 +330,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         has_workers="worker" in settings.roles,
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
+        deleted_apps=services.deleted_apps,
     )
 
 
@@ -263,7 +346,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
-        tokens=ProviderTokens(stores.apps),
+        tokens=ProviderTokens(stores.apps, services.deleted_apps),
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock
@@ -279,6 +362,7 @@ def _build_web_push(
     intake = WebPushIntake(
         endpoints=services.endpoint_registry,
         dispatch=services.dispatch,
+        history=stores.history,
         signatures=VapidSignatures(settings.external_url),
         limits=MemoryLimits(),
         clock=stores.clock,
@@ -288,7 +372,23 @@ def _build_web_push(
     return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
 
 
-def _build_front(
+def _list_demo_routes(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[FastRoute, ...]:
+    """Return the page `/demo`: for one machine, not for several nodes."""
+    if sqlite_path(settings.database_url) is None:
+        return ()
+    page = DemoPage(
+        apps=stores.apps,
+        users=stores.users,
+        sign=UserTokenSigner(stores.user_keys, stores.vault, stores.clock).sign,
+        send=partial(send_event, services.pipeline.intake),
+        clock=stores.clock,
+    )
+    return page.routes
+
+
+def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
     web_push, matrix = _build_web_push(settings, stores, services)
@@ -296,8 +396,18 @@ def _build_front(
         *health.routes,
         *matrix.routes,
         *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.eraser,
+            services.on_user_changed,
+        ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
+        *static_files.component_routes(),
+        *_list_demo_routes(settings, stores, services),
     )
     more = {"limits": limits, "on_user_changed": services.on_user_changed}
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
@@ -324,8 +434,9 @@ def _build_front(
             **callbacks.prefixes,
             **unsubscribe.prefixes,
         },
-        framework=framework,
+        framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
         authenticator=services.callers,
+        origins=services.origins,
         limits=limits,
         clock=stores.clock,
         metrics=services.metrics,
@@ -360,7 +471,7 @@ class Server:
                 find_failing_loops=supervisor.find_failing,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-            front = _build_front(settings, stores, services, health, limits)
+            front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
@@ -385,6 +496,7 @@ class Server:
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
@@ -432,6 +544,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.audit_loop.stop()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -452,12 +565,22 @@ def _start_loops(
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
+    supervisor.start("deleted_apps", services.deleted_apps.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
-    for task in list_tasks(stores, services.dispatch, settings):
+    supervisor.start("audit_log", services.audit_loop.run)
+    tasks = list_tasks(
+        stores,
+        settings,
+        dispatch=services.dispatch,
+        eraser=services.eraser,
+        last_seen=services.last_seen,
+        used_keys=services.callers.used,
+    )
+    for task in tasks:
         supervisor.start(task.name, task.run)
 
 

@@ -126,6 +126,7 @@ class DataDirectory:
         yield from (self.master_key, self.first_run, self._lock, self._key_lock)
         yield from list_database_files(str(self.path / "clarion.db"))
         yield from self.path.glob("device-listen*.json")
+        yield from self.path.glob("audit.log*")
         for directory in (self.tls, self.provider_keys):
             with contextlib.suppress(OSError):
                 yield from directory.iterdir()

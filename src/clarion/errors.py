@@ -7,11 +7,15 @@ ClarionError
 │   ├── MalformedPush       400  malformed_push
 │   ├── Unauthenticated     401  unauthenticated
 │   ├── Forbidden           403  forbidden
+│   ├── MfaRequired         403  mfa_required
+│   ├── OriginNotAllowed    403  origin_not_allowed
 │   ├── TopicNotOpen        403  topic_not_open
 │   ├── NotFound            404  not_found
 │   ├── MethodNotAllowed    405  method_not_allowed
 │   ├── BodyTimeout         408  body_timeout        (retryable)
 │   ├── Conflict            409  conflict
+│   ├── EmailTaken          409  email_taken
+│   ├── UserDeleted         409  user_deleted
 │   ├── DeviceOfAnotherUser 409  device_of_another_user
 │   ├── EndpointGone        410  endpoint_gone
 │   ├── BodyTooLarge        413  body_too_large
@@ -70,6 +74,8 @@ class FieldFault:
 class RequestError(ClarionError, code="bad_request", status=400):
     """The request is not valid."""
 
+    faults: tuple[FieldFault, ...] = ()
+
 
 class MalformedRequest(RequestError, code="malformed_request"):
     """The head of the request is ambiguous; `detail` names the header."""
@@ -89,6 +95,14 @@ class Unauthenticated(RequestError, code="unauthenticated", status=401):
 
 class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
+
+
+class MfaRequired(RequestError, code="mfa_required", status=403):
+    """The sign-in of this administrator is not finished; `detail` says what is missing."""
+
+
+class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
+    """The app does not allow pages of this origin to use user tokens."""
 
 
 class TopicNotOpen(RequestError, code="topic_not_open", status=403):
@@ -113,6 +127,16 @@ class BodyTimeout(RequestError, code="body_timeout", status=408, retryable=True)
 
 class Conflict(RequestError, code="conflict", status=409):
     """The request conflicts with the current state."""
+
+
+class EmailTaken(RequestError, code="email_taken", status=409):
+    """Another user of this app has this e-mail address; addresses are unique within an app."""
+
+    faults = (FieldFault("email", "is the address of another user of this app"),)
+
+
+class UserDeleted(RequestError, code="user_deleted", status=409):
+    """This user was deleted; restore the user before you change it."""
 
 
 class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=409):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import accumulate
 
 import msgspec
@@ -35,6 +35,7 @@ _BESIDE_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+')
 _STEPS = bytes.maketrans(b"[{]}", bytes((2, 2, 0, 0)))
 _USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANGUAGE = re.compile(
     r"(?P<language>[a-z]{2,3})(?:-(?P<script>[a-z]{4}))?(?:-(?P<region>[a-z]{2}|[0-9]{3}))?"
     r"(?P<rest>(?:-[a-z0-9]{4,8}){0,2})",
@@ -43,15 +44,8 @@ _LANGUAGE = re.compile(
 # Control characters, one of which PostgreSQL cannot store, and lone surrogates, which no encoding
 # can represent.
 _NOT_PLAIN = frozenset({"Cc", "Cs"})
-_HOURS = 24
 # Scans a directory, which takes 34 ms: too slow to do while requests wait.
 _TIMEZONES = frozenset(zoneinfo.available_timezones())
-
-
-def check_quiet_hours(hours: Sequence[bool]) -> tuple[bool, ...]:
-    if len(hours) != _HOURS:
-        raise ValueError(f"must have {_HOURS} flags, one for each hour")
-    return tuple(hours)
 
 
 def is_user_id(text: str) -> bool:
@@ -69,6 +63,13 @@ def check_topic(text: str) -> str:
     """Return the name of a topic that users follow or devices subscribe to."""
     if not _TOPIC.fullmatch(text):
         raise ValueError("must have 1 to 200 letters, digits or . _ ~ : = -")
+    return text
+
+
+def check_segment(text: str) -> str:
+    """Return the name of a segment."""
+    if not _SEGMENT.fullmatch(text):
+        raise ValueError("must have 1 to 64 letters, digits or . _ -")
     return text
 
 

@@ -12,14 +12,17 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from clarion.app_deletion import AppDeletion
 from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from clarion.access.port import Apps
+    from clarion.access.port import Apps, Keys
     from clarion.clock import Clock
+    from clarion.people.erasure.eraser import Eraser
+    from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
@@ -60,12 +63,24 @@ class Task:
             await asyncio.sleep(_PAUSE_S)
 
 
-def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[Task, ...]:
+def list_tasks(
+    stores: Stores,
+    settings: Settings,
+    *,
+    dispatch: Dispatch,
+    eraser: Eraser,
+    last_seen: LastSeen,
+    used_keys: set[str],
+) -> tuple[Task, ...]:
     """Return everything that is expired, recorded or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
+        "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
+        "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
+        "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
+        "prune_tickets": (60, partial(stores.tickets.prune, limit=CHUNK)),
         "prune_idempotency_keys": (60, partial(stores.idempotency_keys.prune, limit=CHUNK)),
         "prune_claims": (60, partial(stores.retention.prune_claims, limit=CHUNK)),
         "prune_orphaned_jobs": (60, lambda _now: stores.retention.prune_orphaned_jobs(CHUNK)),
@@ -82,7 +97,16 @@ def list_tasks(stores: Stores, dispatch: Dispatch, settings: Settings) -> tuple[
             _before(settings.notification_days, partial(_prune_notifications, stores)),
         ),
         "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
+        "prune_former_device_users": (
+            60,
+            _before(
+                max(settings.message_days, settings.device_days), stores.devices.prune_former_users
+            ),
+        ),
+        "run_erasures": (2, eraser.run_due),
+        "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
         "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
+        "prune_audit_log": (60, _before(settings.audit_days, stores.audit_log.prune)),
         "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }
     return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())
@@ -116,6 +140,17 @@ async def _record_seen(dispatch: Dispatch, devices: Devices, now: int) -> int:
         dispatch.seen.update(seen)
         raise
     return len(seen)
+
+
+async def _record_used(used_keys: set[str], keys: Keys, now: int) -> int:
+    used = list(islice(used_keys, CHUNK))
+    used_keys.difference_update(used)
+    try:
+        await keys.touch(used, now)
+    except ClarionError:
+        used_keys.update(used)
+        raise
+    return len(used)
 
 
 async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:

@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from clarion.access.user_tokens import user_key_context
+from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault, find_key_id, key_id_of
+from clarion.audit.chain import derive_key, retired_key_context
+from clarion.audit.sql import keep_retired_key
 from clarion.channels.model import secrets_context
 from clarion.clock import Clock
 from clarion.data_directory import DataDirectory, new_master_key
 from clarion.errors import CommandFailed, InternalError, StartError
 from clarion.http.idempotency import answer_context
+from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
-from clarion.store.engine import Engine
+from clarion.store.engine import Engine, Fetch
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.key_locks import hold_key_alone
 from clarion.store.sealed_columns import SealedColumn
-from clarion.store.statement import Row, Statement, Unit, Value, statement
+from clarion.store.statement import Row, Unit, Value, statement
 
 # While servers run, values can be sealed with the new key and deleted, but not added with the old
 # one: the second pass finds nothing.
 _PASSES = 3
 
 
-class Fetch(Protocol):
-    """Reads rows, as `Engine.fetch` does."""
-
-    def __call__(self, statement: Statement, **values: Value) -> Awaitable[Sequence[Row]]: ...
-
-
 # A new column of bytes belongs here, or to `PLAIN`.
 SEALED = (
     SealedColumn(
-        table="apps",
-        column="user_token_key",
-        key=("id",),
-        fields=("id",),
+        table="user_keys",
+        column="key",
+        key=("app_id", "kid"),
+        fields=("app_id", "kid"),
         context=user_key_context,
     ),
     SealedColumn(
@@ -62,11 +58,33 @@ SEALED = (
         fields=("id", "app_id", "token_hash"),
         context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
     ),
+    SealedColumn(
+        table="erasures",
+        column="subject",
+        key=("app_id", "id"),
+        fields=("app_id", "id"),
+        context=subject_context,
+    ),
+    SealedColumn(
+        table="erasure_keys",
+        column="key",
+        key=("app_id",),
+        fields=("app_id",),
+        context=hash_key_context,
+    ),
+    SealedColumn(
+        table="audit_keys",
+        column="sealed_key",
+        key=("id",),
+        fields=("id",),
+        context=retired_key_context,
+    ),
 )
 # Bytes that are no secrets: hashes, and messages.
 PLAIN = frozenset(
     {
         ("api_keys", "secret_hash"),
+        ("tickets", "hash"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
         ("push_endpoints", "capability_hash"),
@@ -74,6 +92,8 @@ PLAIN = frozenset(
         ("messages", "payload"),
         ("feedback", "token_hash"),
         ("topic_messages", "payload"),
+        ("erasures", "user_hash"),
+        ("former_device_users", "token_hash"),
     }
 )
 
@@ -136,8 +156,10 @@ async def rotate(
     async with _hold_alone(database_url, old) as is_alone:
         if not is_alone:
             raise CommandFailed(_still_used(directory, old))
-        step = RETIRE_KEY.step(id=old.hex(), now=clock.now())
-        await engine.write(Unit("", (step,)))
+        now = clock.now()
+        # Entries of the audit log that were signed with the old key can still be verified.
+        keep = keep_retired_key((old.hex(), derive_key(keys[-1])), vault, now)
+        await engine.write(Unit("", (RETIRE_KEY.step(id=old.hex(), now=now), keep)))
         await _reseal_all(engine, vault, on_progress)
         directory.write_master_keys(keys[:1])
     return vault.key_id

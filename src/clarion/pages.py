@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from clarion.errors import FieldFault, InvalidFields
 
 T = TypeVar("T")
+R = TypeVar("R")
 
+# As many rows are read for a page with several conditions: some milliseconds.
+READ_FOR_PAGE = 200
 # What an integer column can hold.
 LARGEST = (1 << 63) - 1
 
@@ -45,3 +49,26 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next: str | None
+
+
+def fill_page(
+    rows: Sequence[R],
+    *,
+    read: int,
+    limit: int,
+    item_of: Callable[[R], T | None],
+    place_of: Callable[[R], str],
+) -> Page[T]:
+    """Return a page of the first `limit` items of rows; None is not an item.
+
+    There are at most `read` rows, and one more if more could be read. A page may have fewer items
+    than `limit`, even none, and a cursor: that is how a filter without an index stays bounded.
+    """
+    items: list[T] = []
+    for number, row in enumerate(rows[:read], 1):
+        item = item_of(row)
+        if item is not None:
+            items.append(item)
+        if len(items) == limit or number == read:
+            return Page(tuple(items), place_of(row) if number < len(rows) else None)
+    return Page(tuple(items), None)

@@ -48,6 +48,10 @@ def optional_path(text: str) -> Path | None:
     return path(text) if text else None
 
 
+def file_or_off(text: str) -> str:
+    return text if text in ("", "off") else str(path(text))
+
+
 def address(text: str) -> Address:
     match = re.fullmatch(
         r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text

@@ -130,6 +130,9 @@ class Settings:
     user_requests_per_minute: int = _number(
         600, 1, 100_000_000, "Requests per minute and user, by all user tokens of the user."
     )
+    admin_requests_per_minute: int = _number(
+        1200, 1, 100_000_000, "Requests per minute and administrator, by sessions and keys."
+    )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
     )
@@ -177,6 +180,17 @@ class Settings:
         90, 1, 3650, "How long notifications, their deliveries and attempts are kept."
     )
     device_days: int = _number(30, 1, 3650, "How long revoked and invalidated devices are kept.")
+    deleted_user_days: int = _number(
+        30, 1, 3650, "How long deleted users can be restored; then they are erased."
+    )
+    audit_days: int = _number(365, 1, 36_500, "How long entries of the audit log are kept.")
+    audit_log: str = _setting(
+        "",
+        parse.file_or_off,
+        "FILE",
+        "File that the audit log is copied to, as lines of JSON; `off` for none. Empty: "
+        "`audit.log` in --data.",
+    )
     user_streams: int = _number(
         20, 1, 10_000, "Live streams and sockets of one user on one node; more are answered 429."
     )
@@ -223,6 +237,13 @@ class Settings:
     def database_url(self) -> str:
         """The database, by default the file in the data directory."""
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
+
+    @property
+    def audit_log_path(self) -> Path | None:
+        """The file of the audit log, by default in the data directory; None if it is off."""
+        if self.audit_log == "off":
+            return None
+        return Path(self.audit_log) if self.audit_log else self.data / "audit.log"
 
     @property
     def external_url(self) -> str:

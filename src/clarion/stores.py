@@ -6,9 +6,21 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from clarion.access.keyring import Keyring
+from clarion.access.known_apps import KnownApps
 from clarion.access.port import Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
-from clarion.access.vault import AesVault
+from clarion.access.sql import (
+    SqlAdministrators,
+    SqlApps,
+    SqlKeys,
+    SqlTickets,
+    open_provider_keys,
+    open_user_keys,
+)
+from clarion.access.vault import AesVault, key_id_of
+from clarion.audit.chain import ChainKeys, Key, derive_key
+from clarion.audit.commands import record_command
+from clarion.audit.sql import SqlAuditLog, load_retired_keys
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlTemplates, SqlTypes
@@ -24,7 +36,12 @@ from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.key_rotation import refuse_retired_key
+from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
+from clarion.people.erasure.sql.erasures import SqlErasures
+from clarion.people.erasure.sql.exports import SqlExports
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
+from clarion.personal_data import PERSONAL
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
@@ -42,23 +59,41 @@ from clarion.telemetry.logs import get_logger
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a line a port
         self,
         engine: Engine,
         clock: Clock,
         directory: DataDirectory,
         sandbox: ProcessSandbox,
         vault: Vault,
+        audit_log: SqlAuditLog,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.directory = directory
         self.vault = vault
+        self.audit_log = audit_log
         self.apps = SqlApps(engine)
         self.keys = SqlKeys(engine)
+        self.user_keys = open_user_keys(engine)
+        self.provider_keys = open_provider_keys(engine)
+        self.tickets = SqlTickets(engine)
+        self.known_apps = KnownApps(self.apps, self.user_keys, vault)
+        self.keyring = Keyring(
+            apps=self.apps,
+            user_keys=self.user_keys,
+            provider_keys=self.provider_keys,
+            known_apps=self.known_apps,
+            vault=vault,
+            clock=clock,
+        )
         self.administrators = SqlAdministrators(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
+        self.segments = SqlSegments(engine)
+        self.deleted_users = SqlDeletedUsers(engine)
+        self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
+        self.exports = SqlExports(engine, PERSONAL)
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox
@@ -96,15 +131,30 @@ async def open_stores(
     is_sqlite = sqlite_path(settings.database_url) is not None
     with directory.use_keys() if is_sqlite else contextlib.nullcontext():
         keys = directory.ensure_master_keys()
+        audit_keys = open_audit_keys(directory)
         vault = AesVault(*keys, reread=directory.read_master_keys)
         on_connect = partial(hold_key, vault.key_id)
         async with open_database(settings, on_broken, on_connect) as engine:
             await refuse_retired_key(engine, vault.key_id)
+            await load_retired_keys(engine.fetch, audit_keys, vault)
+            clock = SystemClock()
+            audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
-                yield Stores(engine, SystemClock(), directory, sandbox, vault)
+                async with record_command(audit_log):
+                    yield Stores(engine, clock, directory, sandbox, vault, audit_log)
             finally:
                 await sandbox.close()
+
+
+def open_audit_keys(directory: DataDirectory) -> ChainKeys:
+    """Return the keys of the audit log that belong to the master keys."""
+
+    def derive() -> list[Key]:
+        keys = directory.read_master_keys()
+        return [(key_id_of(each).hex(), derive_key(each)) for each in keys]
+
+    return ChainKeys(*derive(), reread=derive)
 
 
 @contextlib.asynccontextmanager

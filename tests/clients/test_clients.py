@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.clients.node_apn import find_node
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
+from tests.node import find_node
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "how-to" / "clients.md"

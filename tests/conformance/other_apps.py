@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
-from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps, SqlKeys
+from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
@@ -58,7 +58,6 @@ async def _new_app(engine: Engine, vault: AesVault, bundle_id: str) -> Provider:
         name=bundle_id,
         bundle_id=bundle_id,
         apps=SqlApps(engine),
-        keys=SqlKeys(engine),
         vault=vault,
         clock=SystemClock(),
     )

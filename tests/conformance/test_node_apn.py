@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.clients.node_apn import NodeApn, ask, bundled_node, driving
+from tests.conformance.clients.node_apn import NodeApn, driving
 from tests.conformance.device import Api, Device, bodies, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
+from tests.node import ask, bundled_node
 
 PARALLEL = 1_000
 SESSIONS = 2  # one for pushes and one for channels, as node-apn has it

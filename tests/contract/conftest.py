@@ -11,8 +11,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from clarion.access.port import Administrators, Apps, Keys
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.model import ProviderKey, UserKey
+from clarion.access.port import Administrators, AppKeys, Apps, Keys, Tickets
+from clarion.access.sql import (
+    SqlAdministrators,
+    SqlApps,
+    SqlKeys,
+    SqlTickets,
+    open_provider_keys,
+    open_user_keys,
+)
 from clarion.access.vault import AesVault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
@@ -21,7 +29,8 @@ from clarion.channels.sql import SqlProviders
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
-from clarion.people.port import Users
+from clarion.people.port import Segments, Users
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.port import (
     Broadcasts,
@@ -144,6 +153,21 @@ def keys(engine: Engine) -> Keys:
 
 
 @pytest.fixture
+def user_keys(engine: Engine) -> AppKeys[UserKey]:
+    return open_user_keys(engine)
+
+
+@pytest.fixture
+def provider_keys(engine: Engine) -> AppKeys[ProviderKey]:
+    return open_provider_keys(engine)
+
+
+@pytest.fixture
+def tickets(engine: Engine) -> Tickets:
+    return SqlTickets(engine)
+
+
+@pytest.fixture
 def administrators(engine: Engine) -> Administrators:
     return SqlAdministrators(engine)
 
@@ -191,6 +215,11 @@ def statistics(engine: Engine) -> Statistics:
 @pytest.fixture
 def users(engine: Engine) -> Users:
     return SqlUsers(engine)
+
+
+@pytest.fixture
+def segments(engine: Engine) -> Segments:
+    return SqlSegments(engine)
 
 
 @pytest.fixture

@@ -5,17 +5,27 @@ from dataclasses import replace
 
 import pytest
 
-from clarion.access.model import UserTokenAlgorithm
-from clarion.access.port import Apps
+from clarion.access.model import UserKey, UserTokenAlgorithm
+from clarion.access.port import AppKeys, Apps, Keys
 from clarion.errors import Conflict
-from tests.factories import make_app, make_provider_key
+from tests.factories import NOW, make_app, make_key, make_provider_key, make_user_key
+
+
+@pytest.mark.parametrize("origins", [(), ("https://a.example", "http://b.example:81")])
+async def test_an_app_comes_back_as_it_was_made(apps: Apps, origins: tuple[str, ...]) -> None:
+    app = make_app(allowed_origins=origins)
+    await apps.create(app, make_provider_key(app))
+    assert await apps.get(app.id) == app
 
 
 @pytest.mark.parametrize("algorithm", UserTokenAlgorithm)
-async def test_an_app_comes_back_as_it_was_made(apps: Apps, algorithm: UserTokenAlgorithm) -> None:
-    app = make_app(user_token_algorithm=algorithm)
-    await apps.create(app, make_provider_key(app))
-    assert await apps.get(app.id) == app
+async def test_an_app_is_made_with_its_user_key(
+    apps: Apps, user_keys: AppKeys[UserKey], algorithm: UserTokenAlgorithm
+) -> None:
+    app = make_app()
+    key = make_user_key(app.id, algorithm=algorithm)
+    await apps.create(app, make_provider_key(app), key)
+    assert await user_keys.list(app.id) == (key,)
 
 
 async def test_an_unknown_app_is_none(apps: Apps) -> None:
@@ -87,3 +97,53 @@ async def test_at_most_a_thousand_apps_are_listed(apps: Apps) -> None:
     made = [make_app() for _ in range(1_001)]
     await asyncio.gather(*(apps.create(app, make_provider_key(app)) for app in made))
     assert await apps.list() == tuple(made[:1_000])
+
+
+async def test_what_is_not_given_stays(apps: Apps) -> None:
+    app, other = make_app(allowed_origins=("https://a.example",)), make_app()
+    for each in (app, other):
+        await apps.create(each, make_provider_key(each))
+    renamed = await apps.update(app.id, name="New")
+    assert renamed == replace(app, name="New")
+    changed = await apps.update(app.id, allowed_origins=())
+    assert changed == replace(app, name="New", allowed_origins=())
+    assert await apps.list() == (changed, other)
+    assert await apps.update("nobody", name="New") is None
+
+
+async def test_a_deleted_app_is_not_found_and_its_keys_are_revoked(
+    apps: Apps, keys: Keys, user_keys: AppKeys[UserKey]
+) -> None:
+    app, other = make_app(), make_app()
+    for each in (app, other):
+        await apps.create(each, make_provider_key(each, key_id=each.id), make_user_key(each.id))
+        await keys.create(make_key(each.id, id=f"key-{each.id}"))
+    gone = await apps.delete(app.id, NOW + 5)
+    assert gone is not None
+    assert gone.id == app.id
+    assert await apps.get(app.id) is None
+    assert await apps.update(app.id, name="New") is None
+    assert await apps.list() == (other,)
+    assert await apps.list_deleted() == (app.id,)
+    for app_id, revoked_at in ((app.id, NOW + 5), (other.id, None)):
+        key, provider_key = await keys.find(f"key-{app_id}"), await apps.find_provider_key(app_id)
+        (user_key,) = await user_keys.list(app_id)
+        assert key is not None
+        assert provider_key is not None
+        assert {each.revoked_at for each in (key, provider_key, user_key)} == {revoked_at}
+
+
+async def test_an_app_is_deleted_once(apps: Apps) -> None:
+    app = make_app()
+    await apps.create(app, make_provider_key(app))
+    assert await apps.delete(app.id, NOW) is not None
+    assert await apps.delete(app.id, NOW + 1) is None
+    assert await apps.delete("nobody", NOW) is None
+
+
+async def test_the_bundle_id_of_a_deleted_app_is_free_at_once(apps: Apps) -> None:
+    app, next_one = make_app(bundle_id="com.example.a"), make_app(bundle_id="com.example.a")
+    await apps.create(app, make_provider_key(app))
+    await apps.delete(app.id, NOW)
+    await apps.create(next_one, make_provider_key(next_one))
+    assert await apps.list() == (next_one,)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ from clarion.people.port import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DeviceFilter,
     DevicePreferences,
     InvalidationReason,
     MessageReason,
@@ -370,6 +372,38 @@ async def test_the_list_of_a_user_holds_that_user_s_devices_in_that_app(
         await added(devices, other)
     assert await devices_of(devices, "app", "ana") == hers
     assert await devices_of(devices, "app", "") == []
+
+
+async def test_the_devices_of_an_app_are_listed_by_each_filter(devices: Devices) -> None:
+    ana = DeviceDetails(user_id="ana")
+    ios, web = {"platform": Platform.IOS}, {"platform": Platform.WEB}
+    made = [
+        await added(devices, make_device(**each))
+        for each in (ios, {**web, "details": ana}, {**ios, "details": ana}, web, ios)
+    ]
+    await added(devices, make_device("other", **ios))
+    ids = [device.id for device in made]
+    for n in (2, 3):
+        await devices.invalidate("app", ids[n], InvalidationReason.REVOKED, NOW)
+
+    async def listed(**conditions: Any) -> list[int]:
+        found: list[int] = []
+        after: str | None = None
+        while True:
+            chosen = DeviceFilter(**conditions)
+            page = await devices.list_all("app", chosen, after=after, limit=2)
+            found += [ids.index(device.id) for device in page.items]
+            after = page.next
+            if after is None:
+                return found
+
+    assert await listed() == [0, 1, 2, 3, 4]
+    assert await listed(user_id="ana") == [1, 2]
+    assert await listed(platform=Platform.IOS) == [0, 2, 4]
+    assert await listed(is_valid=False) == [2, 3]
+    assert await listed(is_valid=True) == [0, 1, 4]
+    assert await listed(is_valid=False, platform=Platform.IOS) == [2]
+    assert await listed(is_valid=True, user_id="ana", platform=Platform.WEB) == [1]
 
 
 # One database serves all examples: each lists the devices of an app of its own.

@@ -64,7 +64,7 @@ async def set_up(engine: Engine, app_id: str, users: int) -> None:
         make_user(
             f"user-{n}",
             app_id=app_id,
-            email="someone@example.com",
+            email=f"user-{n}@example.com",
             attributes={"stub": "delivered"},
             preferences=Preferences(quiet_hours=(False,) * 24),
         )

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.audit.chain import ChainKeys
+from clarion.audit.sql import SqlAuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import InvalidationReason
@@ -20,7 +24,15 @@ from clarion.stores import Stores
 from clarion.supervisor import STABLE_S
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from tests.contract.test_retention import OLD, YOUNG, add_notification, id_at, is_left
-from tests.factories import DAY, NOW, FixedClock, make_app, make_device, make_provider_key
+from tests.factories import (
+    DAY,
+    NOW,
+    FixedClock,
+    make_app,
+    make_device,
+    make_provider_key,
+    make_user,
+)
 from tests.pipeline import PipelineStore, make_event
 
 SETTINGS = load({"event_days": "30", "notification_days": "90", "device_days": "30"})
@@ -31,7 +43,9 @@ def stores(engine: Engine, tmp_path: Path) -> Stores:
     directory = DataDirectory(tmp_path / "data")
     directory.ensure()
     vault = AesVault(*directory.ensure_master_keys())
-    return Stores(engine, FixedClock(NOW), directory, ProcessSandbox(1), vault)
+    clock = FixedClock(NOW)
+    audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
+    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log)
 
 
 @pytest.fixture
@@ -47,8 +61,34 @@ def dispatch(stores: Stores) -> Dispatch:
 
 
 @pytest.fixture
-def tasks(stores: Stores, dispatch: Dispatch) -> dict[str, Task]:
-    return {task.name: task for task in list_tasks(stores, dispatch, SETTINGS)}
+def last_seen(stores: Stores) -> LastSeen:
+    return LastSeen(stores.users, stores.clock, lambda: ())
+
+
+@pytest.fixture
+def tasks(stores: Stores, dispatch: Dispatch, last_seen: LastSeen) -> dict[str, Task]:
+    eraser = Eraser(
+        deleted=stores.deleted_users,
+        erasures=stores.erasures,
+        clock=stores.clock,
+        scrub=stores.engine.scrub,
+        on_deleted=nothing,
+        on_erased=nothing,
+        kept_days=SETTINGS.deleted_user_days,
+    )
+    tasks = list_tasks(
+        stores,
+        SETTINGS,
+        dispatch=dispatch,
+        eraser=eraser,
+        last_seen=last_seen,
+        used_keys=set(),
+    )
+    return {task.name: task for task in tasks}
+
+
+async def nothing(_app_id: str, _user_id: str) -> None:
+    pass
 
 
 @pytest.fixture
@@ -61,7 +101,7 @@ async def store(stores: Stores, engine: Engine) -> PipelineStore:
 async def test_every_task_runs_on_empty_stores(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         await task.run_once()
-    assert len(tasks) == 12
+    assert len(tasks) == 20
 
 
 async def test_a_task_that_fails_each_time_is_reported_as_failing(tasks: dict[str, Task]) -> None:
@@ -137,6 +177,18 @@ async def test_devices_that_were_seen_are_recorded(
     assert found is not None
     assert found.last_seen_at == NOW
     assert dispatch.seen == set()
+
+
+async def test_users_who_were_seen_are_recorded(
+    stores: Stores, tasks: dict[str, Task], last_seen: LastSeen
+) -> None:
+    ids = [f"user-{number}" for number in range(CHUNK + 1)]
+    for user_id in ids:
+        await stores.users.put(make_user(user_id))
+        last_seen.note("app", user_id)
+    await tasks["record_seen_users"].run_once()
+    found = await stores.users.find_many("app", ids)
+    assert {user.last_seen_at for user in found.values()} == {NOW}
 
 
 async def test_devices_that_were_seen_are_recorded_in_parts(

@@ -22,7 +22,7 @@ from clarion.store.sealed_columns import PAGE_ROWS
 from clarion.store.statement import Unit
 from tests.conftest import run_sql
 from tests.factories import FixedClock
-from tests.sealed_values import PLANTED, open_all, plant, read_rows
+from tests.sealed_values import COLUMNS, PLANTED, open_all, plant, read_rows
 
 TABLES = [column.table for column in SEALED]
 STEPS_AT_MOST = 50
@@ -106,8 +106,8 @@ async def test_everything_is_sealed_with_the_new_key(
     (key,) = directory.read_master_keys()
     assert key not in before
     assert new == key_id_of(key) != old.key_id
-    assert await count_keys(engine.fetch) == {new: 12}
-    assert await open_all(engine, AesVault(key)) == 12
+    assert await count_keys(engine.fetch) == {new: COLUMNS * 3 + 1}
+    assert await open_all(engine, AesVault(key)) == COLUMNS * 3
     with pytest.raises(InternalError, match=f"key {new.hex()}"):
         await open_all(engine, old)
 
@@ -120,8 +120,8 @@ async def test_a_rotation_reads_page_after_page(
     await key_rotation.rotate(
         directory, engine, database_url, FixedClock(), lambda *each: shown.append(each)
     )
-    total = 4 * (PAGE_ROWS + 3)
-    assert shown[-1] == (total, total)
+    total = COLUMNS * (PAGE_ROWS + 3)
+    assert shown[-1] == (total + 1, total + 1)
     assert shown == sorted(shown)
     assert await open_all(engine, AesVault(*directory.read_master_keys())) == total
 
@@ -132,7 +132,10 @@ async def test_a_rotation_can_follow_another(
     await plant(engine, old, 1)
     for _ in range(3):
         await rotate(directory, engine, database_url)
-    assert await open_all(engine, AesVault(*directory.read_master_keys())) == 4
+    assert await open_all(engine, AesVault(*directory.read_master_keys())) == COLUMNS
+    assert await count_keys(engine.fetch) == {
+        key_id_of(directory.read_master_keys()[0]): COLUMNS + 3
+    }
 
 
 async def test_values_of_an_earlier_release_are_sealed_again(
@@ -140,10 +143,10 @@ async def test_values_of_an_earlier_release_are_sealed_again(
 ) -> None:
     (key,) = directory.read_master_keys()
     await plant(engine, EarlierVault(key), 2)
-    assert await count_keys(engine.fetch) == {None: 8}
+    assert await count_keys(engine.fetch) == {None: COLUMNS * 2}
     new = await rotate(directory, engine, database_url)
-    assert await count_keys(engine.fetch) == {new: 8}
-    assert await open_all(engine, AesVault(*directory.read_master_keys())) == 8
+    assert await count_keys(engine.fetch) == {new: COLUMNS * 2 + 1}
+    assert await open_all(engine, AesVault(*directory.read_master_keys())) == COLUMNS * 2
 
 
 class EarlierVault(AesVault):
@@ -169,7 +172,7 @@ async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
             await rotate(DyingDirectory(directory.path, switch), dying, database_url)
         except Killed:
             vault = AesVault(*directory.read_master_keys())
-            assert await open_all(engine, vault) == 4 * step
+            assert await open_all(engine, vault) == COLUMNS * step
             # Servers that start now seal with the new key.
             await plant(engine, vault, 1, first=step)
             await rotate(directory, engine, database_url)
@@ -178,8 +181,8 @@ async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
         assert len(directory.read_master_keys()) == 1
     assert 10 < step < STEPS_AT_MOST
     vault = AesVault(*directory.read_master_keys())
-    assert await count_keys(engine.fetch) == {vault.key_id: 4 * step}
-    assert await open_all(engine, vault) == 4 * step
+    assert set(await count_keys(engine.fetch)) == {vault.key_id}
+    assert await open_all(engine, vault) == COLUMNS * step
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -256,17 +259,17 @@ async def test_a_rotation_waits_for_nodes_that_use_the_old_key(
     ):
         await rotate(directory, engine, url)
     new = AesVault(*directory.read_master_keys())
-    assert await count_keys(engine.fetch) == {old.key_id: 4}
+    assert await count_keys(engine.fetch) == {old.key_id: COLUMNS}
     restarted = await open_node(url, new)
     await plant(restarted, new, 1, first=1)
     with pytest.raises(CommandFailed, match="servers still use the old one"):
         await rotate(directory, restarted, url)
     # A node that has not restarted reads what others sealed, when master.key is copied to it.
     running = AesVault(b"o" * 32, reread=directory.read_master_keys)
-    assert await open_all(engine, running) == 8
+    assert await open_all(engine, running) == COLUMNS * 2
     await engine.close()
     await rotate(directory, restarted, url)
-    assert await count_keys(restarted.fetch) == {new.key_id: 8}
+    assert await count_keys(restarted.fetch) == {new.key_id: COLUMNS * 2 + 1}
     with pytest.raises(StoreUnavailable, match="was replaced by `clarion vault rotate`"):
         await open_node(url, old)
     await restarted.close()
@@ -285,7 +288,7 @@ async def test_a_node_that_lost_its_connection_cannot_go_on_with_a_replaced_key(
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             await plant(node, old, 1, first=1)
-    assert await count_keys(node.fetch) == {new: 4}
+    assert await count_keys(node.fetch) == {new: COLUMNS + 1}
     await node.close()
     await other.close()
 

@@ -1,6 +1,8 @@
 """The `Keys` port."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -155,3 +157,60 @@ async def test_of_many_repeats_at_once_one_is_made_and_all_get_its_answer(keys: 
     (winner,) = await all_keys(keys, "app")
     assert outcomes.count(None) == 1
     assert {outcome.answer for outcome in outcomes if outcome} == {winner.id.encode()}
+
+
+async def test_rotating_adds_a_key_and_ends_the_old_one_later(keys: Keys) -> None:
+    old, new = make_key("app"), make_key("app")
+    await keys.create(old)
+    assert await keys.rotate(old.id, new, now=NOW, ends_at=NOW + 10) is None
+    assert await keys.find(old.id) == replace(old, expires_at=NOW + 10, replaced_by=new.id)
+    assert await keys.find(new.id) == new
+
+
+async def test_rotating_does_not_prolong_a_key(keys: Keys) -> None:
+    old = make_key("app", expires_at=NOW + 5)
+    await keys.create(old)
+    await keys.rotate(old.id, make_key("app"), now=NOW, ends_at=NOW + 10)
+    found = await keys.find(old.id)
+    assert found is not None
+    assert found.expires_at == NOW + 5
+
+
+async def test_a_key_is_rotated_once_whatever_else_happens(keys: Keys) -> None:
+    old = make_key("app")
+    await keys.create(old)
+    calls = (keys.rotate(old.id, make_key("app"), now=NOW, ends_at=NOW + 10) for _ in range(5))
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in outcomes].count(Conflict) == 4
+    assert len(await all_keys(keys, "app")) == 2
+
+
+@pytest.mark.parametrize("change", [{"revoked_at": NOW}, {"expires_at": NOW}, {"app_id": "other"}])
+async def test_a_key_that_ended_or_is_anothers_is_not_rotated(
+    keys: Keys, change: dict[str, Any]
+) -> None:
+    old = replace(make_key("app"), **change)
+    await keys.create(old)
+    with pytest.raises(Conflict, match="revoked, has expired, or was rotated"):
+        await keys.rotate(old.id, make_key("app"), now=NOW, ends_at=NOW + 10)
+    assert await keys.find(old.id) == old
+
+
+async def test_a_repeated_rotation_gets_the_first_response(keys: Keys) -> None:
+    old, new = make_key("app"), make_key("app")
+    await keys.create(old)
+    assert await keys.rotate(old.id, new, now=NOW, ends_at=NOW, once=make_once("app")) is None
+    replay = await keys.rotate(old.id, make_key("app"), now=NOW, ends_at=NOW, once=make_once("app"))
+    assert replay == StoredResponse(b"the answer")
+    assert len(await all_keys(keys, "app")) == 2
+
+
+async def test_the_last_use_is_recorded_and_never_goes_back(keys: Keys) -> None:
+    used, unused = make_key("app"), make_key("app")
+    for key in (used, unused):
+        await keys.create(key)
+    await keys.touch([used.id, "nothing"], NOW)
+    await keys.touch([used.id], NOW - 1)
+    await keys.touch([], NOW)
+    assert await keys.find(used.id) == replace(used, last_used_at=NOW)
+    assert await keys.find(unused.id) == unused

@@ -300,6 +300,18 @@ async def test_only_a_message_that_waits_can_be_failed(
     assert (await record_of(history, made[0])).updated_at == NOW + 2
 
 
+async def test_only_a_message_that_waits_can_be_cancelled(
+    messages: Messages, history: History
+) -> None:
+    made = await stored(messages, *(make_message() for _ in range(3)))
+    await messages.acknowledge([("device", made[1].id)], NOW)
+    ids = (made[0].id, made[0].id, made[1].id, "unknown")
+    assert [await messages.cancel("device", id_, NOW + 2) for id_ in ids] == [True] + [False] * 3
+    assert not await messages.cancel("other", made[2].id, NOW)
+    cancelled = (MessageStatus.EXPIRED, MessageReason.CANCELLED)
+    assert await states(history, made) == [cancelled, DELIVERED, QUEUED]
+
+
 async def test_trimming_expires_the_least_important_then_the_oldest(
     messages: Messages, history: History
 ) -> None:

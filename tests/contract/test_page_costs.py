@@ -39,9 +39,17 @@ def topic(n: int) -> tuple[Value, ...]:
 
 
 def user(n: int) -> tuple[Value, ...]:
-    status = "active" if n in MATCHING else "inactive"
-    given = (None, None, None, "en", "UTC", status, "[]", "{}", "{}")
-    return ("app", f"user-{n:06}", *given, NOW, NOW, 1)
+    status, language = ("active", "de") if n in MATCHING else ("inactive", "en")
+    given = (None, None, None, language, "UTC", status, "[]", "{}", "{}")
+    moment = NOW + (n in MATCHING)
+    groups, key = ("{}", "{}", "{}"), f"user-{n:06}@example.com"
+    return ("app", f"user-{n:06}", *given, moment, NOW, 1, *groups, None, moment, None, key)
+
+
+def other_user(n: int) -> tuple[Value, ...]:
+    """Return an active user without an address, of another language and time."""
+    given = (None, None, None, "en", "UTC", "active", "[]", "{}", "{}")
+    return ("app", f"z-{n:06}", *given, NOW, NOW, 1, "{}", "{}", "{}", *[None] * 4)
 
 
 def event(n: int) -> tuple[Value, ...]:
@@ -60,6 +68,7 @@ ROWS = {
     "notifications": notification,
     "device_topics": topic,
     "users": user,
+    "user_tags": lambda n: ("app", "vip" if n in MATCHING else "new", f"user-{n:06}"),
     "follows": lambda n: ("app", "news", f"user-{n:06}", NOW),
     "events": event,
     "deliveries": delivery,
@@ -76,6 +85,28 @@ PAGES: dict[str, tuple[dict[str, Value], int]] = {
         FOUND,
     ),
     "list_active_user_ids": ({"app_id": "app", "after": "", "limit": 100}, 100),
+    "list_users": ({"app_id": "app", "after": "", "limit": 100}, 100),
+    "list_users_by_status": (
+        {"app_id": "app", "status": "inactive", "after": "user-000500", "limit": 100},
+        100,
+    ),
+    "list_users_by_language": (
+        {"app_id": "app", "language": "de", "after": "", "limit": 100},
+        FOUND,
+    ),
+    "list_users_by_tag": ({"app_id": "app", "tag": "vip", "after": "", "limit": 100}, FOUND),
+    "list_users_by_creation": (
+        {"app_id": "app", "since": NOW + 1, "before": NOW + 2, "id": "", "limit": 100},
+        FOUND,
+    ),
+    "list_users_by_last_seen": (
+        {"app_id": "app", "since": NOW + 1, "before": NOW + 2, "id": "", "limit": 100},
+        FOUND,
+    ),
+    "find_user_by_email": (
+        {"app_id": "app", "email_key": "user-000007@example.com", "limit": 100},
+        1,
+    ),
     "list_followers": ({"app_id": "app", "topic": "news", "after": "", "limit": 100}, 100),
     "list_events_by_status": (
         {"app_id": "app", "status": "failed", "before": "z", "limit": 100},
@@ -95,7 +126,7 @@ async def database(database_url: str) -> str:
         for table, make_row in ROWS.items():
             await fill(engine, table, [make_row(n) for n in range(NOISE)])
         # Active users who follow nothing: they must not be read for the followers.
-        others = [("app", f"z-{n:06}", *user(1)[2:]) for n in range(NOISE)]
+        others = [other_user(n) for n in range(NOISE)]
         await fill(engine, "users", others)
         await engine.write(Unit("", (statement("analyze", "ANALYZE").step(),)))
     return database_url

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import asyncpg
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 import clarion
+from clarion import app_deletion
 from clarion.events.model import NEVER
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
@@ -25,6 +27,7 @@ from tests.factories import DAY, NOW
 BIG = {
     "api_keys",
     "attempts",
+    "audit_entries",
     "dedupes",
     "deliveries",
     "device_topics",
@@ -43,7 +46,12 @@ BIG = {
     "push_endpoints",
     "subscriptions",
     "templates",
+    "tickets",
     "topic_messages",
+    "segments",
+    "user_attributes",
+    "user_tags",
+    "user_keys",
     "users",
 }
 # What may read a big table whole, and why.
@@ -103,8 +111,15 @@ VALUES: dict[str, Value] = {
     "token_hash": b"token-7",
     "topic": "topic-7",
     "user_id": "user-7",
-    "user_token_algorithm": "HS256",
-    "user_token_key": b"key",
+    "algorithm": "HS256",
+    "allowed_origins": "[]",
+    "ends_at": NOW,
+    "hash": b"t-7",
+    "kid": "kid-7",
+    "last_used_at": None,
+    "new_id": "new",
+    "replaced_by": None,
+    "token_expires_at": None,
     "username": "name",
     "vapid_key": None,
     "attributes": "{}",
@@ -113,10 +128,15 @@ VALUES: dict[str, Value] = {
     "channel": "email",
     "definition": "{}",
     "email": "a@example.com",
+    "email_key": "7@example.com",
+    "filter": "attributes.n > 1",
+    **dict.fromkeys(["consent", "metadata", "profile", "keys"], "{}"),
+    **dict.fromkeys(["deleted_at", "last_login_at"], None),
     "ids": '{"user-7": null, "user-9": null}',
     "phone": "+4915112345678",
     "preferences": "{}",
     "subject": "text",
+    "tag": "tag-7",
     "tags": "[]",
     "type": "TYPE_7",
     "unread": 0,
@@ -150,12 +170,25 @@ VALUES: dict[str, Value] = {
     "notification_id": "n-7",
     "past_decisions": "[]",
     "pool": "",
+    **dict.fromkeys(["action", "actor_id", "actor_kind", "subject", "target"], "x-7"),
+    **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
+    "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "delete_expired_tickets": {"id": b"t-7"},
+    "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
+    "insert_audit_entry": {"address": "192.0.2.1", "sequence": None},
+    "move_beginning_of_audit_chain": {"after": 5},
+    "move_end_of_audit_chain": {"after": 5, "before": "link"},
+    "prune_audit_entries": {"after": 5, "sequence": 10},
+    "select_audit_entries": {"after": 5},
+    "list_users_by_creation": {"since": NOW, "before": NOW + 200},
+    "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
+    "list_users_by_status": {"status": "inactive"},
     "prune_topic": {"before": NOW + 200},
     "select_deleted_topics": {"before": NOW + 200},
     "select_old_events": {"before": "event-2"},
@@ -169,11 +202,13 @@ def find_statements() -> Iterator[Statement]:
         if not re.search(r"\.sql(\.|$)", module.name):
             continue
         for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, Statement):
-                yield value
+            several = value.values() if isinstance(value, dict) else [value]
+            yield from (each for each in several if isinstance(each, Statement))
 
 
-STATEMENTS = {each.name: each for each in find_statements()}
+STATEMENTS = {
+    each.name: each for each in (*find_statements(), *chain(*app_deletion.STATEMENTS.values()))
+}
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +239,10 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices
         ],
-        "api_keys": [(i, a, "", "*", b"", NOW, None, None) for i, a, _ in devices],
-        "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None) for _, a, n in devices],
+        "api_keys": [(i, a, "", "*", b"", NOW, *[None] * 4) for i, a, _ in devices],
+        "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
+        "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
+        "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
         "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
         "device_topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
@@ -219,8 +256,11 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "inboxes": [(a, f"user-{n}", 1, 5) for _, a, n in devices],
         "notifications": [notification_row(a, n, k) for _, a, n in devices for k in range(5)],
         "users": [user_row(a, n) for _, a, n in devices],
+        "segments": [(a, f"segment-{n}", "", NOW, NOW) for _, a, n in devices],
+        "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "audit_entries": [audit_row(a, n) for _, a, n in devices],
         "templates": [
             (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices
         ],
@@ -245,6 +285,13 @@ def pipeline_rows() -> dict[str, list[tuple[Value, ...]]]:
     }
 
 
+def audit_row(app_id: str, n: int) -> tuple[Value, ...]:
+    """Return an entry of the audit log; few wait to be linked."""
+    done = (f"x-{n % 50}", f"x-{n % 300}", "{}", "done", None, None, None, "node", "signature")
+    place = (None, None) if n % 500 == 0 else (n, "link")
+    return (f"device-{n}", app_id, NOW * 1000 + n, "api_key", f"x-{n % 70}", *done, *place)
+
+
 def event_row(app_id: str, n: int) -> tuple[Value, ...]:
     status = "failed" if n % 100 == 0 else "completed"
     said = ("TYPE_7", "{}", "{}", 1, None, status, 0, None, 0, 1, None, None)
@@ -267,7 +314,8 @@ def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
 def user_row(app_id: str, n: int) -> tuple[Value, ...]:
     email, status = f"{n}@example.com", "active" if n % 3 else "inactive"
     given = (None, email, None, "en", "UTC", status, "[]", "{}", "{}")
-    return (app_id, f"user-{n}", *given, NOW, NOW, 1)
+    groups = ("{}", "{}", "{}")
+    return (app_id, f"user-{n}", *given, NOW + n, NOW, 1, *groups, None, NOW + n, None, email)
 
 
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:

@@ -9,7 +9,15 @@ import pytest
 
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
-from clarion.channels.model import Delivered, Outcome, OutgoingMessage, Retry
+from clarion.channels.model import (
+    BUSY,
+    DAILY_CAP,
+    Delivered,
+    NotTried,
+    Outcome,
+    OutgoingMessage,
+    Retry,
+)
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Delivery, DeliveryStatus, ReasonCode
 from clarion.events.pipeline import Pipeline
@@ -36,8 +44,11 @@ class Failing:
     told_s: float | None = None
     times: list[int] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    skips: str = ""  # the code of why no attempt is made
 
     async def send(self, message: OutgoingMessage) -> Outcome:
+        if self.skips:
+            return NotTried(error_code=self.skips, error_message="not now", after_s=20.0)
         self.times.append(self.clock.now())
         self.ids.add(message.id)
         if len(self.times) >= self.delivers_at:
@@ -51,7 +62,7 @@ class Failing:
 class World:
     """One event for one user, over one channel whose provider fails."""
 
-    def __init__(self, engine: Engine, channel: Channel, **changes: float) -> None:
+    def __init__(self, engine: Engine, channel: Channel, **changes: object) -> None:
         self.engine, self.channel, self.app_id = engine, channel, new_app_id()
         self.clock = FixedClock(NOW)
         self.sender = Failing(self.clock, **changes)  # type: ignore[arg-type]
@@ -79,14 +90,14 @@ class World:
         self.event_id = event.id
         await self.pipeline.intake.accept([event])
 
-    async def run(self) -> None:
+    async def run(self, until: int | None = None) -> None:
         """Let time pass to each due time, and start the server anew there, until nothing is due."""
         while True:
             await drain(self.pipeline)
             await finish_sending()
             await asyncio.sleep(0)
             rows = await self.engine.fetch(SELECT_DUE, app_id=self.app_id)
-            if not rows:
+            if not rows or (until is not None and int(rows[0][0]) >= until):
                 return
             self.clock.milliseconds = max(self.clock.now(), int(rows[0][0]))
             self.pipeline = self.restart()
@@ -140,3 +151,43 @@ async def test_the_time_that_a_provider_asks_for_is_kept(engine: Engine) -> None
     await world.run()
     assert all(120 <= gap <= 121 for gap in world.gaps_s)
     assert len(world.gaps_s) == 2
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_short_times_asked_for_do_not_end_the_schedule_early(
+    engine: Engine, channel: Channel
+) -> None:
+    """A webhook that asks for a second each time is not disabled before 75 hours have passed."""
+    world = World(engine, channel, told_s=1.0)
+    await world.begin()
+    await world.run()
+    waits = WAITS_S[channel]
+    assert all(1 <= gap <= 2.01 for gap in world.gaps_s[: len(waits)])
+    assert sum(world.gaps_s) >= sum(waits)
+    assert len(world.gaps_s) <= 2 * len(waits)
+    assert (await world.find()).reason is ReasonCode.ATTEMPTS_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        (BUSY, DeliveryStatus.DELIVERED),
+        (DAILY_CAP, DeliveryStatus.DELIVERED),
+        ("circuit_open", DeliveryStatus.FAILED),
+    ],
+)
+async def test_what_could_not_be_tried_is_no_failed_try(
+    engine: Engine, code: str, last: DeliveryStatus
+) -> None:
+    """It waits for its turn, however long; for a provider that fails as long as the schedule."""
+    world = World(engine, Channel.SMS, skips=code)
+    await world.begin()
+    until = NOW + int(sum(WAITS_S[Channel.SMS]) * 1000)
+    await world.run(until)
+    delivery = await world.find()
+    assert (delivery.status, delivery.attempt_count) == (DeliveryStatus.QUEUED, 0)
+    world.clock.milliseconds = until
+    await world.run(until + 400_000)
+    world.sender.skips, world.sender.delivers_at = "", 0
+    await world.run()
+    assert (await world.find()).status is last

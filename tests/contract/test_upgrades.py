@@ -3,17 +3,30 @@
 from dataclasses import replace
 
 import asyncpg
+import jwt
 import pytest
 
+from clarion.access.app_keys import FIRST_KID
+from clarion.access.known_apps import KnownApps
+from clarion.access.model import ANY_ORIGIN
+from clarion.access.sql import SqlApps, open_user_keys
+from clarion.access.user_tokens import UserTokens
+from clarion.access.vault import AesVault
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.people.profile import Profile
+from clarion.people.segments.sql.segments import SqlSegments
+from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.store.engine import Engine
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.sqlite.runner import open_connection
+from clarion.store.statement import statement
 from tests.contract.conftest import opened
+from tests.factories import NOW
 
 BEFORE_NAMES = 4
 OLD_DELIVERY = """INSERT INTO deliveries (notification_id, channel, app_id, user_id, status, reason,
@@ -92,3 +105,105 @@ async def test_devices_subscriptions_and_topics_stay_and_topics_are_closed(empty
         found = [await topics.get("app", name) for name in ("news", "channel")]
         assert [each and each.is_open for each in found] == [False, True]
         assert len(await SqlBroadcasts(engine).subscriptions("d1")) == 1
+
+
+BEFORE_DIRECTORY = next(each.version for each in load("sqlite") if each.name == "directory") - 1
+OLD_USERS = """INSERT INTO users (app_id, id, email, language, timezone, status, tags, attributes,
+preferences, created_at, updated_at, version) VALUES
+('app', 'ana', 'Ana@example.com', 'en', 'UTC', 'active', '["vip","a ü"]', '{}', '{}', 2, 2, 1),
+('app', 'bo', 'ANA@example.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 1, 1, 1),
+('app', 'cy', NULL, 'en', 'UTC', 'active', '["vip"]', '{}', '{}', 1, 1, 1),
+('app', 'dan', 'dan@exämple.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 1, 1, 1),
+('other', 'ana', 'ana@example.com', 'en', 'UTC', 'active', '[]', '{}', '{}', 3, 3, 1)"""
+KEYS = statement("keys", "SELECT app_id, id, email_key FROM users ORDER BY app_id, id")
+TAGS = statement("tags", "SELECT tag, user_id FROM user_tags WHERE app_id = 'app' ORDER BY 1, 2")
+
+
+async def test_the_oldest_user_with_an_address_has_its_key(empty_url: str) -> None:
+    await migrate_to(BEFORE_DIRECTORY, empty_url, OLD_USERS)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        assert [tuple(row) for row in await engine.fetch(KEYS)] == [
+            ("app", "ana", None),
+            ("app", "bo", "ana@example.com"),
+            ("app", "cy", None),
+            ("app", "dan", None),
+            ("other", "ana", "ana@example.com"),
+        ]
+        assert sorted(map(tuple, await engine.fetch(TAGS))) == [
+            ("a ü", "ana"),
+            ("vip", "ana"),
+            ("vip", "cy"),
+        ]
+
+
+async def test_users_who_share_an_address_can_be_changed_and_get_the_key_when_it_is_free(
+    empty_url: str,
+) -> None:
+    await migrate_to(BEFORE_DIRECTORY, empty_url, OLD_USERS)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        users = SqlUsers(engine)
+        ana = await users.get("app", "ana")
+        assert ana is not None
+        assert (ana.profile, ana.metadata, ana.consent) == (Profile(), {}, {})
+        assert await users.put(replace(ana, name="Ana")) == (replace(ana, name="Ana"), False)
+        for user_id in ("ana", "bo", "dan"):
+            await users.patch("app", user_id, lambda user: replace(user, name="Other"))
+        assert await read_keys(engine) == {"bo": "ana@example.com", "dan": "dan@exämple.com"}
+        await users.patch("app", "bo", lambda user: replace(user, email=None))
+        await users.patch("app", "ana", lambda user: replace(user, name="Ana again"))
+        assert await read_keys(engine) == {"ana": "ana@example.com", "dan": "dan@exämple.com"}
+
+
+async def read_keys(engine: Engine) -> dict[str, str]:
+    rows = await engine.fetch(KEYS)
+    return {user: key for app, user, key in rows if app == "app" and key}
+
+
+BEFORE_APPS = next(each.version for each in load("sqlite") if each.name == "apps") - 1
+OLD_APP = """INSERT INTO apps (id, name, bundle_id, team_id, user_token_algorithm, user_token_key,
+created_at) VALUES ('app', 'App', 'com.example.app', 'TEAM000001', 'HS256', {key}, 7)"""
+
+
+async def test_the_user_secret_of_an_app_becomes_its_first_key(empty_url: str) -> None:
+    vault, secret = AesVault(bytes(32)), b"s" * 43
+    sealed = vault.seal(secret, "apps/app/user_token_key").hex()
+    key = f"X'{sealed}'" if sqlite_path(empty_url) else rf"'\x{sealed}'"
+    await migrate_to(BEFORE_APPS, empty_url, OLD_APP.format(key=key))
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        apps, user_keys = SqlApps(engine), open_user_keys(engine)
+        app = await apps.get("app")
+        assert app is not None
+        assert app.allowed_origins == (ANY_ORIGIN,), "browsers are accepted as before"
+        (first,) = await user_keys.list("app")
+        assert (first.kid, first.created_at, first.revoked_at) == (FIRST_KID, 7, None)
+        tokens = UserTokens(KnownApps(apps, user_keys, vault))
+        token = jwt.encode({"sub": "ana", "aud": "app", "exp": NOW // 1000}, secret, "HS256")
+        assert (await tokens.verify(token, NOW)).user_id == "ana"
+
+
+BEFORE_SEGMENTS = next(each.version for each in load("sqlite") if each.name == "segments") - 1
+USERS_WITH_ATTRIBUTES = r"""INSERT INTO users (app_id, id, language, timezone, status, tags,
+attributes, preferences, created_at, updated_at, version) VALUES
+('app', 'ana', 'en', 'UTC', 'active', '[]',
+ '{"plan":"pro","age":42,"new":true,"a\u0000":"b\u0000","list":[1],"none":null}', '{}', 1, 1, 1),
+('app', 'bo', 'en', 'UTC', 'active', '[]', '{"plan":"free","huge":1%s}', '{}', 1, 1, 1),
+('other', 'ana', 'en', 'UTC', 'active', '[]', '{"plan":"pro"}', '{}', 1, 1, 1)""" % ("0" * 400)
+
+
+async def test_attributes_from_before_can_be_looked_up(empty_url: str) -> None:
+    await migrate_to(BEFORE_SEGMENTS, empty_url, USERS_WITH_ATTRIBUTES)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        segments = SqlSegments(engine)
+        counts = {
+            "attributes.plan = 'pro'": 1,
+            "attributes.plan in ('pro', 'free')": 2,
+            "attributes.age = 42 and attributes.new = true": 1,
+            "attributes.huge > 0": 0,
+            "attributes.'a\ufffd' = 'b\ufffd'": 1,
+        }
+        for text, expected in counts.items():
+            assert await segments.count("app", text) == expected

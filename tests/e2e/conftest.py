@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from clarion.access.provisioning import create_app
-from clarion.access.sql import SqlApps, SqlKeys
+from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
@@ -63,7 +63,6 @@ class Server:
                 name="Other",
                 bundle_id=f"com.example.a{uuid.uuid4().hex}",
                 apps=SqlApps(engine),
-                keys=SqlKeys(engine),
                 vault=AesVault(*DataDirectory(self.installation.data).read_master_keys()),
                 clock=SystemClock(),
             )

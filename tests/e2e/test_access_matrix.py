@@ -54,6 +54,7 @@ PROVIDER = {
     "settings": {"url": "https://hooks.example.com/own"},
     "sandbox": True,
 }
+FILTER = {"filter": "tag = 'vip'"}
 # In an order in which an entitled caller can use them all on one set of objects.
 TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
@@ -61,8 +62,16 @@ TABLE: dict[str, Rule] = {
     "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
+    "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
+    "POST /v1/users/batch": app(
+        Scope.USERS_WRITE, {"users": [{"id": "{user_id}", "name": "new"}]}, is_own_name=True
+    ),
     "PUT /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}, is_own_name=True),
     "PATCH /v1/users/{user_id}": app(Scope.USERS_WRITE, {"name": "new"}),
+    "GET /v1/users/{user_id}/export": app(Scope.USERS_READ),
+    "GET /v1/me/export": ME,
+    "GET /v1/erasures": app(Scope.USERS_READ),
+    "GET /v1/erasures/{receipt_id}": app(Scope.USERS_READ),
     "GET /v1/users/{user_id}/preferences": app(Scope.USERS_READ),
     "PUT /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
     "PATCH /v1/users/{user_id}/preferences": app(Scope.USERS_WRITE, {"language": "de"}),
@@ -72,6 +81,12 @@ TABLE: dict[str, Rule] = {
     "PUT /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE),
     "GET /v1/users/{user_id}/topics": app(Scope.USERS_READ),
     "DELETE /v1/users/{user_id}/topics/{topic}": app(Scope.USERS_WRITE, is_own_name=True),
+    "GET /v1/segments": app(Scope.USERS_READ),
+    "GET /v1/segments/{name}": app(Scope.USERS_READ),
+    "PUT /v1/segments/{name}": app(Scope.USERS_WRITE, FILTER, is_own_name=True),
+    "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
+    "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
+    "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -115,6 +130,7 @@ TABLE: dict[str, Rule] = {
     ),
     "POST /v1/me/notifications/read-all": ME,
     "POST /v1/devices": owner(Scope.DEVICES_WRITE, {"platform": "clarion"}),
+    "GET /v1/devices": app(Scope.DEVICES_READ, is_own_name=True),
     "GET /v1/devices/{device_id}": owner(Scope.DEVICES_READ),
     "PATCH /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE, {"label": "new"}),
     "POST /v1/devices/{device_id}/secret": owner(Scope.DEVICES_WRITE),
@@ -138,10 +154,13 @@ TABLE: dict[str, Rule] = {
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
     "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),
     "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
+    "DELETE /v1/users/{user_id}": app(Scope.USERS_WRITE),
+    "POST /v1/users/{user_id}/restore": app(Scope.USERS_WRITE),
 }
 # The state of the event does not allow them; the caller is entitled all the same.
 NOT_NOW = {"POST /v1/events/{event_id}/replay", "DELETE /v1/events/{event_id}"}
@@ -173,8 +192,14 @@ class World:
         made = {"kind": "webhook", "settings": {"url": hook}, "sandbox": True}
         name = uuid.uuid4().hex
         assert app.ask("PUT", f"/v1/providers/webhook/{name}", made).status == 201
+        filter_ = {"filter": f"tag = '{self.mark}'"}
+        assert app.ask("PUT", f"/v1/segments/{name}", filter_).status == 201
+        erased = f"erased-{name}"
+        assert app.ask("PUT", f"/v1/users/{erased}", {"name": self.mark}).status == 201
+        receipt = app.ask("DELETE", f"/v1/users/{erased}?hard=true").json
         self.ids = {
             "user_id": self.ana.id,
+            "receipt_id": receipt["receipt_id"],
             "type_name": type_name,
             "channel": "in_app",
             "event_id": event_id,
@@ -204,7 +229,9 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
+        # An export says when it was made.
         reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
+        reads = [each for each in reads if not each.endswith("/export")]
         answers = [self.ask(self.server.app, each) for each in reads]
         assert {each.status for each in answers} == {200}
         return [each.body for each in answers]

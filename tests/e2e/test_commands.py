@@ -1,6 +1,7 @@
 """The command line: what it creates, and how it reports errors."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -159,11 +160,25 @@ def test_the_curl_lines_of_the_greeting_work(tmp_path: Path) -> None:
     """They are what a newcomer tries first."""
     installation = Installation(tmp_path)
     greeting = installation.run("init", "--greet").stdout
-    begin, end = greeting.index("  KEY="), greeting.index("If something")
-    lines = greeting[begin:end].replace("curl -H", "curl --silent --fail -H")
+    begin, end = greeting.index("  eval"), greeting.index("If something")
+    assert installation.initialise()["app"]["api_key"] not in greeting
+    clarion = f"{sys.executable} -m clarion"
+    lines = greeting[begin:end].replace(".venv/bin/clarion", clarion)
     with installation:
         done = subprocess.run(
-            ["/bin/sh", "-ec", lines], capture_output=True, text=True, check=False
+            ["/bin/sh", "-euc", lines], capture_output=True, text=True, check=False
         )
     assert done.returncode == 0, done.stdout
     assert '"status":"pending"' in done.stdout
+
+
+def test_the_variables_for_a_shell_work_in_any_of_them(server: Server) -> None:
+    done = server.installation.run("env")
+    assert done.returncode == 0, done.stderr
+    program = (
+        f"eval {shlex.quote(done.stdout)}\n" + '[ -n "$KEY$APP$GATEWAY$DATA" ]\napi GET /v1/caller'
+    )
+    script = f'curl() {{ {sys.executable} -m tests.e2e.curl "$@"; }}\n{program}'
+    ran = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=False)
+    assert json.loads(ran.stdout)["app_id"] == server.first["app"]["id"], ran.stderr
+    assert ran.stdout.endswith("}\n")

@@ -198,7 +198,12 @@ def test_the_size_of_a_batch(
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [(b"{}", "events"), (b'{"events": 7}', "events"), (b"7", "body"), (b'{"event": []}', "event")],
+    [
+        (b"{}", "events"),
+        (b'{"events": 7}', "events"),
+        (b"7", "body"),
+        (b'{"event": [], "events": []}', "event"),
+    ],
 )
 def test_what_is_no_batch_is_named(app: Asker, body: bytes, field: str) -> None:
     answer = app.post("/v1/events/batch", body)

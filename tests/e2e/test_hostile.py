@@ -194,7 +194,7 @@ def test_a_method_that_is_not_allowed_is_told_which_are(
 
 @pytest.mark.parametrize(
     "path",
-    ["/metrics", "/docs", "/docs/errors", "/openapi.json", "/openapi.json/", "/static/docs.js"],
+    ["/metrics", "/docs", "/docs/errors", "/openapi.json", "/openapi.json/", "/docs/docs.js"],
 )
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
 def test_what_comes_through_a_proxy_gets_no_metrics_and_no_docs(

@@ -166,9 +166,9 @@ def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(
 
 def test_the_browsable_page_asks_no_foreign_host(server: Server) -> None:
     for name in ("docs.js", "swagger-ui.css"):
-        text = server.anyone.get(f"/static/{name}").body.decode()
+        text = server.anyone.get(f"/docs/{name}").body.decode()
         assert not re.findall(r"(?:url\(|@import|fetch\()\s*['\"]?https?://", text)
-    assert "validatorUrl: null" in server.anyone.get("/static/docs.js").body.decode()
+    assert "validatorUrl: null" in server.anyone.get("/docs/docs.js").body.decode()
 
 
 def test_every_error_code_leads_to_its_place_on_the_page(server: Server) -> None:

@@ -3,14 +3,18 @@
 import asyncio
 import json
 import uuid
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.sync.client import connect as connect_sync
 
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
-from tests.e2e.sending import draft, inbox, make_type, send_and_wait
+from tests.e2e.live_clients import InboxUser
+from tests.e2e.sending import draft, inbox, make_type, send_and_wait, wait_until
 
 FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
@@ -21,8 +25,32 @@ FULL: dict[str, Any] = {
     "status": "inactive",
     "tags": ["vip", "beta"],
     "attributes": {"plan": "pro", "nested": {"list": [1, None]}},
+    "metadata": {"crm": {"id": 7}, "notes": ["a", None]},
+    "consent": {
+        "newsletter": {"granted": True, "at": "2026-01-31T13:00:00+01:00", "source": "form"}
+    },
+    "billing_address": {"line1": "Hauptstraße 1", "city": "Köln", "country": "DE"},
+    "business": {"vat_number": "DE123456789", "subscription_status": "active"},
+    "growth": {"referral_code": "ANA7", "nps": 9},
+    "enterprise": {"team_id": "t1", "integrations": {"slack": "U1"}, "webhook_ids": ["w1"]},
+    "backup": {"auto_backup": True, "frequency": "daily", "retention_days": 30},
+    "intelligence": {"credits": 2.5, "churn_risk": 0.1, "billing_history": ["in_1"]},
+    "last_login_at": "2026-02-01T00:00:00.5Z",
 }
-STORED = FULL | {"phone": "+4915112345678", "language": "pt-BR"}
+STORED = FULL | {
+    "phone": "+4915112345678",
+    "language": "pt-BR",
+    "consent": {
+        "newsletter": {
+            "granted": True,
+            "at": "2026-01-31T12:00:00.000Z",
+            "source": "form",
+            "version": None,
+        }
+    },
+    "last_login_at": "2026-02-01T00:00:00.500Z",
+}
+GROUPS = ("billing_address", "business", "growth", "enterprise", "backup", "intelligence")
 EMPTY: dict[str, Any] = {
     "name": None,
     "email": None,
@@ -32,8 +60,12 @@ EMPTY: dict[str, Any] = {
     "status": "active",
     "tags": [],
     "attributes": {},
+    "metadata": {},
+    "consent": {},
+    **dict.fromkeys(GROUPS),
+    "last_login_at": None,
 }
-TIMES = {"id", "created_at", "updated_at"}
+TIMES = {"id", "created_at", "updated_at", "last_seen_at"}
 
 
 def new_path() -> str:
@@ -45,11 +77,12 @@ def known(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def user(server: Server) -> str:
+def user(server: Server) -> Iterator[str]:
     """The path of a user with all fields."""
     path = new_path()
     assert server.app.ask("PUT", path, FULL).status == 201
-    return path
+    yield path
+    assert server.app.ask("PUT", path, {}).status == 200  # the address is free for the next
 
 
 def test_a_user_is_created_and_read(server: Server, user: str) -> None:
@@ -66,7 +99,8 @@ def test_a_user_can_be_just_an_id(server: Server) -> None:
 def test_put_again_replaces_all_that_is_left_out(server: Server, user: str) -> None:
     first = server.app.get(user).json
     again = server.app.ask("PUT", user, {"name": "Other"})
-    assert (again.status, known(again.json)) == (200, EMPTY | {"name": "Other"})
+    expected = EMPTY | {"name": "Other", "last_login_at": first["last_login_at"]}
+    assert (again.status, known(again.json)) == (200, expected)
     assert again.json["created_at"] == first["created_at"]
 
 
@@ -88,8 +122,83 @@ def test_null_resets_attributes_and_tags(server: Server, user: str) -> None:
 
 
 def test_merging_no_attributes_changes_none(server: Server, user: str) -> None:
-    changed = server.app.ask("PATCH", user, {"attributes": {}})
-    assert (changed.status, changed.json["attributes"]) == (200, STORED["attributes"])
+    merged = ("attributes", "metadata", "consent")
+    changed = server.app.ask("PATCH", user, {name: {} for name in merged})
+    assert changed.status == 200
+    assert {name: changed.json[name] for name in merged} == {name: STORED[name] for name in merged}
+
+
+def test_patch_merges_by_name_and_replaces_a_group(server: Server, user: str) -> None:
+    changes = {
+        "metadata": {"notes": None, "more": {"a": None}},
+        "consent": {"newsletter": None, "terms": {"granted": False, "version": "3"}},
+        "billing_address": {"city": "Bonn"},
+        "growth": None,
+        "last_login_at": None,
+    }
+    changed = server.app.ask("PATCH", user, changes).json
+    assert changed["metadata"] == {"crm": {"id": 7}, "more": {"a": None}}
+    assert set(changed["consent"]) == {"terms"}
+    terms = changed["consent"]["terms"]
+    assert (terms["granted"], terms["version"], terms["source"]) == (False, "3", None)
+    assert terms["at"] == changed["updated_at"]
+    assert (changed["billing_address"], changed["growth"]) == ({"city": "Bonn"}, None)
+    assert (changed["business"], changed["last_login_at"]) == (STORED["business"], None)
+
+
+def test_an_address_of_another_user_is_refused_and_named(server: Server, user: str) -> None:
+    other = new_path()
+    for method, path in (("PUT", other), ("PUT", user)):
+        expected = 409 if path == other else 200
+        answer = server.app.ask(method, path, {"email": "ANA@Example.com"})
+        assert answer.status == expected
+    assert server.app.get(other).status == 404
+    assert server.app.ask("PUT", other, {}).status == 201
+    refused = server.app.ask("PATCH", other, {"email": "ana@example.com"})
+    assert (refused.status, refused.json["code"], refused.fields) == (409, "email_taken", ["email"])
+    assert user.rpartition("/")[2] not in refused.body.decode()
+
+
+def test_a_user_is_found_by_the_address_in_any_capitals(server: Server, user: str) -> None:
+    found = server.app.get("/v1/users?email=ANA@EXAMPLE.COM").json
+    assert found == {"items": [server.app.get(user).json], "next": None}
+    assert server.app.get("/v1/users?email=nobody@example.com").json["items"] == []
+
+
+def test_users_are_listed_in_pages(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    paths = [f"/v1/users/{mark}-{n}" for n in range(5)]
+    for n, path in enumerate(paths):
+        body = {"tags": [mark], "language": "nl" if n % 2 else "de"}
+        assert server.app.ask("PUT", path, body).status == 201
+    first = server.app.get(f"/v1/users?tag={mark}&limit=3").json
+    rest = server.app.get(f"/v1/users?tag={mark}&limit=3&after={first['next']}").json
+    assert [each["id"] for each in (*first["items"], *rest["items"])] == [
+        path.rpartition("/")[2] for path in paths
+    ]
+    assert rest["next"] is None
+    both = server.app.get(f"/v1/users?tag={mark}&language=NL&status=active").json["items"]
+    assert [each["id"][-1] for each in both] == ["1", "3"]
+    made = first["items"][0]["created_at"]
+    later = server.app.get(f"/v1/users?tag={mark}&created_after={made}").json["items"]
+    assert len(later) == 5
+    assert server.app.get(f"/v1/users?tag={mark}&created_before={made}").json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("status=asleep", "status"),
+        ("language=english", "language"),
+        ("created_after=yesterday", "created_after"),
+        ("last_seen_before=2026-01-01T00:00:00", "last_seen_before"),
+        ("created_after=2026-01-01T00:00:00Z&after=x", "after"),
+        ("limit=101", "limit"),
+    ],
+)
+def test_a_faulty_filter_is_named(server: Server, query: str, field: str) -> None:
+    answer = server.app.get(f"/v1/users?{query}")
+    assert (answer.status, answer.fields) == (422, [field])
 
 
 BAD: list[tuple[dict[str, object], str]] = [
@@ -108,6 +217,21 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"tags": "vip"}, "tags"),
     ({"attributes": {"a": "x" * 16_384}}, "attributes"),
     ({"attributes": []}, "attributes"),
+    ({"metadata": {"a": "x" * 16_384}}, "metadata"),
+    ({"metadata": 7}, "metadata"),
+    ({"consent": {"a b": {"granted": True}}}, "consent"),
+    ({"consent": {f"c{n}": {"granted": True} for n in range(51)}}, "consent"),
+    ({"consent": {"terms": {"granted": True, "at": "2026-01-01T00:00:00"}}}, "consent.terms.at"),
+    ({"consent": {"terms": {}}}, "consent"),
+    ({"billing_address": {"country": "Germany"}}, "billing_address.country"),
+    ({"billing_address": {"planet": "Mars"}}, "billing_address.planet"),
+    ({"business": {"subscription_status": "rich"}}, "business.subscription_status"),
+    ({"growth": {"nps": 11}}, "growth.nps"),
+    ({"enterprise": {"webhook_ids": ["x"] * 101}}, "enterprise.webhook_ids"),
+    ({"backup": {"retention_days": 0}}, "backup.retention_days"),
+    ({"intelligence": {"churn_risk": 1.5}}, "intelligence.churn_risk"),
+    ({"last_login_at": "2026-01-01T00:00:00"}, "last_login_at"),
+    ({"last_seen_at": "2026-01-01T00:00:00Z"}, "last_seen_at"),
 ]
 
 
@@ -266,3 +390,93 @@ def test_a_device_follows_the_same_rules_as_a_user(server: Server, field: str, v
     for method, target, body in (("POST", "/v1/devices", DEVICE), ("PATCH", path, {})):
         answer = server.app.ask(method, target, body | {field: value})
         assert (answer.status, answer.fields) == (422, [field])
+
+
+def test_a_batch_creates_and_updates_and_a_bad_one_does_not_spoil_the_rest(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    old = {"name": "Old", "email": f"{mark}@example.com", "attributes": {"a": 1, "b": 2}}
+    assert server.app.ask("PUT", f"/v1/users/{mark}-1", old).status == 201
+    sent: list[Any] = [
+        {"id": f"{mark}-0", "name": "New", "tags": [mark], "growth": {"nps": 3}},
+        {"id": f"{mark}-1", "attributes": {"a": None, "c": 3}, "consent": {"x": {"granted": True}}},
+        {"id": "a b", "phone": "x"},
+        {"id": f"{mark}-2", "email": f"{mark}@EXAMPLE.com"},
+        {"id": f"{mark}-0", "name": "Again"},
+        {"name": "nobody"},
+        7,
+    ]
+    answer = server.app.post("/v1/users/batch", {"users": sent})
+    assert answer.status == 200
+    results = answer.json["results"]
+    assert [each["status"] for each in results] == ["created", "updated", *["refused"] * 5]
+    assert [each.get("id") for each in results[:2]] == [f"{mark}-0", f"{mark}-1"]
+    assert [[fault["field"] for fault in each["errors"]] for each in results[2:]] == [
+        ["id", "phone"],
+        ["email"],
+        ["id"],
+        ["id"],
+        ["body"],
+    ]
+    assert (results[3]["id"], results[3]["code"]) == (f"{mark}-2", "email_taken")
+    first, second = (server.app.get(f"/v1/users/{mark}-{n}").json for n in range(2))
+    assert (first["name"], first["tags"], first["growth"]) == ("New", [mark], {"nps": 3})
+    assert (second["name"], second["attributes"]) == ("Old", {"b": 2, "c": 3})
+    assert server.app.get(f"/v1/users/{mark}-2").status == 404
+
+
+def test_a_batch_of_a_thousand_is_written_whole(server: Server) -> None:
+    mark = uuid.uuid4().hex
+    sent = [
+        {"id": f"{mark}-{n:03}", "phone": "+49 151 12345678", "tags": [mark]} for n in range(1000)
+    ]
+    answer = server.app.post("/v1/users/batch", json.dumps(sent).encode())
+    assert {each["status"] for each in answer.json["results"]} == {"created"}
+    assert [each["id"] for each in answer.json["results"]] == [each["id"] for each in sent]
+    page = server.app.get(f"/v1/users?tag={mark}&limit=100").json
+    assert [each["id"] for each in page["items"]] == [each["id"] for each in sent[:100]]
+    too_many = server.app.post("/v1/users/batch", {"users": [*sent, {"id": "x"}]})
+    assert (too_many.status, too_many.fields) == (422, ["users"])
+    assert server.app.post("/v1/users/batch", {"users": []}).status == 422
+
+
+def test_a_repeated_batch_gets_the_first_response(server: Server) -> None:
+    key, user_id = {"Idempotency-Key": uuid.uuid4().hex}, uuid.uuid4().hex
+    body = {"users": [{"id": user_id, "name": "One"}]}
+    first = server.app.post("/v1/users/batch", body, headers=key)
+    assert server.app.ask("PATCH", f"/v1/users/{user_id}", {"name": "Two"}).status == 200
+    again = server.app.post("/v1/users/batch", body, headers=key)
+    assert (again.json, again.headers["idempotent-replayed"]) == (first.json, "true")
+    assert server.app.get(f"/v1/users/{user_id}").json["name"] == "Two"
+    other = server.app.post("/v1/users/batch", {"users": [{"id": user_id}]}, headers=key)
+    assert (other.status, other.json["code"]) == (422, "idempotency_key_reused")
+
+
+def test_a_user_made_inactive_by_a_batch_cannot_use_a_token(server: Server) -> None:
+    user_id = uuid.uuid4().hex
+    me = InboxUser(server, user_id).me
+    assert me.get("/v1/caller").status == 200
+    body = {"users": [{"id": user_id, "status": "inactive"}]}
+    assert server.app.post("/v1/users/batch", body).status == 200
+    assert me.get("/v1/caller").status == 401
+
+
+def test_a_user_who_calls_or_listens_is_seen(server: Server) -> None:
+    caller, listener, neither = (InboxUser(server) for _ in range(3))
+    for user in (caller, listener, neither):
+        assert server.app.ask("PUT", f"/v1/users/{user.id}", {}).status == 201
+    before = server.app.get(f"/v1/users/{neither.id}").json["created_at"]
+    assert caller.me.get("/v1/me/unread-count").status == 200
+    with connect_sync(
+        f"{server.first['urls']['gateway']}/v1/me/socket",
+        additional_headers={"Authorization": f"Bearer {listener.token}"},
+    ):
+        for user in (caller, listener):
+            assert wait_until(partial(last_seen, server, user.id)) >= before
+    assert last_seen(server, neither.id) is None
+    seen = server.app.get(f"/v1/users?last_seen_after={before}&limit=100").json["items"]
+    assert {caller.id, listener.id} <= {each["id"] for each in seen}
+
+
+def last_seen(server: Server, user_id: str) -> str | None:
+    moment: str | None = server.app.get(f"/v1/users/{user_id}").json["last_seen_at"]
+    return moment

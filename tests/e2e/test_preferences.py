@@ -234,3 +234,23 @@ def test_toggles_of_a_deleted_type_can_be_reset(server: Server, path: str) -> No
     server.app.delete(f"/v1/types/{name}")
     assert name not in server.app.get(path).json["types"]
     assert server.app.ask("PATCH", path, {"types": {name: None}}).status == 200
+
+
+def test_quiet_hours_can_be_windows(server: Server, path: str) -> None:
+    window = {"from": "22:30", "to": "07:00", "days": ["sun", "mon"]}
+    answer = server.app.ask("PATCH", path, {"quiet_hours": window})
+    assert answer.json["quiet_hours"] == [window | {"days": ["mon", "sun"]}]
+    assert explained(server.app, path)["quiet_hours"]["value"] == answer.json["quiet_hours"]
+    several = [{"from": "12:00", "to": "13:30"}, {"from": "22:00", "to": "06:00"}]
+    stored = server.app.ask("PATCH", path, {"quiet_hours": several}).json["quiet_hours"]
+    assert [(each["from"], each["to"], len(each["days"])) for each in stored] == [
+        ("12:00", "13:30", 7),
+        ("22:00", "06:00", 7),
+    ]
+    for wrong in (
+        {"from": "25:00", "to": "07:00"},
+        {"from": "22:00"},
+        {"from": "22:00", "to": "07:00", "days": ["x"]},
+    ):
+        assert server.app.ask("PATCH", path, {"quiet_hours": wrong}).status == 422
+    assert server.app.get(path).json["quiet_hours"] == stored

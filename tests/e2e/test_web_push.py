@@ -145,6 +145,46 @@ def test_a_message_says_where_it_is_and_how_long_it_is_stored(
     assert server.app.get(path).json["status"] == "queued"
 
 
+async def test_a_message_that_waits_can_be_cancelled(
+    server: Server, device: dict[str, Any], endpoint: dict[str, Any]
+) -> None:
+    first, second = (post(server, endpoint["endpoint"], body) for body in (b"first", b"second"))
+    path = urlsplit(first.headers["location"]).path
+    other = make_endpoint(server.app, device)
+    elsewhere = f"{urlsplit(other['endpoint']).path}/{path.rpartition('/')[2]}"
+    assert server.anyone.delete(elsewhere).status == 404
+    answers = [server.anyone.delete(path) for _ in range(2)]
+    assert [(each.status, each.body != b"") for each in answers] == [(204, False), (404, True)]
+    history = f"/v1/devices/{device['device_id']}/messages"
+    record = server.app.get(f"{history}/{path.rpartition('/')[2]}").json
+    assert (record["status"], record["reason"]) == ("expired", "cancelled")
+    async with listening(server, device) as take:
+        assert read_base64url((await take())["body"]) == b"second"
+    path = urlsplit(second.headers["location"]).path
+    assert (await asyncio.to_thread(server.anyone.delete, path)).status == 404
+
+
+def test_a_message_of_another_kind_cannot_be_cancelled_by_who_guesses_its_id(
+    server: Server, endpoint: dict[str, Any]
+) -> None:
+    path = urlsplit(endpoint["endpoint"]).path
+    for message_id in (uuid.uuid4().hex, str(uuid.uuid4()), "%00", "a/b", ".."):
+        assert server.anyone.delete(f"{path}/{message_id}").status == 404
+    for method in ("GET", "POST", "PUT"):
+        answer = server.anyone.ask(method, f"{path}/{uuid.uuid4()}")
+        assert (answer.status, answer.headers["allow"]) == (405, "DELETE")
+
+
+def test_who_cancels_a_message_to_a_restricted_endpoint_must_sign(
+    server: Server, device: dict[str, Any]
+) -> None:
+    key = write_public_key(read_private_key(new_private_key()).public_key())
+    made = make_endpoint(server.app, device, vapid_key=key)
+    path = f"{urlsplit(made['endpoint']).path}/{uuid.uuid4()}"
+    answer = server.anyone.delete(path)
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, "vapid")
+
+
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [

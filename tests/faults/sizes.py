@@ -85,6 +85,9 @@ class Sizes:
     slow_connections: int
     slow_s: int
 
+    # T18: messages to a provider, for each of its faults.
+    provider_messages: int
+
     # Security item 27: a name server that changes its answers.
     rebinding_tries: int
 
@@ -132,6 +135,7 @@ TABLE = {
         flood_s=1.5,
         slow_connections=200,
         slow_s=6,
+        provider_messages=3,
         rebinding_tries=10_000,
     ),
     "night": Sizes(
@@ -176,6 +180,7 @@ TABLE = {
         flood_s=60,
         slow_connections=5_000,
         slow_s=300,
+        provider_messages=1_000,
         rebinding_tries=200_000,
     ),
 }

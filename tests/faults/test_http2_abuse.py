@@ -162,7 +162,7 @@ def test_a_client_that_opens_no_window_costs_little_memory(
     target: Target, figures: Callable[[str], None]
 ) -> None:
     """300 streams ask for a file of 1.6 MB and let nothing through: this took 483 MB."""
-    asked = head("/static/swagger-ui-bundle.js")
+    asked = head("/docs/swagger-ui-bundle.js")
     with (
         watched_memory(target) as growth,
         healthy_requests(target) as healthy,

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,7 @@ class Request:
     headers: dict[str, str]
     body: bytes
     connection: int
+    at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,14 @@ class Fault(Enum):
 
     SILENCE = auto()  # nothing
     RESET = auto()  # the connection is cut before any reply
+    RESET_MID_BODY = auto()  # the connection is cut before the whole request was read
     RESET_STREAM = auto()  # the stream is cut in the middle of the reply
     HALF_REPLY = auto()  # the connection is cut in the middle of the reply
     REFUSED_STREAM = auto()  # the stream is refused; the request was not looked at
     GO_AWAY = auto()  # the connection ends; the request was not looked at
     SLOW = auto()  # the reply comes at a byte a second
+    GARBAGE = auto()  # the reply is of no protocol
+    ENDLESS = auto()  # the body of the reply never ends
 
 
 @dataclass
@@ -60,7 +65,8 @@ class Http2Peer:
     def __init__(self, handler: Callable[[Request], Reply]) -> None:
         self.requests: list[Request] = []
         self.faults: deque[Fault | Reply] = deque()
-        self.always: Fault | None = None
+        self.always: Fault | Reply | None = None
+        self.spared: frozenset[str] = frozenset()  # paths that no fault befalls
         self.broken_status = 200  # of the replies that faults break off
         self.protocols: list[str | None] = []  # that were agreed upon, one a connection
         self.port = 0
@@ -76,8 +82,8 @@ class Http2Peer:
         return f"https://127.0.0.1:{self.port}"
 
     @asynccontextmanager
-    async def serving(self, tls: ssl.SSLContext) -> AsyncIterator["Http2Peer"]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
+    async def serving(self, tls: ssl.SSLContext, port: int = 0) -> AsyncIterator["Http2Peer"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", port, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -104,6 +110,8 @@ class Http2Peer:
 
     def take(self, request: Request) -> Reply | Fault:
         self.requests.append(request)
+        if request.path in self.spared:
+            return self._handler(request)
         if self.always is not None:
             return self.always
         return self.faults.popleft() if self.faults else self._handler(request)
@@ -140,6 +148,8 @@ class _Connection:
         if isinstance(event, events.RequestReceived):
             headers = {str(name): str(value) for name, value in event.headers}
             self._partial[event.stream_id] = _Partial(headers)
+            if self._peer.always is Fault.RESET_MID_BODY:
+                return headers[":path"] in self._peer.spared
         elif isinstance(event, events.DataReceived):
             self._partial[event.stream_id].body += event.data
             self._machine.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -162,10 +172,16 @@ class _Connection:
         self._reply(stream, taken)
         return True
 
-    def _fail(self, stream: int, fault: Fault) -> bool:
+    def _fail(self, stream: int, fault: Fault) -> bool:  # noqa: C901 - a case a fault
         match fault:
-            case Fault.RESET:
+            case Fault.RESET | Fault.RESET_MID_BODY:
                 return False
+            case Fault.GARBAGE:
+                self._flush()
+                self._writer.write(b"220 mail.example.com ESMTP\r\n" * 100)
+            case Fault.ENDLESS:
+                self._machine.send_headers(stream, [(":status", str(self._peer.broken_status))])
+                self.slow.append(asyncio.create_task(self._flood(stream)))
             case Fault.RESET_STREAM:
                 self._begin(stream, PROMISED[:10])
                 self._machine.reset_stream(stream, ErrorCodes.INTERNAL_ERROR)
@@ -203,6 +219,15 @@ class _Connection:
             with suppress(ProtocolError):
                 self._machine.send_data(stream, bytes([byte]))
                 self._flush()
+
+    async def _flood(self, stream: int) -> None:
+        with suppress(ProtocolError, OSError):
+            while not self._writer.is_closing():
+                size = min(self._machine.local_flow_control_window(stream), 16_384)
+                if size:
+                    self._machine.send_data(stream, b"x" * size)
+                    self._flush()
+                await asyncio.sleep(0.001)
 
     def _flush(self) -> None:
         self._writer.write(self._machine.data_to_send())

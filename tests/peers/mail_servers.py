@@ -5,6 +5,7 @@ import datetime as dt
 import email
 import email.policy
 import ssl
+import time
 import warnings
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -128,14 +129,16 @@ class ScriptedServer:
     is_tls: bool = False
     seen: list[str] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)  # of the messages
     connections: int = 0
     received: asyncio.Event = field(default_factory=asyncio.Event)
+    port: int = 0  # any free one
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, ssl=self.context if self.is_tls else None
+            self._serve, "127.0.0.1", self.port, ssl=self.context if self.is_tls else None
         )
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         return self
@@ -175,6 +178,7 @@ class ScriptedServer:
             if not self.script.get("DATA", "354").startswith("354"):
                 return
             self.messages.append(await reader.readuntil(b"\r\n.\r\n"))
+            self.times.append(time.monotonic())
             self.received.set()
             await self._answer("END", "250 2.0.0 taken", writer)
             return

@@ -85,7 +85,7 @@ class Twilio:
             ):
                 while True:
                     path, headers, body = await read_request(reader)
-                    answer = self._judge(path, headers, body)
+                    answer = encode(self.judge(path, headers, body))
                     if self.fault:
                         return await self._fail(self.fault, writer, answer)
                     writer.write(answer)
@@ -111,20 +111,23 @@ class Twilio:
                     writer.write(bytes([each]))
                     await asyncio.sleep(1)
 
-    def _judge(self, path: str, headers: dict[str, str], body: bytes) -> bytes:
+    def judge(self, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Return the answer to a request."""
         if self.reply:
-            return encode(self.reply)
+            return self.reply
         if path != f"/2010-04-01/Accounts/{ACCOUNT}/Messages.json":
-            return encode(Reply.of_error(404, 20404))
+            return Reply.of_error(404, 20404)
         wanted = base64.b64encode(f"{ACCOUNT}:{TOKEN}".encode()).decode()
         if headers.get("authorization") != f"Basic {wanted}":
-            return encode(Reply.of_error(401, 20003))
-        return encode(self._accept(headers, body))
+            return Reply.of_error(401, 20003)
+        return self._accept(headers, body)
 
     def _accept(self, headers: dict[str, str], body: bytes) -> Reply:
         assert headers["content-type"] == "application/x-www-form-urlencoded"
         fields = parse_qs(body.decode("ascii"), strict_parsing=True, keep_blank_values=True)
         form = {name: value for name, (value,) in fields.items()}
+        if "To" not in form:
+            return Reply.of_error(400, 21604)
         if not form["To"].startswith("+"):
             return Reply.of_error(400, 21211)
         self.headers.append(headers)

@@ -34,13 +34,14 @@ class WebhookReceiver:
         try:
             while True:
                 _, headers, body = await read_request(reader)
-                self._take(headers, body)
+                self.take(headers, body)
                 writer.write(encode(self.reply))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    def _take(self, headers: dict[str, str], body: bytes) -> None:
+    def take(self, headers: dict[str, str], body: bytes) -> None:
+        """Verify a message, and keep it."""
         try:
             Webhook(self.secret or "").verify(body, headers)
         except Exception as error:  # noqa: BLE001 - the test looks at them

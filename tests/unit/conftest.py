@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import apsw
 import pytest
 
-from clarion.access.port import Administrators, Apps, Keys, Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.known_apps import KnownApps
+from clarion.access.model import UserKey
+from clarion.access.port import Administrators, AppKeys, Apps, Keys, Tickets, Vault
+from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys, SqlTickets, open_user_keys
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange
@@ -56,6 +58,16 @@ def keys(engine: MemoryEngine) -> Keys:
 
 
 @pytest.fixture
+def user_keys(engine: MemoryEngine) -> AppKeys[UserKey]:
+    return open_user_keys(engine)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tickets(engine: MemoryEngine) -> Tickets:
+    return SqlTickets(engine)  # type: ignore[arg-type]
+
+
+@pytest.fixture
 def administrators(engine: MemoryEngine) -> Administrators:
     return SqlAdministrators(engine)  # type: ignore[arg-type]
 
@@ -63,6 +75,11 @@ def administrators(engine: MemoryEngine) -> Administrators:
 @pytest.fixture
 def vault() -> Vault:
     return AesVault(bytes(range(32)))
+
+
+@pytest.fixture
+def known_apps(apps: Apps, user_keys: AppKeys[UserKey], vault: Vault) -> KnownApps:
+    return KnownApps(apps, user_keys, vault)
 
 
 @pytest.fixture

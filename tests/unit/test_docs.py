@@ -11,6 +11,7 @@ from cyclopts import App
 
 import clarion
 from clarion.access.model import Scope
+from clarion.audit.operations import AUDITED, NOT_AUDITED
 from clarion.cli.main import app
 from clarion.events.decide.rules import ORDER
 from clarion.events.model import ReasonCode
@@ -118,6 +119,13 @@ def test_every_metric_is_documented() -> None:
 
 def test_every_scope_is_documented() -> None:
     assert {f"`{scope.value}`" for scope in Scope} - first_cells("api-keys.md") == set()
+
+
+def test_every_audited_operation_is_documented_with_its_action() -> None:
+    found = {tuple(row[:2]) for row in rows("audit.md")}
+    recorded = {(f"`{action}`", f"`{each}`") for each, action in AUDITED.items()}
+    others = {(f"`{each}`", reason) for each, reason in NOT_AUDITED.items()}
+    assert found - {("action", "operation"), ("not recorded", "why")} == recorded | others
 
 
 def test_every_dependency_is_documented() -> None:

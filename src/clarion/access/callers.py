@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
-from clarion.access.port import Keys
+from clarion.access.port import Keys, Tickets
+from clarion.access.tickets import hash_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.clock import Clock
 from clarion.errors import Unauthenticated
@@ -17,22 +18,35 @@ CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
 IsActive = Callable[[str, str], Awaitable[bool]]
+# Takes note that a user, given likewise, has used a token.
+OnSeen = Callable[[str, str], None]
 
 
 class Callers:
-    """The `Authenticator` port: identifies callers by API key or user token."""
+    """The `Authenticator` port: identifies callers by API key, user token or ticket."""
 
     def __init__(
-        self, keys: Keys, user_tokens: UserTokens, clock: Clock, *, is_active: IsActive
+        self,
+        keys: Keys,
+        user_tokens: UserTokens,
+        clock: Clock,
+        *,
+        tickets: Tickets,
+        is_active: IsActive,
+        on_seen: OnSeen = lambda _app_id, _user_id: None,
     ) -> None:
         self._keys = keys
         self._user_tokens = user_tokens
+        self._tickets = tickets
         self._clock = clock
         self._is_active = is_active
+        self._on_seen = on_seen
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
         # By the header: when the key was looked up, and whom it stands for. To verify a secret
         # again for each request takes longer than all else that is done for it here.
         self._verified: dict[str, tuple[int, AppCaller]] = {}
+        # The keys that were used since this was last recorded: not more than are cached.
+        self.used: set[str] = set()
 
     async def identify(self, authorization: str | None) -> Caller:
         if not authorization:
@@ -41,15 +55,28 @@ class Callers:
             looked_up, app = known
             now, ends = self._clock.now(), app.expires_at
             if 0 <= now - looked_up < CACHED_MS and (ends is None or now < ends):
+                self.used.add(app.key_id)
                 return app
         caller = await self._identify(authorization)
         if isinstance(caller, AppCaller):
             self._remember(authorization, caller)
         return caller
 
+    async def redeem(self, ticket: str) -> UserCaller:
+        now = self._clock.now()
+        found = await self._tickets.redeem(hash_ticket(ticket), now)
+        ends = found.token_expires_at if found else None
+        if found is None or (ends is not None and now >= ends):
+            raise Unauthenticated("This ticket is not valid: it is unknown, used, or has expired.")
+        caller = UserCaller(app_id=found.app_id, user_id=found.user_id, expires_at=ends)
+        return await self._check_active(caller)
+
     def _remember(self, authorization: str, caller: AppCaller) -> None:
         if len(self._verified) >= CACHED_KEYS:
             self._verified.clear()
+        if len(self.used) >= CACHED_KEYS:
+            self.used.clear()
+        self.used.add(caller.key_id)
         if known := self._cache.get(caller.key_id):
             self._verified[authorization] = (known[0], caller)
 
@@ -68,10 +95,21 @@ class Callers:
         self._cache.pop(key_id, None)
         self._verified.clear()
 
+    def forget_app(self, app_id: str) -> None:
+        """Remove the keys of an app from the cache."""
+        for key_id, (_, key) in list(self._cache.items()):
+            if key is not None and key.app_id == app_id:
+                self.forget(key_id)
+
     async def _by_token(self, credential: str) -> UserCaller:
-        caller = await self._user_tokens.verify(credential, self._clock.now())
+        return await self._check_active(
+            await self._user_tokens.verify(credential, self._clock.now())
+        )
+
+    async def _check_active(self, caller: UserCaller) -> UserCaller:
         if not await self._is_active(caller.app_id, caller.user_id):
             raise Unauthenticated("The user of this token is inactive.")
+        self._on_seen(caller.app_id, caller.user_id)
         return caller
 
     async def _by_key(self, credential: str) -> AppCaller:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from clarion.errors import Forbidden
+from clarion.clock import to_rfc3339
+from clarion.errors import FieldFault, Forbidden, InvalidFields, MfaRequired, NotFound
 
 
 class Scope(StrEnum):
@@ -32,10 +34,12 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+ANY_ORIGIN = "*"
+_ORIGIN_SHOWN = 60
 
 
 class UserTokenAlgorithm(StrEnum):
-    """How an app signs its user tokens. One per app, so that a key fits one algorithm only."""
+    """How an app signs its user tokens. Each of its keys fits one algorithm only."""
 
     HS256 = "HS256"
     ES256 = "ES256"
@@ -50,32 +54,15 @@ class App:
     name: str
     bundle_id: str
     team_id: str
-    user_token_algorithm: UserTokenAlgorithm
-    user_token_key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
     created_at: int
+    # The origins of pages whose streams and sockets are accepted; `ANY_ORIGIN` means all.
+    allowed_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderKey:
-    """The public key by which tokens of an app's APNs provider are verified."""
+class Expiring:
+    """A key that is valid until it expires or is revoked."""
 
-    app_id: str
-    key_id: str
-    team_id: str
-    public_key: str  # PEM
-    created_at: int
-    revoked_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """An API key of an app. Only the hash of its secret is stored."""
-
-    id: str
-    app_id: str
-    label: str
-    scopes: frozenset[Scope]
-    secret_hash: bytes
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
@@ -84,12 +71,112 @@ class ApiKey:
         """Whether the key is valid at `now`."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
+    def describe_state(self, now: int) -> str:
+        """Return the state of the key in a few words."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is None:
+            return "live"
+        return (
+            f"{'live until' if now < self.expires_at else 'expired'} {to_rfc3339(self.expires_at)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserKey(Expiring):
+    """A key by which user tokens of an app are verified; `kid` is its name in the app."""
+
+    app_id: str
+    kid: str
+    algorithm: UserTokenAlgorithm
+    key: bytes  # sealed: the shared secret (HS256) or the public key in PEM
+
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.kid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderKey(Expiring):
+    """The public key by which tokens of an app's APNs provider are verified."""
+
+    app_id: str
+    key_id: str
+    team_id: str
+    public_key: str  # PEM
+
+    @property
+    def name(self) -> str:
+        """What it is found by, as other keys of apps by theirs."""
+        return self.key_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey(Expiring):
+    """An API key of an app. Only the hash of its secret is stored."""
+
+    id: str
+    app_id: str
+    label: str
+    scopes: frozenset[Scope]
+    secret_hash: bytes
+    last_used_at: int | None = None  # to the minute
+    replaced_by: str | None = None  # the id of the key that a rotation made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A single-use stand-in for a user token, where a header cannot be sent."""
+
+    hash: bytes
+    app_id: str
+    user_id: str
+    token_expires_at: int | None
+    created_at: int
+    expires_at: int
+
 
 class Role(StrEnum):
-    """What an administrator may do."""
+    """What an administrator may do. Each role may do all that the one before it may."""
 
-    ADMIN = "admin"
     VIEWER = "viewer"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def covers(self, other: Role) -> bool:
+        """Whether this role may do all that the other one may."""
+        return self.rank >= other.rank
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+_READ = frozenset(scope for scope in Scope if scope.value.endswith(":read"))
+# A new scope that writes is for the role admin alone until it is named here.
+SCOPES_OF = {
+    Role.VIEWER: _READ,
+    Role.EDITOR: _READ
+    | {
+        Scope.EVENTS_WRITE,
+        Scope.NOTIFICATIONS_WRITE,
+        Scope.USERS_WRITE,
+        Scope.DEVICES_WRITE,
+        Scope.TOPICS_WRITE,
+        Scope.TYPES_WRITE,
+    },
+    Role.ADMIN: ALL_SCOPES,
+}
+
+
+class Stage(StrEnum):
+    """How far the sign-in of an administrator is. Only `signed_in` may do more than finish it."""
+
+    SIGNED_IN = "signed_in"
+    NEEDS_TOTP = "needs_totp"
+    NEEDS_ENROLMENT = "needs_enrolment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +192,16 @@ class Administrator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppCaller:
-    """An application server, authenticated by an API key."""
+    """An application server, authenticated by an API key.
+
+    Or an administrator who acts for the app: then `administrator_id` says who it is.
+    """
 
     app_id: str
     key_id: str
     scopes: frozenset[Scope]
     expires_at: int | None = field(default=None, compare=False)
+    administrator_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +213,44 @@ class UserCaller:
     expires_at: int | None = field(default=None, compare=False)
 
 
-Caller = AppCaller | UserCaller
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminCaller:
+    """An administrator, authenticated by a session or by an admin API key.
+
+    `role` holds for all apps, `app_roles` for single ones; the higher one counts. `app_id` is the
+    app that the request names in the header `Clarion-App`: it exists, and there is a role for it.
+    """
+
+    administrator_id: str
+    username: str
+    role: Role | None = None
+    app_roles: Mapping[str, Role] = field(default_factory=dict, hash=False)
+    session_id: str | None = None
+    key_id: str | None = None
+    stage: Stage = Stage.SIGNED_IN
+    has_mfa: bool = False
+    confirmed_at: int = field(default=0, compare=False)  # when the password was last given
+    app_id: str | None = None
+    expires_at: int | None = field(default=None, compare=False)
+
+    def role_for(self, app_id: str) -> Role | None:
+        """Return the role for an app, or None."""
+        roles = [role for role in (self.role, self.app_roles.get(app_id)) if role]
+        return max(roles, key=lambda role: role.rank, default=None)
+
+
+Caller = AppCaller | UserCaller | AdminCaller
+APP_HEADER = "Clarion-App"
 
 
 def require_app(caller: Caller, scope: Scope) -> AppCaller:
-    """Return the caller if it is an application with the scope; `Forbidden` otherwise."""
+    """Return the application that calls with the scope; `Forbidden` otherwise.
+
+    An administrator acts for the app of the header `Clarion-App`, as far as the role for it goes.
+    """
     match caller:
+        case AdminCaller():
+            return _act_for_app(caller, scope)
         case AppCaller() if scope in caller.scopes:
             return caller
         case AppCaller():
@@ -137,8 +260,65 @@ def require_app(caller: Caller, scope: Scope) -> AppCaller:
             raise Forbidden(msg)
 
 
+def _act_for_app(caller: AdminCaller, scope: Scope) -> AppCaller:
+    _check_stage(caller)
+    if caller.app_id is None:
+        raise InvalidFields(FieldFault(APP_HEADER, "is required: send the id of an app"))
+    role = _require_role_for(caller, caller.app_id)
+    if scope not in SCOPES_OF[role]:
+        raise Forbidden(f"The role {role.value} for this app does not include `{scope.value}`.")
+    return AppCaller(
+        app_id=caller.app_id,
+        key_id=f"administrator:{caller.administrator_id}",
+        scopes=SCOPES_OF[role],
+        administrator_id=caller.administrator_id,
+    )
+
+
+def require_admin(caller: Caller | None, role: Role, app_id: str | None = None) -> AdminCaller:
+    """Return the calling administrator if it has the role; `Forbidden` otherwise.
+
+    The role must hold for all apps, or for the given one. An app for which there is no role at all
+    is `NotFound`.
+    """
+    found = require_any_admin(caller)
+    actual = found.role if app_id is None else _require_role_for(found, app_id)
+    if actual is None or not actual.covers(role):
+        whose = "all apps" if app_id is None else "this app"
+        raise Forbidden(f"This needs the role {role.value} for {whose}.")
+    return found
+
+
+def require_any_admin(caller: Caller | None) -> AdminCaller:
+    """Return the calling administrator, whatever the roles, if signed in; else `Forbidden`."""
+    if not isinstance(caller, AdminCaller):
+        raise Forbidden("Only administrators may call this: sign in, or use an admin API key.")
+    _check_stage(caller)
+    return caller
+
+
+def _check_stage(caller: AdminCaller) -> None:
+    if caller.stage is Stage.NEEDS_TOTP:
+        raise MfaRequired("Finish signing in first: send a code to POST /v1/admin/session/totp.")
+    if caller.stage is Stage.NEEDS_ENROLMENT:
+        raise MfaRequired("Set up a second factor first: POST /v1/admin/totp.")
+
+
+def _require_role_for(caller: AdminCaller, app_id: str) -> Role:
+    role = caller.role_for(app_id)
+    if role is None:
+        raise NotFound(f"There is no app {app_id!r}.")
+    return role
+
+
 def require_user(caller: Caller | None) -> UserCaller:
     """Return the caller if it is a user's client; `Forbidden` otherwise."""
     if not isinstance(caller, UserCaller):
         raise Forbidden("Only users may call this: use a user token, not an API key.")
     return caller
+
+
+def explain_origin(origin: str) -> str:
+    """Return why a page may not open a stream or socket; short enough for a close frame."""
+    shown = origin if len(origin) <= _ORIGIN_SHOWN else f"{origin[:_ORIGIN_SHOWN]}…"
+    return f"The origin {shown!r} is not one of the app's allowed origins."

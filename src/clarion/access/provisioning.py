@@ -3,72 +3,125 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
+from clarion.access.app_keys import issue_provider_key, issue_user_key
 from clarion.access.keys import issue_key, random_text
-from clarion.access.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
+from clarion.access.model import (
+    Administrator,
+    ApiKey,
+    App,
+    ProviderKey,
+    Role,
+    UserKey,
+    UserTokenAlgorithm,
+)
+from clarion.access.origins import check_origins
 from clarion.access.passwords import hash_password
-from clarion.access.port import Administrators, Apps, Keys, Vault
-from clarion.access.user_tokens import user_key_context
+from clarion.access.port import Administrators, Apps, Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import is_plain
 
-# Apple's team and key ids have ten characters, and APNs clients expect that.
-_APPLE_ID_LENGTH = 10
+T = TypeVar("T")
+R = TypeVar("R")
+# Apple's team ids have ten characters, and APNs clients expect that.
+_TEAM_ID_LENGTH = 10
 _PASSWORD_LENGTH = 20
-_USER_SECRET_LENGTH = 43  # 256 bits
+_NAME_LENGTH = 100
+_BUNDLE_ID_LENGTH = 155
 _BUNDLE_ID = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NewApp:
-    """A new app with its secrets, which cannot be shown again."""
+    """A new app with its first keys, and their secrets, which cannot be shown again."""
 
     app: App
+    key: ApiKey
+    user_key: UserKey
+    provider_key: ProviderKey
     api_key: str
     user_secret: str
-    key_id: str
     provider_key_pem: bytes
+
+    @property
+    def key_id(self) -> str:
+        return self.provider_key.key_id
+
+
+def check_app_name(name: str) -> str:
+    """Return the name of an app; `ValueError` says what is wrong with it."""
+    if not 0 < len(name.strip()) <= len(name) <= _NAME_LENGTH or not is_plain(name):
+        raise ValueError(f"must have 1 to {_NAME_LENGTH} characters, and no control characters")
+    return name
+
+
+def check_bundle_id(bundle_id: str) -> str:
+    """Return the bundle id of an app; `ValueError` says what is wrong with it."""
+    if len(bundle_id) > _BUNDLE_ID_LENGTH or not _BUNDLE_ID.fullmatch(bundle_id):
+        raise ValueError(
+            f"must look like com.example.app, with at most {_BUNDLE_ID_LENGTH} characters"
+        )
+    return bundle_id
+
+
+def propose_app(
+    *,
+    name: str,
+    bundle_id: str,
+    vault: Vault,
+    clock: Clock,
+    allowed_origins: Sequence[str] = (),
+) -> NewApp:
+    """Return a new app with its keys, without storing it; `InvalidFields` names what is wrong."""
+    now = clock.now()
+    app = App(
+        id=clock.new_id(),
+        name=_check("name", check_app_name, name),
+        bundle_id=_check("bundle_id", check_bundle_id, bundle_id),
+        team_id=random_text(_TEAM_ID_LENGTH).upper(),
+        created_at=now,
+        allowed_origins=_check("allowed_origins", check_origins, allowed_origins),
+    )
+    user = issue_user_key(app_id=app.id, algorithm=UserTokenAlgorithm.HS256, vault=vault, now=now)
+    provider = issue_provider_key(app=app, now=now)
+    issued = issue_key(app_id=app.id, label="first key", scopes=["*"], now=now)
+    return NewApp(
+        app=app,
+        key=issued.key,
+        user_key=user.key,
+        provider_key=provider.key,
+        api_key=issued.secret.text,
+        user_secret=user.secret or "",
+        provider_key_pem=(provider.private_key or "").encode(),
+    )
 
 
 async def create_app(
-    *, name: str, bundle_id: str, apps: Apps, keys: Keys, vault: Vault, clock: Clock
+    *,
+    name: str,
+    bundle_id: str,
+    apps: Apps,
+    vault: Vault,
+    clock: Clock,
+    allowed_origins: Sequence[str] = (),
 ) -> NewApp:
     """Create an app with an API key, a user secret and a provider key."""
-    if not _BUNDLE_ID.fullmatch(bundle_id):
-        raise InvalidFields(FieldFault("bundle_id", "must look like com.example.app"))
-    now, app_id = clock.now(), clock.new_id()
-    user_secret = random_text(_USER_SECRET_LENGTH)
-    app = App(
-        id=app_id,
-        name=name,
-        bundle_id=bundle_id,
-        team_id=_apple_id(),
-        user_token_algorithm=UserTokenAlgorithm.HS256,
-        user_token_key=vault.seal(user_secret.encode(), user_key_context(app_id)),
-        created_at=now,
+    new = propose_app(
+        name=name, bundle_id=bundle_id, vault=vault, clock=clock, allowed_origins=allowed_origins
     )
-    private_key = ec.generate_private_key(ec.SECP256R1())
-    provider_key = ProviderKey(
-        app_id=app_id,
-        key_id=_apple_id(),
-        team_id=app.team_id,
-        public_key=_public_pem(private_key),
-        created_at=now,
-    )
-    await apps.create(app, provider_key)
-    issued = issue_key(app_id=app_id, label="first key", scopes=["*"], now=now)
-    await keys.create(issued.key)
-    return NewApp(
-        app=app,
-        api_key=issued.secret.text,
-        user_secret=user_secret,
-        key_id=provider_key.key_id,
-        provider_key_pem=_private_pem(private_key),
-    )
+    await apps.create(new.app, new.provider_key, new.user_key, new.key)
+    return new
+
+
+def _check(field: str, check: Callable[[T], R], value: T) -> R:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidFields(FieldFault(field, str(error))) from error
 
 
 def new_password() -> str:
@@ -86,22 +139,3 @@ async def create_administrator(
         created_at=clock.now(),
     )
     await administrators.create(administrator)
-
-
-def _apple_id() -> str:
-    return random_text(_APPLE_ID_LENGTH).upper()
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-def _public_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    encoded = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return encoded.decode()

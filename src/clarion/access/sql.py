@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from clarion.access.model import Administrator, ApiKey, App, ProviderKey, Scope
+from collections.abc import Collection
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from clarion.access.model import (
+    Administrator,
+    ApiKey,
+    App,
+    ProviderKey,
+    Scope,
+    Ticket,
+    UserKey,
+)
+from clarion.access.port import LIVE_KEYS_LIMIT
+from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Statement, Step, Unit, statement
+from clarion.store.sweeps import expiry_sweep, sweep
+
+K = TypeVar("K", UserKey, ProviderKey)
+# So long the list shows keys that have ended.
+_ENDED_KEPT_MS = 30 * 24 * 3600 * 1000
+_KEYS_LISTED = 100
 
 
 def _join_scopes(scopes: frozenset[Scope]) -> str:
@@ -21,26 +42,108 @@ def _split_scopes(text: str) -> frozenset[Scope]:
 
 APPS = Record(App)
 PROVIDER_KEYS = Record(ProviderKey)
+USER_KEYS = Record(UserKey)
+TICKETS = Record(Ticket)
 KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
 ADMINISTRATORS = Record(Administrator)
 
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
 )
-SELECT_APP = statement("select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id")
+SELECT_APP = statement(
+    "select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id AND deleted_at IS NULL"
+)
 SELECT_APPS = statement(
     "select_apps",
-    f"SELECT {APPS.columns} FROM apps WHERE id > :after ORDER BY id LIMIT 1000",
+    f"""SELECT {APPS.columns} FROM apps WHERE id > :after AND deleted_at IS NULL
+    ORDER BY id LIMIT :limit""",
 )
-INSERT_PROVIDER_KEY = statement(
-    "insert_provider_key",
-    f"""INSERT INTO provider_keys ({PROVIDER_KEYS.columns})
-    VALUES ({PROVIDER_KEYS.parameters})""",
+UPDATE_APP = statement(
+    "update_app",
+    f"""UPDATE apps SET name = COALESCE(:name, name),
+    allowed_origins = COALESCE(:allowed_origins, allowed_origins)
+    WHERE id = :id AND deleted_at IS NULL RETURNING {APPS.columns}""",
+)
+# No bundle id has a space, so that nobody can take the name of the mark.
+DELETE_APP = statement(
+    "delete_app",
+    f"""UPDATE apps SET deleted_at = :now, bundle_id = 'deleted ' || id
+    WHERE id = :id AND deleted_at IS NULL RETURNING {APPS.columns}""",
+)
+REVOKE_ALL = tuple(
+    statement(
+        f"revoke_all_{table}",
+        f"UPDATE {table} SET revoked_at = :now WHERE app_id = :app_id AND revoked_at IS NULL",
+    )
+    for table in ("api_keys", "provider_keys", "user_keys")
+)
+REVOKE_ALL_API_KEYS, REVOKE_ALL_PROVIDER_KEYS, REVOKE_ALL_USER_KEYS = REVOKE_ALL
+SELECT_DELETED_APPS = statement(
+    "select_deleted_apps", "SELECT id FROM apps WHERE deleted_at > 0 ORDER BY deleted_at"
 )
 SELECT_PROVIDER_KEY = statement(
     "select_provider_key",
     f"SELECT {PROVIDER_KEYS.columns} FROM provider_keys WHERE key_id = :key_id",
 )
+
+
+class KeyStatements(NamedTuple):
+    """The statements for the keys of one table; `:name` is that of a key."""
+
+    list: Statement
+    # A guard: holds the app, so that nodes count its live keys one after the other.
+    check: Statement
+    insert: Statement
+    end: Statement
+    revoke: Statement
+    prune: Statement
+
+
+def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
+    live = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
+    return KeyStatements(
+        statement(
+            f"list_{table}",
+            f"""SELECT {record.columns} FROM {table} WHERE app_id = :app_id
+            ORDER BY COALESCE(revoked_at, expires_at, {2**62}) DESC, created_at DESC, {key}
+            LIMIT {_KEYS_LISTED}""",
+        ),
+        statement(
+            f"check_{table}",
+            f"""UPDATE apps SET name = name WHERE id = :app_id AND deleted_at IS NULL
+            AND (SELECT COUNT(*) FROM {table} WHERE app_id = :app_id AND {live})
+            < {LIVE_KEYS_LIMIT} RETURNING id""",
+        ),
+        statement(
+            f"insert_{table}",
+            f"INSERT INTO {table} ({record.columns}) VALUES ({record.parameters})",
+        ),
+        statement(
+            f"end_{table}",
+            f"""UPDATE {table}
+            SET expires_at = CASE WHEN expires_at < :ends_at THEN expires_at ELSE :ends_at END
+            WHERE app_id = :app_id AND {key} = :name AND {live} RETURNING {key}""",
+        ),
+        statement(
+            f"revoke_{table}",
+            f"""UPDATE {table} SET revoked_at = COALESCE(revoked_at, :now)
+            WHERE app_id = :app_id AND {key} = :name RETURNING {record.columns}""",
+        ),
+        statement(
+            f"prune_{table}",
+            f"""DELETE FROM {table} WHERE app_id = :app_id
+            AND (revoked_at < :before OR expires_at < :before)""",
+        ),
+    )
+
+
+# One by one, so that each is found by its name in this module.
+USER_KEY_STATEMENTS = _key_statements("user_keys", "kid", USER_KEYS)
+LIST_USER_KEYS, CHECK_USER_KEYS, INSERT_USER_KEY, *_ = USER_KEY_STATEMENTS
+*_, END_USER_KEY, REVOKE_USER_KEY, PRUNE_USER_KEYS = USER_KEY_STATEMENTS
+PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KEYS)
+LIST_PROVIDER_KEYS, CHECK_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
+*_, END_PROVIDER_KEY, REVOKE_PROVIDER_KEY, PRUNE_PROVIDER_KEYS = PROVIDER_KEY_STATEMENTS
 INSERT_KEY = statement(
     "insert_api_key", f"INSERT INTO api_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
 )
@@ -55,6 +158,28 @@ REVOKE_KEY = statement(
     f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
     WHERE id = :id AND app_id = :app_id RETURNING {KEYS.columns}""",
 )
+# Of the same app only, and once: a second rotation would leave two new keys.
+REPLACE_KEY = statement(
+    "replace_api_key",
+    """UPDATE api_keys SET replaced_by = :new_id,
+    expires_at = CASE WHEN expires_at < :ends_at THEN expires_at ELSE :ends_at END
+    WHERE id = :id AND app_id = :app_id AND replaced_by IS NULL AND revoked_at IS NULL
+    AND (expires_at IS NULL OR expires_at > :now) RETURNING id""",
+)
+TOUCH_KEY = statement(
+    "touch_api_key",
+    """UPDATE api_keys SET last_used_at = :now
+    WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :now)""",
+)
+INSERT_TICKET = statement(
+    "insert_ticket", f"INSERT INTO tickets ({TICKETS.columns}) VALUES ({TICKETS.parameters})"
+)
+SELECT_TICKET = statement("select_ticket", "SELECT 1 FROM tickets WHERE hash = :hash")
+REDEEM_TICKET = statement(
+    "redeem_ticket",
+    f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
+)
+SELECT_OLD_TICKETS, DELETE_TICKET = expiry_sweep("tickets", "hash")
 INSERT_ADMINISTRATOR = statement(
     "insert_administrator",
     f"""INSERT INTO administrators ({ADMINISTRATORS.columns})
@@ -72,24 +197,113 @@ class SqlApps:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def create(self, app: App, provider_key: ProviderKey) -> None:
-        steps = (
+    async def create(
+        self,
+        app: App,
+        provider_key: ProviderKey,
+        user_key: UserKey | None = None,
+        api_key: ApiKey | None = None,
+        once: IdempotencyClaim | None = None,
+    ) -> StoredResponse | None:
+        steps = [
             INSERT_APP.step(**APPS.values(app)),
             INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
-        )
+        ]
+        if user_key is not None:
+            steps.append(INSERT_USER_KEY.step(**USER_KEYS.values(user_key)))
+        if api_key is not None:
+            steps.append(INSERT_KEY.step(**KEYS.values(api_key)))
         with explain_conflict("An app with this bundle id already exists."):
-            await self._engine.write(Unit(app.id, steps))
+            done = await idempotency.write_once(self._engine, app.id, once, *steps)
+        return done if isinstance(done, StoredResponse) else None
 
     async def get(self, app_id: str) -> App | None:
         rows = await self._engine.fetch(SELECT_APP, id=app_id)
         return APPS.read(rows[0]) if rows else None
 
-    async def list(self, after: str = "") -> tuple[App, ...]:
-        return tuple(map(APPS.read, await self._engine.fetch(SELECT_APPS, after=after)))
+    async def list(self, after: str = "", limit: int = 1_000) -> tuple[App, ...]:
+        rows = await self._engine.fetch(SELECT_APPS, after=after, limit=limit)
+        return tuple(map(APPS.read, rows))
+
+    async def update(
+        self,
+        app_id: str,
+        *,
+        name: str | None = None,
+        allowed_origins: tuple[str, ...] | None = None,
+    ) -> App | None:
+        origins = None if allowed_origins is None else msgspec.json.encode(allowed_origins).decode()
+        update = UPDATE_APP.guard(id=app_id, name=name, allowed_origins=origins)
+        done = await self._engine.write(Unit(app_id, (update,)))
+        return APPS.read(done[0][0]) if done else None
+
+    async def delete(self, app_id: str, now: int) -> App | None:
+        mark = DELETE_APP.guard(id=app_id, now=now)
+        revoke = (each.step(app_id=app_id, now=now) for each in REVOKE_ALL)
+        done = await self._engine.write(Unit(app_id, (mark, *revoke)))
+        return APPS.read(done[0][0]) if done else None
+
+    async def list_deleted(self) -> tuple[str, ...]:
+        return tuple(app_id for (app_id,) in await self._engine.fetch(SELECT_DELETED_APPS))
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
         return PROVIDER_KEYS.read(rows[0]) if rows else None
+
+
+class SqlAppKeys(Generic[K]):
+    """The `AppKeys` port, for the keys of one table."""
+
+    def __init__(
+        self, engine: Engine, record: Record[K], statements: KeyStatements, taken: str
+    ) -> None:
+        self._engine = engine
+        self._record: Record[K] = record
+        self._statements = statements
+        self._taken = taken
+
+    async def list(self, app_id: str) -> tuple[K, ...]:
+        rows = await self._engine.fetch(self._statements.list, app_id=app_id)
+        return tuple(map(self._record.read, rows))
+
+    async def add(
+        self, key: K, now: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        return await self._write(key, now, once)
+
+    async def rotate(
+        self, name: str, new: K, *, now: int, ends_at: int, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        end = self._statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
+        return await self._write(new, now, once, end)
+
+    async def revoke(self, app_id: str, name: str, now: int) -> K | None:
+        step = self._statements.revoke.guard(app_id=app_id, name=name, now=now)
+        done = await self._engine.write(Unit(app_id, (step,)))
+        return self._record.read(done[0][0]) if done else None
+
+    async def _write(
+        self, key: K, now: int, once: IdempotencyClaim | None, *guards: Step
+    ) -> StoredResponse | bool:
+        steps = (
+            self._statements.check.guard(app_id=key.app_id, now=now),
+            *guards,
+            self._statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
+            self._statements.insert.step(**self._record.values(key)),
+        )
+        with explain_conflict(self._taken):
+            done = await idempotency.write_once(self._engine, key.app_id, once, *steps)
+        return done if isinstance(done, StoredResponse) else done is not None
+
+
+def open_user_keys(engine: Engine) -> SqlAppKeys[UserKey]:
+    taken = "This app has a user key with this `kid`."
+    return SqlAppKeys(engine, USER_KEYS, USER_KEY_STATEMENTS, taken)
+
+
+def open_provider_keys(engine: Engine) -> SqlAppKeys[ProviderKey]:
+    taken = "This `key_id` is in use on this server: choose another."
+    return SqlAppKeys(engine, PROVIDER_KEYS, PROVIDER_KEY_STATEMENTS, taken)
 
 
 class SqlKeys:
@@ -104,6 +318,24 @@ class SqlKeys:
         insert = INSERT_KEY.step(**KEYS.values(key))
         with explain_conflict("An API key with this id already exists."):
             done = await idempotency.write_once(self._engine, key.app_id, once, insert)
+        return done if isinstance(done, StoredResponse) else None
+
+    async def rotate(
+        self,
+        key_id: str,
+        new: ApiKey,
+        *,
+        now: int,
+        ends_at: int,
+        once: IdempotencyClaim | None = None,
+    ) -> StoredResponse | None:
+        replace = REPLACE_KEY.guard(
+            id=key_id, app_id=new.app_id, new_id=new.id, now=now, ends_at=ends_at
+        )
+        insert = INSERT_KEY.step(**KEYS.values(new))
+        done = await idempotency.write_once(self._engine, new.app_id, once, replace, insert)
+        if done is None:
+            raise Conflict("This API key was revoked, has expired, or was rotated before.")
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> ApiKey | None:
@@ -121,6 +353,33 @@ class SqlKeys:
         step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
         return KEYS.read(done[0][0]) if done else None
+
+    async def touch(self, key_ids: Collection[str], now: int) -> None:
+        rows = [TOUCH_KEY.bind(id=key_id, now=now) for key_id in sorted(key_ids)]
+        if rows:
+            await self._engine.write(Unit("", (TOUCH_KEY.many(rows),)))
+
+
+class SqlTickets:
+    """The `Tickets` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def add(self, ticket: Ticket) -> None:
+        insert = INSERT_TICKET.step(**TICKETS.values(ticket))
+        await self._engine.write(Unit(ticket.user_id, (insert,), ticket.app_id))
+
+    async def redeem(self, ticket_hash: bytes, now: int) -> Ticket | None:
+        # Anybody may send a ticket: one that is unknown costs a read, not a write.
+        if not await self._engine.fetch(SELECT_TICKET, hash=ticket_hash):
+            return None
+        redeem = REDEEM_TICKET.guard(hash=ticket_hash, now=now)
+        done = await self._engine.write(Unit(ticket_hash.hex(), (redeem,)))
+        return TICKETS.read(done[0][0]) if done else None
+
+    async def prune(self, now: int, limit: int) -> int:
+        return await sweep(self._engine, SELECT_OLD_TICKETS, DELETE_TICKET, now=now, limit=limit)
 
 
 class SqlAdministrators:

@@ -1,21 +1,24 @@
-"""User tokens: JWTs that an app signs with the one algorithm registered for it."""
+"""User tokens: JWTs that an app signs with one of its keys, each for one algorithm."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TypeGuard
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeGuard
 
 import jwt
 
-from clarion.access.model import App, UserCaller
-from clarion.access.port import Apps, Vault
+from clarion.access.known_apps import KnownApp, KnownApps, VerifyingKey
+from clarion.access.model import UserCaller
 from clarion.errors import Unauthenticated
 from clarion.fields import check_user_id, is_plain
 
 LEEWAY_S = 30
-# How long an app is served from the cache, as long as an API key.
-APP_KNOWN_MS = 2_000
+# A token that names no key is tried with so many of the app's keys at most.
+TRIES_LIMIT = 5
+_TYPES = frozenset({"jwt", "at+jwt"})
 _HOUR_S = 3600
 _NOT_A_TOKEN = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."  # noqa: S105 - a sentence
 
@@ -24,82 +27,101 @@ _NOT_A_TOKEN = "The bearer token is neither an API key (ck_…) nor a JSON Web T
 class UserTokens:
     """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
 
-    apps: Apps
-    vault: Vault
+    apps: KnownApps
     max_hours: int = 24
-    # By id: when the app was read, and the app.
-    _known: dict[str, tuple[int, App]] = field(default_factory=dict, init=False, repr=False)
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
-        app = await self._find_app(_claimed_app(token), now)
-        claims = self._decode(token, app)
-        expires_at = _check_times(claims, now / 1000, self.max_hours)
-        return UserCaller(app_id=app.id, user_id=_user_id(claims), expires_at=expires_at)
-
-    async def _find_app(self, app_id: str, now: int) -> App:
-        read_at, app = self._known.get(app_id, (0, None))
-        if app is not None and 0 <= now - read_at < APP_KNOWN_MS:
-            return app
-        app = await self.apps.get(app_id)
-        if app is None:
+        header, app_id = _peek(token)
+        known = await self.apps.find(app_id, now)
+        if known is None:
             msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
-        self._known[app_id] = (now, app)  # not more than there are apps: others are not stored
-        return app
-
-    def _decode(self, token: str, app: App) -> dict[str, object]:
-        key = self.vault.open(app.user_token_key, user_key_context(app.id))
-        try:
-            claims: dict[str, object] = jwt.decode(
-                token,
-                key,
-                algorithms=[app.user_token_algorithm.value],
-                audience=app.id,
-                # Times and the user id are checked below: by our clock, with our error texts.
-                options={
-                    "require": ["sub", "aud", "exp"],
-                    "verify_exp": False,
-                    "verify_nbf": False,
-                    "verify_iat": False,
-                    "verify_sub": False,
-                },
-            )
-        except RecursionError as error:
-            raise Unauthenticated(_NOT_A_TOKEN) from error
-        except jwt.InvalidTokenError as error:
-            raise Unauthenticated(f"The user token is not valid: {_reason(error, app)}.") from error
-        return claims
+        claims = _decode(token, app_id, _choose_keys(known, header))
+        expires_at = _check_times(claims, now / 1000, self.max_hours)
+        return UserCaller(app_id=app_id, user_id=_user_id(claims), expires_at=expires_at)
 
 
-def user_key_context(app_id: str) -> str:
-    """Return the context in which the user token key of an app is sealed."""
-    return f"apps/{app_id}/user_token_key"
+def _peek(token: str) -> tuple[Mapping[str, Any], str]:
+    """Return the header, and the app whose keys the token is to be verified with.
 
-
-def _claimed_app(token: str) -> str:
+    Nothing of it is verified yet. Keys and addresses of keys in the header (`jwk`, `jku`, `x5u`)
+    are ignored.
+    """
     try:
-        # Not verified yet: it only says with which key to verify.
-        claims = jwt.decode(token, options={"verify_signature": False})
+        decoded = jwt.decode_complete(token, options={"verify_signature": False})
     # JSON that is nested too deeply is no error of the library's own.
     except (jwt.InvalidTokenError, RecursionError) as error:
         raise Unauthenticated(_NOT_A_TOKEN) from error
-    audience = claims.get("aud")
+    header, audience = decoded["header"], decoded["payload"].get("aud")
+    if "crit" in header:
+        raise Unauthenticated("The user token has a `crit` header, which is not supported.")
+    if str(header.get("typ", "JWT")).lower() not in _TYPES:
+        raise Unauthenticated("The `typ` of the user token must be JWT.")
     if not isinstance(audience, str) or not is_plain(audience):
         raise Unauthenticated("The `aud` of the user token must be one string: the id of the app.")
-    return audience
+    return header, audience
 
 
-def _reason(error: jwt.InvalidTokenError, app: App) -> str:
-    match error:
-        case jwt.InvalidSignatureError():
-            return "the signature does not match the app's key"
-        case jwt.InvalidAlgorithmError():
-            return f"the app's tokens must be signed with {app.user_token_algorithm.value}"
-        case jwt.MissingRequiredClaimError():
-            return f"`{error.claim}` is missing"
-        case _:
-            return "it cannot be read"
+def _choose_keys(known: KnownApp, header: Mapping[str, Any]) -> list[VerifyingKey]:
+    """Return the keys to verify a token with: that of its `kid`, or those of its algorithm."""
+    algorithm, kid = header.get("alg"), header.get("kid")
+    if kid is None:
+        fitting = (each for each in known.keys.values() if each.algorithm.value == algorithm)
+        keys = list(islice(fitting, TRIES_LIMIT))
+    else:
+        # The app's keys are in memory: no kid reaches the database or a file.
+        key = known.keys.get(kid) if isinstance(kid, str) else None
+        if key is None:
+            raise Unauthenticated("The `kid` of the user token is not that of a key of the app.")
+        keys = [key] if key.algorithm.value == algorithm else []
+    if not keys:
+        raise Unauthenticated(f"The user token is not valid: {_explain_algorithm(known, kid)}.")
+    return keys
+
+
+def _explain_algorithm(known: KnownApp, kid: str | None) -> str:
+    keys = known.keys.values() if kid is None else [known.keys[kid]]
+    names = sorted({each.algorithm.value for each in keys})
+    if not names:
+        return "the app has no key for user tokens"
+    return f"it must be signed with {' or '.join(names)}"
+
+
+def _decode(token: str, app_id: str, keys: list[VerifyingKey]) -> dict[str, object]:
+    """Return the claims by the first key that has signed them."""
+    for key in keys:
+        try:
+            return _verify(token, app_id, key)
+        except jwt.InvalidSignatureError:
+            continue
+        except RecursionError as error:
+            raise Unauthenticated(_NOT_A_TOKEN) from error
+        except jwt.MissingRequiredClaimError as error:
+            msg = f"The user token is not valid: `{error.claim}` is missing."
+            raise Unauthenticated(msg) from error
+        except jwt.InvalidTokenError as error:
+            raise Unauthenticated("The user token is not valid: it cannot be read.") from error
+    msg = "The user token is not valid: the signature does not match a key of the app."
+    raise Unauthenticated(msg)
+
+
+def _verify(token: str, app_id: str, key: VerifyingKey) -> dict[str, object]:
+    claims: dict[str, object] = jwt.decode(
+        token,
+        key.key,
+        algorithms=[key.algorithm.value],
+        audience=app_id,
+        # Times and the user id are checked by our clock, with our error texts.
+        options={
+            "require": ["sub", "aud", "exp"],
+            "verify_exp": False,
+            "verify_nbf": False,
+            "verify_iat": False,
+            "verify_sub": False,
+        },
+    )
+    return claims
 
 
 def _check_times(claims: dict[str, object], now_s: float, max_hours: int) -> int:

@@ -33,8 +33,8 @@ _ADDRESSES_LIMIT = 3
 # The time to connect, the longest that is at most half of the time for the request: a request that
 # exceeds its own time was sent.
 _CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
-# After the head of an answer. Shorter than the time for a request, so that a body that never ends
-# does not make the status unknown.
+# After the head of an answer, at most half of the time that is left for the request: a body that
+# never ends must not make the status unknown.
 _BODY_TIMEOUT_S = 3.0
 _MESSAGE_LIMIT = 300
 _NO_CERTIFICATES = "the certificates of ca_path cannot be read"
@@ -123,7 +123,7 @@ class HttpClients:
                 pooled = await self._take(key)
                 try:
                     request = _prepare(pooled.client, url, headers, body, left_s)
-                    return await _post(request, limit_bytes)
+                    return await _post(request, limit_bytes, end)
                 finally:
                     pooled.users -= 1
             except NotConnected as error:
@@ -222,21 +222,21 @@ def _prepare(
     )
 
 
-async def _post(request: StreamRequest, limit_bytes: int) -> HttpAnswer:
+async def _post(request: StreamRequest, limit_bytes: int, end: float) -> HttpAnswer:
     try:
         async with request as response:
             found = {name.lower(): value for name, value in response.headers.items()}
-            return HttpAnswer(
-                response.status, found, await _read(response.body_reader, limit_bytes)
-            )
+            body = await _read(response.body_reader, limit_bytes, end)
+            return HttpAnswer(response.status, found, body)
     except PyreqwestError as error:
         # Without the cause: it names the URL, which may be a secret, and would be logged.
         raise _classify(error) from None
 
 
-async def _read(reader: ResponseBodyReader, limit_bytes: int) -> bytes:
+async def _read(reader: ResponseBodyReader, limit_bytes: int, end: float) -> bytes:
+    left_s = end - asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(_BODY_TIMEOUT_S):
+        async with asyncio.timeout(min(_BODY_TIMEOUT_S, left_s / 2)):
             part = await reader.read(limit_bytes)
     except (PyreqwestError, TimeoutError):
         return b""

@@ -98,6 +98,13 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The provider accepts our credentials; nothing was sent."""
+
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The attempt failed; what that means is the class."""
 
@@ -118,6 +125,11 @@ class Retry(Failure):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotTried(Retry):
     """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
+
+
+# The codes of what was not tried although nothing is wrong: its turn will come.
+BUSY, DAILY_CAP, TOLD_TO_WAIT = "busy", "daily_cap", "told_to_wait"
+WAITING_CODES = frozenset({BUSY, DAILY_CAP, TOLD_TO_WAIT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

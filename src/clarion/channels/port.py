@@ -113,5 +113,10 @@ class Channels(Protocol):
     async def find(self, app_id: str) -> AppChannels:
         """Return the channels of an app. May be some seconds old on other nodes."""
 
-    async def disable(self, app_id: str, channel: Channel, name: str, reason: str) -> None:
-        """Make a provider inactive, log it, and show why."""
+    async def disable(
+        self, app_id: str, channel: Channel, name: str, reason: str, since: int | None = None
+    ) -> None:
+        """Make a provider inactive, log it, and show why.
+
+        With `since`, only if it took no message since then, as far as this node knows.
+        """

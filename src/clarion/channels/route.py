@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState
 from clarion.channels.kinds import Kind
 from clarion.channels.model import (
+    BUSY,
+    DAILY_CAP,
+    TOLD_TO_WAIT,
     Configuration,
     Delivered,
     Failure,
@@ -22,16 +26,19 @@ from clarion.channels.model import (
     Provider,
     Retry,
     Unknown,
+    Verified,
 )
 from clarion.channels.port import Providers, Sender, SenderContext
 from clarion.channels.sql import DAY_MS
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
+T = TypeVar("T")
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
 SLOT_WAIT_S = 5.0
 SANDBOX = "sandbox: not sent"
 CIRCUITS_LIMIT = 1_000
+WAITING_LIMIT = 10_000
 
 
 @dataclass(slots=True)
@@ -56,6 +63,9 @@ class Route:
     # By circuit: most providers have one. The one opened last is last.
     breakers: dict[str, Breaker] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
+    # By the id of a message: until when the provider asked not to be tried with it. A message to
+    # several addresses is due when the first of them is. The one asked for last is last.
+    told: dict[str, int] = field(default_factory=dict)
     settings: Any = field(init=False)
     _sender: Sender | None = None
     _slots: asyncio.Semaphore = field(init=False)
@@ -67,12 +77,15 @@ class Route:
     async def try_(self, message: OutgoingMessage) -> Outcome:
         """Make one attempt, unless the breaker, the cap or the slots refuse it."""
         clock, breaker = self.context.clock, self._find_breaker(message)
+        if (left_ms := self.told.pop(message.id, 0) - clock.monotonic()) > 0:
+            self._remember_told(message, left_ms)
+            return _skip(TOLD_TO_WAIT, "the provider asked to wait longer", left_ms / 1000)
         if not breaker.allows(clock.monotonic()):
             wait_s = breaker.wait_s(clock.monotonic())
             return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
         if not await self._take_slot():
             breaker.cancel()
-            return _skip("busy", f"{self.provider.concurrency} attempts are under way", 1.0)
+            return _skip(BUSY, f"{self.provider.concurrency} attempts are under way", 1.0)
         try:
             return await self._take_daily() or await self._send(message, breaker)
         finally:
@@ -99,6 +112,11 @@ class Route:
             breaker = self.breakers[circuit] = Breaker()
         return breaker
 
+    def _remember_told(self, message: OutgoingMessage, wait_ms: int) -> None:
+        if len(self.told) >= WAITING_LIMIT:
+            del self.told[next(iter(self.told))]
+        self.told[message.id] = self.context.clock.monotonic() + wait_ms
+
     async def close(self) -> None:
         if self._sender is not None:
             await self._sender.close()
@@ -120,13 +138,15 @@ class Route:
         if await self.providers.take_daily(each.app_id, each.channel, each.name, cap=cap, now=now):
             return None
         left_s = (DAY_MS - now % DAY_MS) / 1000
-        return _skip("daily_cap", f"the daily cap of {cap:,} messages is reached", left_s)
+        return _skip(DAILY_CAP, f"the daily cap of {cap:,} messages is reached", left_s)
 
     async def _send(self, message: OutgoingMessage, breaker: Breaker) -> Outcome:
         began = self.context.clock.monotonic()
         outcome: Outcome = Unknown(error_code="cancelled", error_message="the server stopped")
         try:
             outcome = await self._attempt(message)
+            if isinstance(outcome, Retry) and outcome.after_s:
+                self._remember_told(message, int(outcome.after_s * 1000))
             return outcome
         finally:
             self._record(outcome, began, breaker)
@@ -135,16 +155,7 @@ class Route:
         """Send, and turn errors and time-outs into outcomes."""
         if self.provider.is_sandbox:
             return Delivered(response=SANDBOX)
-        limit_s = self.provider.timeout_s
-        try:
-            sender = self._open()
-            async with asyncio.timeout(limit_s):
-                return await sender.send(message)
-        except TimeoutError:
-            return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
-        except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
-            get_logger().error("provider_failed", kind=self.kind.name, exc_info=error)
-            return Unknown(error_code="provider_failed", error_message=type(error).__name__)
+        return await _limit(self.provider, lambda: self._open().send(message))
 
     def _open(self) -> Sender:
         if self._sender is None:
@@ -172,7 +183,7 @@ class Route:
             was_open = breaker.state is BreakerState.OPEN
             breaker.open(now, MISCONFIGURED_MS)
             return not was_open
-        return breaker.fail(now)
+        return breaker.fail(now, outcome.after_s if isinstance(outcome, Retry) else None)
 
     def _log_open(self, outcome: Failure) -> None:
         each = self.provider
@@ -184,6 +195,33 @@ class Route:
             kind=each.kind,
             code=outcome.error_code,
         )
+
+
+async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T | Unknown:
+    """Make an attempt, and turn an error or a time-out into an outcome."""
+    limit_s = provider.timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            return await attempt()
+    except TimeoutError:
+        return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
+    except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
+        get_logger().error("provider_failed", kind=provider.kind, exc_info=error)
+        return Unknown(error_code="provider_failed", error_message=type(error).__name__)
+
+
+async def verify(
+    provider: Provider, kind: Kind, context: SenderContext
+) -> Verified | Outcome | None:
+    """Try the credentials of a provider without sending; None if its kind has no way to."""
+    try_credentials = kind.verify
+    if try_credentials is None or provider.is_sandbox:
+        return None
+    sender = kind.open(configure(provider, kind), context)
+    try:
+        return await _limit(provider, lambda: try_credentials(sender))
+    finally:
+        await sender.close()
 
 
 def configure(provider: Provider, kind: Kind) -> Configuration[Any, Any]:

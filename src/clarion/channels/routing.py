@@ -12,14 +12,16 @@ from clarion.channels.kinds import Kind, find_address
 from clarion.channels.model import (
     Address,
     Misconfigured,
+    Outcome,
     OutgoingMessage,
     Provider,
     Rejected,
     Retry,
     Try,
+    Verified,
 )
 from clarion.channels.port import Providers, SenderContext
-from clarion.channels.route import Route, close_all
+from clarion.channels.route import Route, close_all, verify
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
@@ -50,6 +52,11 @@ class RoutedChannels:
         for each in self.routes.get(Channel.WEBHOOK, ()):
             if each.kind.takes(each.settings, type_name):
                 yield Address(each.provider.name, "")
+
+    def find_route(self, channel: Channel, name: str) -> Route | None:
+        """Return the route of an active provider."""
+        routes = self.routes.get(channel, ())
+        return next((each for each in routes if each.provider.name == name), None)
 
     async def send(
         self, channel: Channel, message: OutgoingMessage, only: str | None = None
@@ -112,8 +119,13 @@ class Routing:
         if app_id in self._apps:
             self._apps[app_id] = (0, self._apps[app_id][1])
 
-    async def disable(self, app_id: str, channel: Channel, name: str, reason: str) -> None:
+    async def disable(
+        self, app_id: str, channel: Channel, name: str, reason: str, since: int | None = None
+    ) -> None:
         now = self._context.clock.now()
+        route = (await self.find(app_id)).find_route(channel, name)
+        if since is not None and route and (route.health.succeeded_at or 0) >= since:
+            return
         if await self.providers.disable(app_id, channel, name, reason, now):
             self.forget(app_id)
             about = {"app_id": app_id, "channel": channel.value, "provider": name}
@@ -124,6 +136,10 @@ class Routing:
         """Return a route of its own for a provider, to be closed by the caller."""
         kind = self.kinds[provider.kind]
         return Route(provider, kind, self._context, self.providers, self._metrics)
+
+    async def verify(self, provider: Provider) -> Verified | Outcome | None:
+        """Try the credentials of a provider without sending; None if its kind has no way to."""
+        return await verify(provider, self.kinds[provider.kind], self._context)
 
     async def close(self) -> None:
         """Close all connections to providers."""

@@ -22,12 +22,12 @@ from clarion.cli.first_run import (
 )
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.data_directory import write_private
+from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
 from clarion.stores import Stores, open_stores
 
-DEMO_BUNDLE_ID = "com.example.demo"
 ADMIN_NAME = "admin"
 
 
@@ -117,6 +117,7 @@ def greeting(first: FirstRun, saved: Path) -> str:
     return f"""
 Clarion is set up. Your keys are in {saved}
 
+  Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
   Health     {first.urls.api}/health
 {_push_urls(first.urls, first.tls)}
@@ -127,12 +128,10 @@ Run a test device in a second terminal, and send it a message from a third:
 
 Send your first notification: create a user, send an event, read the inbox.
 
-  KEY='Authorization: Bearer {first.app.api_key}'
-  JSON='Content-Type: application/json'
-  curl -H "$KEY" -H "$JSON" -X PUT {first.urls.api}/v1/users/ana -d '{{"name":"Ana"}}'
-  curl -H "$KEY" -H "$JSON" {first.urls.api}/v1/events \\
-       -d '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
-  curl -H "$KEY" {first.urls.api}/v1/users/ana/notifications
+  eval "$(.venv/bin/clarion env{data})"
+  api PUT  /v1/users/ana '{{"name":"Ana"}}'
+  api POST /v1/events '{{"type":"POST_COMMENT","recipient":{{"user_id":"ana"}}}}'
+  api GET  /v1/users/ana/notifications
 
 If something does not work:
 

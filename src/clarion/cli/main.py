@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
+from clarion.audit.commands import command
 from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError, CommandFailed
 
@@ -48,13 +49,39 @@ app.command(
     name="doctor",
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
 )
-app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
-app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
+app.command(
+    "clarion.cli.env:env",
+    name="env",
+    help="Print shell variables for trying the API: the URL, the API key of the demo app, and a "
+    f'function `api`. Use it as eval "$(clarion env)". {_TAKES_SETTINGS}',
+)
+app.command("clarion.cli.app:app", name="app", help="Create, list, show, change and delete apps.")
+app.command("clarion.cli.key:key", name="key", help="Create, list, rotate and revoke API keys.")
+app.command(
+    "clarion.cli.user_key:user_key",
+    name="user-key",
+    help="Create, list, rotate and revoke the keys of user tokens.",
+)
+app.command(
+    "clarion.cli.provider_key:provider_key",
+    name="provider-key",
+    help="Create, list, rotate and revoke the keys of APNs providers.",
+)
+app.command(
+    "clarion.cli.user:user",
+    name="user",
+    help="Create, import, export, delete and erase users; sign user tokens.",
+)
 app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
 app.command(
     "clarion.cli.vault:app",
     name="vault",
     help="Replace the key that encrypts secrets in the database, and show the keys in use.",
+)
+app.command(
+    "clarion.cli.audit:app",
+    name="audit",
+    help="Verify, list and export the audit log.",
 )
 app.command(device)
 device.command(
@@ -75,9 +102,11 @@ app.command(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Errors are one line each, without a traceback."""
     os.umask(PRIVATE_UMASK)
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        _record(arguments)
         result = app(
-            sys.argv[1:] if arguments is None else arguments,
+            arguments,
             result_action="return_value",
             exit_on_error=False,
             print_error=False,
@@ -88,9 +117,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClarionError as error:
         _report(error.detail)
         return EXIT_FAILED if isinstance(error, CommandFailed) else EXIT_CANNOT_RUN
+    except PermissionError as error:
+        _report(
+            f"This account may not use {error.filename}. Run the command as the account that owns "
+            f"it, or change its owner: chown -R $(id -un) {error.filename}"
+        )
+        return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _record(arguments: Sequence[str]) -> None:
+    """Let the audit log know what runs: a command that writes something has an entry."""
+    names, _, _ = app.parse_commands(arguments)
+    if names[:1] != ("serve",):  # its requests have entries of their own
+        command.set(".".join(names))
 
 
 def _report(text: str) -> None:

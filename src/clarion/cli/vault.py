@@ -10,11 +10,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from clarion import key_rotation
 from clarion.access.vault import key_id_of
+from clarion.audit.commands import record_command
+from clarion.audit.sql import SqlAuditLog
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_database
+from clarion.stores import open_audit_keys, open_database
 
 app = App(name="vault")
 _WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"
@@ -34,16 +36,19 @@ async def rotate(**settings: SettingFlags) -> None:
         if sqlite_path(loaded.database_url):
             directory.lock().close()  # a server of an earlier release holds this lock only
         directory.ensure_master_keys()
+        clock = SystemClock()
         async with open_database(loaded) as engine:
+            log = SqlAuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
             with _show_progress() as progress:
                 task = progress.add_task("Encrypting secrets", total=None)
-                new = await key_rotation.rotate(
-                    directory,
-                    engine,
-                    loaded.database_url,
-                    SystemClock(),
-                    lambda done, total: progress.update(task, completed=done, total=total),
-                )
+                async with record_command(log):
+                    new = await key_rotation.rotate(
+                        directory,
+                        engine,
+                        loaded.database_url,
+                        clock,
+                        lambda done, total: progress.update(task, completed=done, total=total),
+                    )
     print(f"All secrets are encrypted with the key {new.hex()}.")
     print("Back up master.key, apart from the database.")
     if not sqlite_path(loaded.database_url):

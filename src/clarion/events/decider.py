@@ -106,6 +106,9 @@ class Decider:
         return outcomes, later
 
     async def _decide_one(self, job: Job, event: Event, prepared: PreparedCase) -> JobOutcome:
+        if prepared.case.user is None:
+            # Deleted or erased since the event was accepted: nothing is stored about them.
+            return JobOutcome(job=job, final_status=EventStatus.COMPLETED)
         notification_id = self.ports.clock.new_id()
         return await apply_decisions(job, event, prepared, decide(prepared.case), notification_id)
 

@@ -19,6 +19,7 @@ from clarion.fields import (
     check_image_url,
     check_json,
     check_link,
+    check_segment,
     check_topic,
     check_user_id,
     is_user_id,
@@ -124,7 +125,7 @@ def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:
         case "topic":
             yield from _check("recipient.topic", check_topic, recipient.topic or "")
         case "segment":
-            yield FieldFault("recipient.segment", "there is no such segment")
+            yield from _check("recipient.segment", check_segment, recipient.segment or "")
         case "all" if not recipient.all:
             yield FieldFault("recipient.all", "must be true, or left out")
 
@@ -211,6 +212,8 @@ def make_audience(recipient: Recipient) -> Audience:
         return Audience(AudienceKind.USERS if len(ids) > 1 else AudienceKind.USER, ids)
     if recipient.topic is not None:
         return Audience(AudienceKind.TOPIC, topic=recipient.topic)
+    if recipient.segment is not None:
+        return Audience(AudienceKind.SEGMENT, segment=recipient.segment)
     return Audience(AudienceKind.ALL)
 
 

@@ -90,6 +90,10 @@ class Expander:
                 return await self.ports.users.followers(
                     event.app_id, audience.topic or "", after=after or None, limit=CHUNK
                 )
+            case AudienceKind.SEGMENT:
+                return await self.ports.segments.list_users(
+                    event.app_id, audience.filter or "", after=after or None, limit=CHUNK
+                )
             case AudienceKind.ALL:
                 return await self.ports.users.list_ids(
                     event.app_id, after=after or None, limit=CHUNK
@@ -98,4 +102,6 @@ class Expander:
                 start = int(after or 0)
                 end = start + CHUNK
                 is_last = end >= len(audience.ids)
-                return Page(audience.ids[start:end], None if is_last else str(end))
+                # The place of a user who was erased is empty.
+                ids = tuple(each for each in audience.ids[start:end] if each)
+                return Page(ids, None if is_last else str(end))

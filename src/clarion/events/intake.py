@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
@@ -45,7 +45,7 @@ class Intake:
         event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
         await check_context(entry, _template_channels(draft, entry), event.content)
         await self._check_recipients(event, draft)
-        return event
+        return await self._fix_segment(event)
 
     async def accept(
         self, events: Sequence[Event], once: IdempotencyClaim | None = None
@@ -112,6 +112,16 @@ class Intake:
             await slices.pause()
         if missing:
             raise InvalidFields(*_missing_faults(draft, missing))
+
+    async def _fix_segment(self, event: Event) -> Event:
+        """Return the event with the filter that its segment has now."""
+        name = event.audience.segment
+        if name is None:
+            return event
+        segment = await self.ports.segments.get(event.app_id, name)
+        if segment is None:
+            raise InvalidFields(FieldFault("recipient.segment", f"there is no segment {name}"))
+        return replace(event, audience=replace(event.audience, filter=segment.filter))
 
     def _remember(self, app_id: str, found: Collection[str]) -> None:
         if len(self._known) + len(found) > KNOWN_LIMIT:

@@ -78,16 +78,20 @@ class AudienceKind(StrEnum):
     USER = "user"
     USERS = "users"
     TOPIC = "topic"
+    SEGMENT = "segment"
     ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The recipients of an event: named users, the followers of a topic, or all users."""
+    """The recipients of an event: named users, those of a topic or segment, or all users."""
 
     kind: AudienceKind
     ids: tuple[str, ...] = ()
     topic: str | None = None
+    segment: str | None = None
+    # Of the segment, when the event was accepted.
+    filter: str | None = None
 
 
 class Actor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel
@@ -51,8 +51,10 @@ class Pipeline:
         has_workers: bool,
         caps: FrequencyCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
+        deleted_apps: Container[str] = (),
     ) -> None:
         self._ports = ports
+        self._deleted_apps = deleted_apps
         self._leases = Leases()
         self.metrics = PipelineMetrics()
         self._cases = CaseReader(ports, caps)
@@ -133,6 +135,7 @@ class Pipeline:
                 leases=leases,
                 time=LeaseClock(ports.clock),
                 find_due=self.backlog.refresh,
+                deleted_apps=self._deleted_apps,
             )
             for pool in pools
             for _ in range(counts.get(pool.name, SENDERS))

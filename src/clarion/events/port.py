@@ -24,7 +24,7 @@ from clarion.events.model import (
 )
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.people.port import Users
+from clarion.people.port import Segments, Users
 from clarion.push.port import DeviceRegistry, Devices, Gateway
 
 
@@ -218,6 +218,7 @@ class PipelinePorts:
     outcomes: Outcomes
     deliveries: Deliveries
     users: Users
+    segments: Segments
     devices: Devices
     catalog: Catalog
     clock: Clock

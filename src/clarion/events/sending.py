@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from clarion.catalog.model import Channel
 from clarion.channels.model import (
+    WAITING_CODES,
     Address,
     Delivered,
     Failure,
@@ -36,7 +37,7 @@ from clarion.events.model import (
 from clarion.events.outcomes import archive_decision
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
-from clarion.events.schedules import find_wait_s
+from clarion.events.schedules import find_wait_s, find_wait_untried_s, spread_told
 from clarion.events.waiting import WaitingNotification
 from clarion.push.model import Device, InvalidationReason
 
@@ -76,9 +77,15 @@ class Result(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome that counts: of the provider that took or refused it, or the first one."""
+        """The outcome that counts: of the provider that took or refused it, or the first one.
+
+        One that was not tried counts if none was.
+        """
         last = self.tries[-1].outcome
-        return last if not is_open(last) else self.tries[0].outcome
+        if not is_open(last):
+            return last
+        made = (each.outcome for each in self.tries if not isinstance(each.outcome, NotTried))
+        return next(made, self.tries[0].outcome)
 
 
 def is_open(outcome: Outcome) -> bool:
@@ -193,7 +200,7 @@ class Sending:
         failed = [each.outcome for each in results if is_open(each.outcome)]
         statuses = {each.status for each in plan.settled}
         statuses |= {_name(each.outcome) for each in results if not is_open(each.outcome)}
-        next_ = self._plan_next(waiting, delivery.channel, failed)
+        next_ = self._plan_next(waiting, delivery, failed)
         if isinstance(next_, DeadLetter) and statuses & _ARRIVED:
             next_ = None  # it arrived somewhere; the attempts show where it did not
         if not isinstance(next_, Reschedule):
@@ -203,23 +210,20 @@ class Sending:
         return JobOutcome(job=waiting.job, next=next_, deliveries=(tried,), attempts=attempts)
 
     def _plan_next(
-        self, waiting: WaitingNotification, channel: Channel, failed: Sequence[Outcome]
+        self, waiting: WaitingNotification, delivery: Delivery, failed: Sequence[Outcome]
     ) -> Reschedule | DeadLetter | None:
         """Return when the job is done again; a dead letter after the last try."""
         failures = [each for each in failed if isinstance(each, Failure)]
         if not failures:
             return None
-        first = failures[0]
-        error = f"{channel}: {first.error_code}: {first.error_message}"
-        told = [each.after_s for each in failures if isinstance(each, Retry)]
-        told_s = min((each for each in told if each is not None), default=None)
-        if all(isinstance(each, NotTried) and each.error_code == "daily_cap" for each in failures):
-            due_at = self.ports.clock.now() + int((told_s or 0) * 1000)
-            return Reschedule(due_at=due_at, error=error, is_failure=False)
-        wait_s = find_wait_s(channel, waiting.job.tries + 1, told_s)
+        now, first = self.ports.clock.now(), failures[0]
+        error = f"{delivery.channel}: {first.error_code}: {first.error_message}"
+        elapsed_s = max(0, now - delivery.decided_at) / 1000
+        wait_s = _find_wait_s(delivery.channel, waiting.job.tries + 1, elapsed_s, failures)
         if wait_s is None:
             return DeadLetter(error=error)
-        return Reschedule(due_at=self.ports.clock.now() + int(wait_s * 1000), error=error)
+        is_tried = not all(isinstance(each, NotTried) for each in failures)
+        return Reschedule(due_at=now + int(wait_s * 1000), error=error, is_failure=is_tried)
 
     async def _report_gone(
         self, delivery: Delivery, plan: Plan, results: Sequence[Result], outcome: JobOutcome
@@ -228,7 +232,7 @@ class Sending:
         if delivery.channel is Channel.PUSH:
             await self._invalidate(delivery.app_id, plan, results)
         elif delivery.channel is Channel.WEBHOOK:
-            await self._disable(delivery.app_id, results, outcome)
+            await self._disable(delivery, results, outcome)
 
     async def _invalidate(self, app_id: str, plan: Plan, results: Sequence[Result]) -> None:
         for each in results:
@@ -237,18 +241,22 @@ class Sending:
                 reason = InvalidationReason.UNINSTALLED
                 await self.ports.registry.invalidate(app_id, device.id, reason, device.address)
 
-    async def _disable(self, app_id: str, results: Sequence[Result], outcome: JobOutcome) -> None:
+    async def _disable(
+        self, delivery: Delivery, results: Sequence[Result], outcome: JobOutcome
+    ) -> None:
         is_dead = outcome.next is None and any(is_open(each.outcome) for each in results)
         is_dead = is_dead or isinstance(outcome.next, DeadLetter)
         for each in results:
-            name = each.progress.address.id
             if isinstance(each.outcome, Gone):
-                reason = f"The endpoint answered that it is gone ({each.outcome.error_code})."
+                code, since = each.outcome.error_code, None
+                reason = f"The endpoint answered that it is gone ({code})."
             elif is_dead and is_open(each.outcome):
                 reason = "The endpoint accepted nothing over the whole schedule of retries."
+                since = delivery.decided_at
             else:
                 continue
-            await self.ports.channels.disable(app_id, Channel.WEBHOOK, name, reason)
+            name = each.progress.address.id
+            await self.ports.channels.disable(delivery.app_id, Channel.WEBHOOK, name, reason, since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +276,22 @@ def _is_own(progress: AddressProgress, plan: Plan) -> bool:
     """Whether our own gateway reaches it: a device without an address elsewhere."""
     device = plan.devices.get(progress.address.id)
     return device is not None and device.address is None
+
+
+def _find_wait_s(
+    channel: Channel, tries: int, elapsed_s: float, failures: Sequence[Failure]
+) -> float | None:
+    """Return after how many seconds an attempt that failed is followed by another; None: by none.
+
+    A message that waits for its turn is not given up, however long that takes.
+    """
+    told = [each.after_s for each in failures if isinstance(each, Retry)]
+    told_s = min((each for each in told if each is not None), default=None)
+    if not all(isinstance(each, NotTried) for each in failures):
+        return find_wait_s(channel, tries, elapsed_s, told_s)
+    if any(each.error_code in WAITING_CODES for each in failures):
+        return spread_told(told_s or 0.0)
+    return find_wait_untried_s(channel, elapsed_s, told_s or 0.0)
 
 
 def _split(

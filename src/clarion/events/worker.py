@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,6 +59,7 @@ class Worker:
     leases: Leases
     time: LeaseClock
     find_due: Callable[[], Awaitable[None]]
+    deleted_apps: Container[str] = ()
     _is_stopping: bool = field(default=False, init=False)
 
     def stop(self) -> None:
@@ -113,6 +114,8 @@ class Worker:
         pool, now = self.pool, self.time.now()
         # Before the claim: what is added from here on may not be claimed by it.
         pool.turns.due.pop(app_id, None)
+        if app_id in self.deleted_apps:
+            return 0
         quotas = await pool.quotas.find(app_id)
         if not quotas:
             return 0

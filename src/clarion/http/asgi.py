@@ -15,8 +15,9 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qs
 
-from clarion.access.model import AppCaller, Caller
+from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
@@ -194,12 +195,16 @@ class Operation:
 
 
 class FastRoute(NamedTuple):
-    """A method and path, the function that answers them, and the documentation, if any."""
+    """A method and path, the function that answers them, and the documentation, if any.
+
+    One that takes tickets can be called with `?ticket=` in place of a header.
+    """
 
     method: str
     path: str
     endpoint: Endpoint
     operation: Operation | None = None
+    takes_tickets: bool = False
 
 
 def index_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -216,10 +221,19 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
+def find_query(scope: Scope, name: str) -> str | None:
+    """Return the last value of a parameter in the query, or None."""
+    query = bytes(scope.get("query_string", b"")).decode("latin-1")
+    given = parse_qs(query, keep_blank_values=True).get(name)
+    return given[-1] if given else None
+
+
 def identity_of(caller: Caller) -> str:
     """Return the name under which a caller is counted."""
     if isinstance(caller, AppCaller):
         return caller.key_id
+    if isinstance(caller, AdminCaller):
+        return f"administrator:{caller.administrator_id}"
     return f"{caller.app_id}:{caller.user_id}"
 
 

@@ -1,4 +1,4 @@
-"""The caller of a request: an application with a scope, a user, or either of them."""
+"""The caller of a request: an application with a scope, a user, or an administrator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import Any, TypeAlias
 
 from litestar import Request
 
-from clarion.access.model import AppCaller, Caller, Scope, require_app, require_user
+from clarion.access.model import (
+    AdminCaller,
+    AppCaller,
+    Caller,
+    Role,
+    Scope,
+    UserCaller,
+    require_admin,
+    require_any_admin,
+    require_app,
+    require_user,
+)
 from clarion.errors import NotFound
 from clarion.fields import is_user_id
 
@@ -20,8 +31,28 @@ def caller_of(request: ApiRequest) -> Caller:
 
 
 def app_of(request: ApiRequest, scope: Scope) -> AppCaller:
-    """Return the calling application; `Forbidden` if its key does not have the scope."""
+    """Return the calling application; `Forbidden` if its key does not have the scope.
+
+    An administrator acts for the app of the header `Clarion-App`.
+    """
     return require_app(caller_of(request), scope)
+
+
+def app_or_user_of(request: ApiRequest, scope: Scope) -> AppCaller | UserCaller:
+    """Return the calling user, or the calling application if its key has the scope."""
+    caller = caller_of(request)
+    return caller if isinstance(caller, UserCaller) else require_app(caller, scope)
+
+
+def admin_of(
+    request: ApiRequest, role: Role | None = None, app_id: str | None = None
+) -> AdminCaller:
+    """Return the calling administrator; `Forbidden` without the role, for all apps or for one.
+
+    Without a role to have, every administrator may call.
+    """
+    caller = caller_of(request)
+    return require_any_admin(caller) if role is None else require_admin(caller, role, app_id)
 
 
 def owner_of(request: ApiRequest, user_id: str | None, scope: Scope) -> tuple[str, str]:

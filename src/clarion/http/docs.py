@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import html
 from http import HTTPStatus
-from importlib import resources
 
 from clarion.errors import ClarionError, RequestError, ServiceError
-from clarion.http.asgi import Endpoint, FastRoute, Request, Response
+from clarion.http.asgi import FastRoute
+from clarion.http.static_files import constant, read, serve
 
 # Swagger UI sets styles from its script; scripts come from this server alone.
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     b"img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
+_FILES = ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css")
 _HTML = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"content-security-policy", _POLICY),
@@ -26,29 +26,10 @@ _DO_NOT_RETRY = "Retrying the same request will fail again."
 def routes() -> tuple[FastRoute, ...]:
     """Return the pages and the files they load, all read once."""
     return (
-        FastRoute("GET", "/docs", _constant(_read("docs.html"), _HTML)),
-        FastRoute("GET", "/docs/errors", _constant(render_errors().encode(), _HTML)),
-        *map(_static, ("docs.js", "swagger-ui-bundle.js", "swagger-ui.css")),
+        FastRoute("GET", "/docs", constant(read("docs.html"), _HTML)),
+        FastRoute("GET", "/docs/errors", constant(render_errors().encode(), _HTML)),
+        *(serve(f"/docs/{name}", name) for name in _FILES),
     )
-
-
-def _static(name: str) -> FastRoute:
-    suffix = name[name.rindex(".") :]
-    headers = ((b"content-type", _TYPES[suffix]), (b"cache-control", b"max-age=3600"))
-    return FastRoute("GET", f"/static/{name}", _constant(_read(name), headers))
-
-
-def _read(name: str) -> bytes:
-    return (resources.files(__package__) / "static" / name).read_bytes()
-
-
-def _constant(body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint:
-    response = Response(200, body, headers)
-
-    async def answer(_request: Request) -> Response:
-        return response
-
-    return answer
 
 
 def list_errors() -> list[type[ClarionError]]:

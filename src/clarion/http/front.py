@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from clarion.access.model import AppCaller, Caller
-from clarion.access.port import Authenticator
+from clarion.access.model import AdminCaller, AppCaller, Caller
+from clarion.access.port import Authenticator, Origins
 from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
@@ -37,6 +37,7 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
+    find_query,
     identity_of,
     index_headers,
     respond,
@@ -44,6 +45,7 @@ from clarion.http.asgi import (
 )
 from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
+from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
@@ -62,7 +64,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/ready")
-_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/static/", "/openapi.json")
+_FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
 _FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
@@ -84,27 +86,30 @@ class Framework(Protocol):
 class Front:
     """The ASGI application that the listeners serve."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         *,
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
         authenticator: Authenticator,
+        origins: Origins,
         limits: Limits,
         clock: Clock,
         metrics: Metrics,
         settings: Settings,
     ) -> None:
-        self._routes = {(route.method, route.path): route.endpoint for route in routes}
+        self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
         self._prefixes = tuple(prefixes.items())
         self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
+        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
         self._methods = Methods(routes, framework.routes)
         self._framework = framework
         self._authenticator = authenticator
+        self._cors = Cors(origins)
         self._limits = limits
         self._clock = clock
         self._metrics = metrics
@@ -114,7 +119,22 @@ class Front:
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
-        self._quotas_of: dict[str, tuple[Quota, Quota]] = {}
+        self._quotas_of: dict[str, tuple[Quota, ...]] = {}
+
+    def list_operations(self) -> set[str]:
+        """Return everything that is served: methods and paths, and prefixes as `* /3/`."""
+        fast = {f"{method} {path}" for method, path in self.fast_routes}
+        prefixes = {f"* {prefix}" for prefix, _ in self._prefixes}
+        return (
+            fast
+            | prefixes
+            | {
+                f"{method} {route.path_format}"
+                for route in self._framework.routes
+                for method in route.methods
+                if method != "OPTIONS"
+            }
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -184,7 +204,15 @@ class Front:
         self, request: Request, sender: Sender, extra: Headers
     ) -> Streamed | None:
         """Answer a request of a caller, of whom only so many may run at a time."""
+        is_foreign = is_from_another_origin(request)
+        if is_foreign:
+            self._cors.open(extra)
+            if preflight := self._cors.find_preflight(request):
+                await sender.respond(preflight)
+                return None
         request.caller = caller = await self._admit(request, extra)
+        if is_foreign:
+            await self._cors.check(caller, request, extra)
         who = identity_of(caller)
         self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
@@ -229,11 +257,11 @@ class Front:
             return self._describe_methods
         # A HEAD is a GET whose body the listener does not send.
         method = "GET" if method == "HEAD" else method
-        endpoint = self._routes.get((method, path)) or self._find_by_prefix(path)[1]
+        endpoint = self.fast_routes.get((method, path)) or self._find_by_prefix(path)[1]
         if endpoint is None:
             # As in the framework, a slash at the end makes no difference.
             path = path.removesuffix("/")
-            endpoint = self._routes.get((method, path))
+            endpoint = self.fast_routes.get((method, path))
             if endpoint is None and path in self._own_paths:
                 raise MethodNotAllowed(self._list_methods(path))
         return endpoint
@@ -246,7 +274,7 @@ class Front:
         return Response(204, b"", ((b"allow", ", ".join(sorted(methods)).encode()),))
 
     def _list_methods(self, path: str) -> set[str]:
-        methods = {method for method, at in self._routes if at == path}
+        methods = {method for method, at in self.fast_routes if at == path}
         return methods | {"HEAD"} if "GET" in methods else methods
 
     def _find_by_prefix(self, path: str) -> tuple[str, Endpoint | None]:
@@ -266,7 +294,7 @@ class Front:
 
     async def _admit(self, request: Request, extra: Headers) -> Caller:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._authenticator.identify(request.header(b"authorization"))
+        caller = await self._identify(request)
         position, allowance = await self._limits.take_all(
             self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
         )
@@ -280,7 +308,16 @@ class Front:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
         return caller
 
-    def _find_quotas(self, caller: Caller) -> tuple[Quota, Quota]:
+    async def _identify(self, request: Request) -> Caller:
+        authorization = request.header(b"authorization")
+        path = request.scope["path"]
+        if authorization is None and path.removesuffix("/") in self._ticket_paths:
+            ticket = find_query(request.scope, "ticket")
+            if ticket is not None:
+                return await self._authenticator.redeem(ticket)
+        return await self._authenticator.identify(authorization)
+
+    def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""
         who = identity_of(caller)
         quotas = self._quotas_of.get(who)
@@ -290,9 +327,15 @@ class Front:
             quotas = self._quotas_of[who] = self._quotas(caller)
         return quotas
 
-    def _quotas(self, caller: Caller) -> tuple[Quota, Quota]:
-        """Return the caller's own quota, then the part of its app's that it may use up."""
+    def _quotas(self, caller: Caller) -> tuple[Quota, ...]:
+        """Return the caller's own quota, then the part of its app's that it may use up.
+
+        Administrators are not counted against an app: they must be able to look at one that has
+        used up its quota.
+        """
         settings = self._settings
+        if isinstance(caller, AdminCaller):
+            return (Quota(identity_of(caller), settings.admin_requests_per_minute),)
         per_app = settings.app_requests_per_minute
         if isinstance(caller, AppCaller):
             own = Quota(identity_of(caller), settings.requests_per_minute)
@@ -334,7 +377,7 @@ class Front:
 def _explain_limit(caller: Caller, position: int) -> str:
     if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    who = "API key" if isinstance(caller, AppCaller) else "user"
+    who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 

@@ -29,26 +29,39 @@ class Idempotency:
     clock: Clock
 
     async def once(
-        self, request: ApiRequest, key: str | None, answer: msgspec.Struct
+        self,
+        request: ApiRequest,
+        key: str | None,
+        answer: msgspec.Struct,
+        user_id: str | None = None,
     ) -> IdempotencyClaim | None:
         """Return the claim to commit with the work; None if the request has no key."""
         if key is None:
             return None
         asked = fingerprint(request.method, request.url.path, await request.body())
-        return self.claim(key, caller_of(request), asked, msgspec.json.encode(answer))
+        return self.claim(key, caller_of(request), asked, msgspec.json.encode(answer), user_id)
 
-    def claim(self, key: str, caller: Caller, asked: bytes, answer: bytes) -> IdempotencyClaim:
+    def claim(
+        self,
+        key: str,
+        caller: Caller,
+        asked: bytes,
+        answer: bytes,
+        user_id: str | None = None,
+    ) -> IdempotencyClaim:
         """Return the claim of a request by its fingerprint, with the response to store.
 
-        The servers of an app share their keys. A user has keys of their own: the stored response
-        may hold a secret, such as that of a device.
+        The servers of an app share their keys. Users and administrators have keys of their own:
+        the stored response may hold a secret, such as that of a device. `user_id` is the user whom
+        the response is about, if it is one: it is erased with them.
         """
         if not 0 < len(key) <= KEY_LENGTH:
             reason = f"must have 1 to {KEY_LENGTH} characters"
             raise InvalidFields(FieldFault("Idempotency-Key", reason))
-        now, app_id = self.clock.now(), caller.app_id
+        now, app_id = self.clock.now(), caller.app_id or ""
+        key = _own_prefix(caller) + key
         if isinstance(caller, UserCaller):
-            key = f"{caller.user_id}\n{key}"  # no key that an app sends has a line break
+            user_id = caller.user_id
         return IdempotencyClaim(
             app_id=app_id,
             key=key,
@@ -57,6 +70,7 @@ class Idempotency:
             answer=self.vault.seal(answer, answer_context(app_id, key)),
             created_at=now,
             expires_at=now + KEPT_MS,
+            user_id=user_id,
         )
 
     def answer_again(
@@ -70,10 +84,27 @@ class Idempotency:
         first = msgspec.json.decode(self.open(replay, once), type=body_type)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
+    def answer_created(
+        self, replay: StoredResponse | None, once: IdempotencyClaim | None, answer: T
+    ) -> Response[T]:
+        """Return the response to a request that created something, or that to the first one."""
+        if replay is not None:
+            return self.answer_again(replay, once, type(answer), 201)
+        return Response(answer, status_code=201)
+
     def open(self, replay: StoredResponse, once: IdempotencyClaim | None) -> bytes:
         """Return the body of the first response."""
         context = answer_context(once.app_id, once.key) if once else ""
         return self.vault.open(replay.answer, context)
+
+
+def _own_prefix(caller: Caller) -> str:
+    """Return what keeps the keys of callers of an app apart: no key has a line break itself."""
+    if isinstance(caller, UserCaller):
+        return f"{caller.user_id}\n"
+    administrator_id = caller.administrator_id
+    # No user id is empty.
+    return f"\n{administrator_id}\n" if administrator_id else ""
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:

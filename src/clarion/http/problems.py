@@ -9,9 +9,9 @@ import msgspec
 from clarion.errors import (
     BodyTimeout,
     ClarionError,
-    InvalidFields,
     MalformedRequest,
     MethodNotAllowed,
+    RequestError,
     ServiceError,
     TooManyRequests,
 )
@@ -42,7 +42,7 @@ class Problem(msgspec.Struct):
 
 def describe(error: ClarionError, request_id: str) -> Problem:
     """Return the problem for an error. Causes, values and stack go to the log only."""
-    faults = error.faults if isinstance(error, InvalidFields) else ()
+    faults = error.faults if isinstance(error, RequestError) else ()
     return Problem(
         type=f"/docs/errors#{error.code}",
         title=HTTPStatus(error.status).phrase,

@@ -28,6 +28,7 @@ from clarion.errors import (
 )
 from clarion.http import openapi, problems
 from clarion.http.asgi import FastRoute
+from clarion.http.auditing import note_error
 from clarion.http.bodies import StrictBody
 from clarion.http.decoding import explain
 from clarion.telemetry.logs import get_logger
@@ -82,6 +83,7 @@ def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[
     """Answer any error as a problem."""
     request_id: str = request.scope.get("clarion.request_id", "")  # type: ignore[assignment]
     ours = translate(error)
+    note_error(request, ours)
     if isinstance(ours, InternalError):
         get_logger().error("request_failed", request_id=request_id, exc_info=error)
     headers = {key.decode(): value.decode() for key, value in problems.headers_of(ours)}

@@ -15,6 +15,7 @@ class IdempotencyClaim:
     answer: bytes  # sealed
     created_at: int
     expires_at: int
+    user_id: str | None = None  # whom the response is about, if it is one user
 
 
 @dataclass(frozen=True, slots=True)

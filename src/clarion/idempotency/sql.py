@@ -63,10 +63,17 @@ async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredRes
 
 
 class SqlIdempotencyKeys:
-    """The keys of all apps."""
+    """The `IdempotencyKeys` port."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    async def find(self, once: IdempotencyClaim) -> StoredResponse | None:
+        return await replay_if_claimed(self._engine, once)
+
+    async def store(self, once: IdempotencyClaim) -> StoredResponse | None:
+        stored = await write_once(self._engine, once.key, once)
+        return stored if isinstance(stored, StoredResponse) else None
 
     async def prune(self, now: int, limit: int) -> int:
         """Delete keys that have expired, at most `limit`; return how many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -27,6 +27,7 @@ class EndReason(StrEnum):
 
     RESTARTING = "restarting"
     USER_INACTIVE = "user_inactive"
+    APP_DELETED = "app_deleted"
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +69,11 @@ class LiveClients:
     def __len__(self) -> int:
         """How many clients are open."""
         return self._count
+
+    @property
+    def users(self) -> Collection[tuple[str, str]]:
+        """App and id of each user who has a client open."""
+        return self._users.keys()
 
     def open(
         self,
@@ -124,6 +130,15 @@ class LiveClients:
         if user is not None:
             for client in tuple(user.clients):
                 client.end(EndReason.USER_INACTIVE)
+
+    async def disconnect_app(self, app_id: str) -> None:
+        """End the streams and sockets of all users of an app that was deleted."""
+        if not self._counts.get(app_id):
+            return
+        async for owner, user in self._pace.over(list(self._users.items())):
+            if owner[0] == app_id:
+                for client in tuple(user.clients):
+                    client.end(EndReason.APP_DELETED)
 
     async def stop(self, limit_s: float) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up."""

@@ -21,10 +21,11 @@ ACTIONS_LIMIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Authorise:
-    """Authenticate the user by the token; then call `welcome` or `end`."""
+    """Authenticate the user by the token or ticket; then call `welcome` or `end`."""
 
     token: str
     after: int | None
+    is_ticket: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,12 @@ class UserSession(Session[Frame, UserRequest]):
 
     # From the client.
 
-    def present(self, token: str, after: int | None) -> list[Effect]:
-        """Take a token, of the hello or of the header of the handshake."""
+    def present(self, token: str, after: int | None, *, is_ticket: bool = False) -> list[Effect]:
+        """Take a token, of the hello or of the header of the handshake, or a ticket."""
         if self._has_hello:
             return self.end(CloseCode.BAD_FRAME, "the hello was sent before")
         self._has_hello = True
-        return [Authorise(token, after)]
+        return [Authorise(token, after, is_ticket)]
 
     def _take(self, frame: Frame, now: int) -> list[Effect]:  # noqa: ARG002 - other sessions need it
         if isinstance(frame, Hello):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from picows import WSUpgradeRequest
 
-from clarion.access.model import Caller, UserCaller
+from clarion.access.model import Caller, UserCaller, explain_origin
+from clarion.access.port import Authenticator, Origins
 from clarion.clock import Clock, to_monotonic
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
 from clarion.inbox.actions import InboxActions
@@ -16,20 +16,25 @@ from clarion.inbox.feed import Feed, read_sequence
 from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
-from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
+from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
 from clarion.sockets.tasks import BackgroundTasks
 
 _CLOSES = {
     EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
     EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
+    EndReason.APP_DELETED: (CloseCode.NOT_AUTHORISED, APP_IS_DELETED),
 }
 
 
 class UserSocket(Socket[UserRequest]):
-    """The socket of one client of a user; both attributes are set when it has authenticated."""
+    """The socket of one client of a user.
 
-    __slots__ = ("client", "feed")
+    `origin` is that of the page which opened it, None if it is no browser. The other attributes are
+    set when it has authenticated.
+    """
+
+    __slots__ = ("client", "feed", "origin")
 
     session: UserSession
 
@@ -37,6 +42,7 @@ class UserSocket(Socket[UserRequest]):
         super().__init__(endpoint, UserSession(endpoint.clock.monotonic()))
         self.client: LiveClient | None = None
         self.feed: Feed | None = None
+        self.origin: str | None = None
 
     def wake(self) -> None:
         self.carry_out(self.session.wake())
@@ -55,7 +61,8 @@ class UserEndpoint:
     inboxes: Inboxes
     actions: InboxActions
     live: LiveClients
-    identify: Callable[[str], Awaitable[Caller]]
+    authenticator: Authenticator
+    origins: Origins
     clock: Clock
     sockets: OpenSockets = field(default_factory=OpenSockets)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -64,19 +71,22 @@ class UserEndpoint:
         return UserSocket(self)
 
     def connected(self, socket: UserSocket, request: WSUpgradeRequest) -> None:
-        """Authenticate by the header, if there is one; else the hello has the token."""
+        """Authenticate by the header or a ticket, if given; else the hello has the token."""
+        socket.origin = request.headers.get("origin")
         authorization = request.headers.get("authorization")
-        if not authorization:
+        query = parse_qs(request.path.partition(b"?")[2].decode("latin-1"))
+        ticket = query.get("ticket", [""])[-1]
+        if not authorization and not ticket:
             return
-        scheme, _, token = authorization.partition(" ")
-        given = parse_qs(request.path.partition(b"?")[2].decode("latin-1")).get("after")
         try:
+            given = query.get("after")
             after = read_sequence(given[-1], "after") if given else None
         except RequestError as error:
             socket.end(CloseCode.BAD_FRAME, error.detail)
             return
-        is_bearer = scheme.lower() == "bearer"
-        socket.carry_out(socket.session.present(token if is_bearer else "", after))
+        token = _read_bearer(authorization) if authorization else ticket
+        is_ticket = not authorization
+        socket.carry_out(socket.session.present(token, after, is_ticket=is_ticket))
 
     def perform(self, socket: UserSocket, effect: UserRequest) -> None:
         match effect:
@@ -99,9 +109,11 @@ class UserEndpoint:
 
     async def _authorise(self, socket: UserSocket, asked: Authorise) -> None:
         try:
-            caller = await self.identify(f"Bearer {asked.token}")
+            caller = await self._identify(asked)
             if not isinstance(caller, UserCaller):
                 socket.end(CloseCode.NOT_AUTHORISED, "a user token is required")
+            elif not await self._allows(caller.app_id, socket.origin):
+                socket.end(CloseCode.NOT_AUTHORISED, explain_origin(socket.origin or ""))
             elif not socket.session.is_closed:
                 await self._welcome(socket, caller, asked.after)
         except TooManyRequests as error:
@@ -110,6 +122,14 @@ class UserEndpoint:
             socket.end(CloseCode.NOT_AUTHORISED, error.detail)
         except ServiceError as error:
             socket.end(CloseCode.RESTARTING, error.detail)
+
+    async def _identify(self, asked: Authorise) -> Caller:
+        if asked.is_ticket:
+            return await self.authenticator.redeem(asked.token)
+        return await self.authenticator.identify(f"Bearer {asked.token}")
+
+    async def _allows(self, app_id: str, origin: str | None) -> bool:
+        return origin is None or await self.origins.is_allowed(app_id, origin)
 
     async def _welcome(self, socket: UserSocket, caller: UserCaller, after: int | None) -> None:
         socket.client = self.live.open(
@@ -144,3 +164,8 @@ class UserEndpoint:
         except ClarionError as error:
             error_code = error.code
         socket.carry_out(socket.session.settle(asked.id, error_code))
+
+
+def _read_bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    return token if scheme.lower() == "bearer" else ""

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs
 
 from clarion.access.model import require_user
 from clarion.clock import Clock, to_monotonic
 from clarion.errors import MethodNotAllowed, ServiceError
-from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Streamed, header
+from clarion.http.asgi import (
+    FastRoute,
+    Operation,
+    Parameter,
+    Request,
+    Streamed,
+    find_query,
+    header,
+)
 from clarion.inbox.feed import Feed, Update, encode, read_sequence
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.port import Inboxes
@@ -35,6 +42,7 @@ _FOLLOW = Operation(
     parameters=(
         Parameter("Last-Event-ID", "header", int, "The id of the last event received."),
         Parameter("after", "query", int, "The same, for clients that cannot set the header."),
+        Parameter("ticket", "query", str, "A ticket, in place of the `Authorization` header."),
     ),
     response=str,
     response_description="Events until the stream ends: `state`, then one for each change.",
@@ -54,7 +62,7 @@ class Streams:
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
-        return (FastRoute("GET", PATH, self.open, _FOLLOW),)
+        return (FastRoute("GET", PATH, self.open, _FOLLOW, takes_tickets=True),)
 
     async def open(self, request: Request) -> Streamed:
         """Answer with the state, and from then on with every change."""
@@ -156,6 +164,5 @@ def _resume_after(request: Request) -> int | None:
     last = header(request.scope, b"last-event-id")
     if last:
         return read_sequence(last, "Last-Event-ID")
-    query = bytes(request.scope.get("query_string", b"")).decode("latin-1")
-    given = parse_qs(query, keep_blank_values=True).get("after")
-    return read_sequence(given[-1], "after") if given else None
+    given = find_query(request.scope, "after")
+    return None if given is None else read_sequence(given, "after")

@@ -1,17 +1,18 @@
-"""Whether users may use their tokens and connections: inactive users may not.
+"""Whether users may use their tokens and connections: inactive and deleted users may not.
 
 A node learns of a change that it made itself at once, and of others within five seconds: what it
-knows of a user is read again after `KNOWN_MS`, and users who became inactive lately are looked for
-every `POLL_S`, to end the connections that they have open.
+knows of a user is read again after `KNOWN_MS`, and users who became inactive, were deleted or were
+erased lately are looked for every `POLL_S`, to end the connections that they have open.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
 from clarion.people.port import Users
 from clarion.telemetry.logs import get_logger
@@ -24,6 +25,8 @@ LOOK_BACK_MS = 10 * 60 * 1000
 _PAGE = 500
 
 Disconnect = Callable[[str, str], None]
+# Drops what this node has cached of users, who are given as app and user id.
+Forget = Callable[[Collection[tuple[str, str]]], None]
 
 
 class ActiveUsers:
@@ -39,11 +42,15 @@ class ActiveUsers:
         clock: Clock,
         disconnects: Sequence[Disconnect],
         *,
+        gone: GoneUsers | None = None,
+        forgets: Sequence[Forget] = (),
         poll_s: float = POLL_S,
     ) -> None:
         self._users = users
         self._clock = clock
         self._disconnects = disconnects
+        self._gone = gone
+        self._forgets = forgets
         self._poll_s = poll_s
         # By app and user: when it was read, and whether the user was active.
         self._known: dict[tuple[str, str], tuple[int, bool]] = {}
@@ -55,7 +62,10 @@ class ActiveUsers:
         if 0 <= now - read_at < KNOWN_MS:
             return is_active
         user = await self._users.get(app_id, user_id)
-        is_active = user is None or user.status is not UserStatus.INACTIVE
+        if user is None:
+            is_active = not await self.is_gone(app_id, user_id)
+        else:
+            is_active = user.status is not UserStatus.INACTIVE
         if len(self._known) >= KNOWN_LIMIT:
             self._known.clear()
         self._known[key] = (now, is_active)
@@ -67,6 +77,16 @@ class ActiveUsers:
         if not await self.is_active(app_id, user_id):
             self._disconnect(app_id, user_id)
 
+    async def is_gone(self, app_id: str, user_id: str) -> bool:
+        """Return whether a user was deleted or erased; one that was never created was not."""
+        return self._gone is not None and await self._gone.is_gone(app_id, user_id)
+
+    async def forget(self, app_id: str, user_id: str) -> None:
+        """Take note of a user who was erased on this node."""
+        for forget in self._forgets:
+            forget(((app_id, user_id),))
+        await self.check(app_id, user_id)
+
     async def run(self) -> None:
         """Look for users who became inactive on any node, until cancelled."""
         while True:
@@ -77,7 +97,8 @@ class ActiveUsers:
                 get_logger().warning("inactive_users_poll_failed", code=error.code)
 
     async def poll(self) -> None:
-        """Disconnect the users who became inactive lately."""
+        """Disconnect the users who became inactive or were deleted or erased lately."""
+        await self._poll_gone()
         after = (self._clock.now() - LOOK_BACK_MS, "", "")
         while True:
             found = await self._users.list_inactive(after, _PAGE)
@@ -87,6 +108,17 @@ class ActiveUsers:
             if len(found) < _PAGE:
                 return
             after = found[-1]
+
+    async def _poll_gone(self) -> None:
+        if self._gone is None:
+            return
+        erased = await self._gone.take_erased()
+        if erased:
+            for forget in self._forgets:
+                forget(erased)
+        for owner in (*erased, *await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)):
+            self._known.pop(owner, None)
+            self._disconnect(*owner)
 
     def _disconnect(self, app_id: str, user_id: str) -> None:
         for disconnect in self._disconnects:

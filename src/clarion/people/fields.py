@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import phonenumbers
 
-from clarion.fields import check_language, check_timezone
+from clarion.fields import check_json, check_language, check_timezone
 from clarion.people.model import User
 
 TAGS_LIMIT = 50
-ATTRIBUTES_LIMIT_BYTES = 16_384
+ATTRIBUTES_LIMIT = 100
+OBJECT_LIMIT_BYTES = 16_384
+CONSENTS_LIMIT = 50
 _LOCAL_PART_LIMIT = 64
 _NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _TAG = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,64}")
+_PURPOSE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _EMAIL = re.compile(
     rf"(?=.{{3,254}}\Z)[\w!#$%&'*+/=?^`{{|}}~-]+(?:\.[\w!#$%&'*+/=?^`{{|}}~-]+)*"
@@ -51,6 +54,11 @@ def check_email(text: str) -> str:
     return text
 
 
+def fold_email(address: str) -> str:
+    """Return the key of an address: no two users of an app have the same, whatever the capitals."""
+    return unicodedata.normalize("NFC", address.casefold())
+
+
 def check_phone(text: str) -> str:
     """Return a phone number as E.164: +4915112345678."""
     reason = "must be a phone number with its country code, like +49 151 12345678"
@@ -72,10 +80,27 @@ def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tags))
 
 
+def check_object(value: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes or metadata, if they are not too large."""
+    check_json(value, OBJECT_LIMIT_BYTES)
+    return value
+
+
 def check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    if len(msgspec.json.encode(attributes)) > ATTRIBUTES_LIMIT_BYTES:
-        raise ValueError(f"must have at most {ATTRIBUTES_LIMIT_BYTES:,} bytes as JSON")
-    return attributes
+    """Return attributes, if they are not too many: each can be looked up by its value."""
+    if len(attributes) > ATTRIBUTES_LIMIT:
+        raise ValueError(
+            f"must have at most {ATTRIBUTES_LIMIT} names; what no segment asks for can be metadata"
+        )
+    return check_object(attributes)
+
+
+def check_consent(consent: dict[str, Any]) -> dict[str, Any]:
+    if len(consent) > CONSENTS_LIMIT or not all(_PURPOSE.fullmatch(each) for each in consent):
+        raise ValueError(
+            f"must have at most {CONSENTS_LIMIT} names of 1 to 64 letters, digits or . _ : -"
+        )
+    return consent
 
 
 # A field that is not named here needs no check beyond its type.
@@ -87,4 +112,6 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "timezone": check_timezone,
     "tags": check_tags,
     "attributes": check_attributes,
+    "metadata": check_object,
+    "consent": check_consent,
 }

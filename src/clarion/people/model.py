@@ -8,17 +8,19 @@ from enum import StrEnum
 import msgspec
 
 from clarion.catalog.model import Category, Channel
+from clarion.people.profile import Profile
+from clarion.quiet_hours import QuietHours
 
 DEFAULT_LANGUAGE = "en"
 DEFAULT_TIMEZONE = "UTC"
 # 22:00 to 07:00 in the user's time zone: one flag for each hour of the day.
-DEFAULT_QUIET_HOURS = tuple(hour >= 22 or hour < 7 for hour in range(24))  # noqa: PLR2004
+DEFAULT_QUIET_HOURS: QuietHours = tuple(hour >= 22 or hour < 7 for hour in range(24))  # noqa: PLR2004
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user has set; everything else has its default."""
 
-    quiet_hours: tuple[bool, ...] | None = None
+    quiet_hours: QuietHours | None = None
     categories: dict[Category, bool] = {}
     types: dict[str, dict[Channel, bool]] = {}
 
@@ -28,6 +30,15 @@ class UserStatus(StrEnum):
 
     ACTIVE = "active"
     INACTIVE = "inactive"
+
+
+class Consent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a user consented to something, when, where, and to which text."""
+
+    granted: bool
+    at: int
+    source: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +54,53 @@ class User:
     timezone: str = DEFAULT_TIMEZONE
     status: UserStatus = UserStatus.ACTIVE
     tags: tuple[str, ...] = ()
+    # By these a segment may select users.
     attributes: dict[str, object] = field(default_factory=dict)
+    # Kept for the app, in any form.
+    metadata: dict[str, object] = field(default_factory=dict)
+    # By what was consented to: "newsletter".
+    consent: dict[str, Consent] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile)
     preferences: Preferences = field(default_factory=Preferences)
+    last_login_at: int | None = None
+    last_seen_at: int | None = None
+    created_at: int
+    updated_at: int
+    # A deleted user is kept for a while, and is in no list and no audience.
+    deleted_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFilter:
+    """Which users a list has: those for whom everything holds that is not None.
+
+    Of a range, `after` is its first moment and `before` the first one behind it.
+    """
+
+    email: str | None = None
+    status: UserStatus | None = None
+    tag: str | None = None
+    language: str | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+    last_seen_after: int | None = None
+    last_seen_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUser:
+    """A user who was written, and the user as before; None if there was none."""
+
+    user: User
+    before: User | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The users of an app that a filter selects."""
+
+    app_id: str
+    name: str
+    filter: str
     created_at: int
     updated_at: int

@@ -17,6 +17,7 @@ from clarion.people.model import (
     Preferences,
     User,
 )
+from clarion.quiet_hours import QuietHours
 
 ChannelToggles = Mapping[Channel, bool | None]
 T = TypeVar("T")
@@ -51,7 +52,7 @@ def get_default(channel: Channel) -> bool:
 def update(
     preferences: Preferences,
     *,
-    quiet_hours: tuple[bool, ...] | UnsetType | None = UNSET,
+    quiet_hours: QuietHours | UnsetType | None = UNSET,
     categories: Mapping[Category, bool | None] | UnsetType | None = UNSET,
     types: Mapping[str, ChannelToggles | None] | UnsetType | None = UNSET,
 ) -> Preferences:
@@ -105,7 +106,7 @@ def explain_timezone(user: User) -> Setting[str]:
     return _explain(user.timezone, DEFAULT_TIMEZONE)
 
 
-def explain_quiet_hours(preferences: Preferences) -> Setting[tuple[bool, ...]]:
+def explain_quiet_hours(preferences: Preferences) -> Setting[QuietHours]:
     return _explain(preferences.quiet_hours or DEFAULT_QUIET_HOURS, DEFAULT_QUIET_HOURS)
 
 

@@ -2,47 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
-from clarion.errors import Overloaded
-from clarion.pages import Page
-from clarion.people.model import User
+from clarion.errors import Conflict, EmailTaken, Overloaded, RequestError, UserDeleted
+from clarion.pacing import Slices
+from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
+from clarion.people.fields import fold_email
+from clarion.people.model import StoredUser, User, UserFilter
+from clarion.people.port import Edit
 from clarion.store.engine import Engine
+from clarion.store.group_commit import Rows
 from clarion.store.records import Record
-from clarion.store.statement import Statement, Unit, statement
+from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 
+T = TypeVar("T")
 USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
 _COLUMNS = f"{USERS.columns}, version"
 _ATTEMPTS = 10
+SEEN_EVERY_MS = 60_000
+
+_LIVES = "deleted_at IS NULL"
+# A user from before addresses were unique may share theirs: they keep it, without the key, for as
+# long as another user has the key and the address is not changed.
+_EMAIL_KEY = """CASE WHEN users.email IS NOT DISTINCT FROM {email} AND users.email_key IS NULL
+    AND EXISTS (SELECT 1 FROM users AS other WHERE other.app_id = users.app_id
+    AND other.email_key = {key} AND other.deleted_at IS NULL)
+    THEN NULL ELSE {key} END"""
+_OWN = ("preferences", "created_at", "last_login_at", "last_seen_at", "deleted_at")
 
 PUT = statement(
     "put_user",
-    f"""INSERT INTO users ({_COLUMNS}) VALUES ({USERS.parameters}, 1)
-    ON CONFLICT (app_id, id) DO UPDATE SET
-    {USERS.assign_others("app_id", "id", "preferences", "created_at")},
-    version = users.version + 1 RETURNING {_COLUMNS}""",
+    f"""INSERT INTO users ({_COLUMNS}, email_key) VALUES ({USERS.parameters}, 1, :email_key)
+    ON CONFLICT (app_id, id) DO UPDATE SET {USERS.assign_others("app_id", "id", *_OWN)},
+    last_login_at = COALESCE(excluded.last_login_at, users.last_login_at),
+    email_key = {_EMAIL_KEY.format(email="excluded.email", key="excluded.email_key")},
+    version = users.version + 1 WHERE users.{_LIVES} RETURNING {_COLUMNS}""",
+)
+ADD = statement(
+    "add_user",
+    f"""INSERT INTO users ({_COLUMNS}, email_key) VALUES ({USERS.parameters}, 1, :email_key)
+    ON CONFLICT (app_id, id) DO NOTHING RETURNING {_COLUMNS}""",
 )
 REPLACE = statement(
     "replace_user",
-    f"""UPDATE users SET {USERS.assign_others("app_id", "id", source=":{}")},
+    f"""UPDATE users
+    SET {USERS.assign_others("app_id", "id", "last_seen_at", "deleted_at", source=":{}")},
+    email_key = {_EMAIL_KEY.format(email=":email", key=":email_key")},
     version = version + 1
-    WHERE app_id = :app_id AND id = :id AND version = :version RETURNING {_COLUMNS}""",
+    WHERE app_id = :app_id AND id = :id AND version = :version AND {_LIVES} RETURNING {_COLUMNS}""",
 )
-GET = statement("get_user", f"SELECT {_COLUMNS} FROM users WHERE app_id = :app_id AND id = :id")
+_REPLACED = [name for name in REPLACE.names if name != "version"]
+# Two units of a batch may write the same user: only the tags of the later one are taken.
+DELETE_TAGS = statement(
+    "delete_user_tags",
+    """DELETE FROM user_tags WHERE app_id = :app_id AND user_id = :id
+    AND tag NOT IN (SELECT key FROM json_each(:keys)) AND EXISTS (SELECT 1 FROM users
+    WHERE users.app_id = :app_id AND users.id = :id AND users.tags = :tags)""",
+)
+ADD_TAGS = statement(
+    "add_user_tags",
+    """INSERT INTO user_tags (app_id, tag, user_id)
+    SELECT users.app_id, each.key, users.id FROM users, json_each(:keys) AS each
+    WHERE users.app_id = :app_id AND users.id = :id AND users.tags = :tags
+    ON CONFLICT (app_id, tag, user_id) DO NOTHING""",
+)
+GET = statement(
+    "get_user",
+    f"SELECT {_COLUMNS} FROM users WHERE app_id = :app_id AND id = :id AND {_LIVES}",
+)
 # Both engines read a list only as an object whose keys are its items.
 FIND_MANY = statement(
     "find_users",
     f"""SELECT {USERS.columns} FROM users WHERE app_id = :app_id
+    AND id IN (SELECT key FROM json_each(:ids)) AND {_LIVES}""",
+)
+# With those that were deleted: they cannot be written.
+FIND_STORED = statement(
+    "find_stored_users",
+    f"""SELECT {_COLUMNS} FROM users WHERE app_id = :app_id
     AND id IN (SELECT key FROM json_each(:ids))""",
+)
+FIND_HOLDERS = statement(
+    "find_holders_of_addresses",
+    f"""SELECT email_key, id FROM users WHERE app_id = :app_id
+    AND email_key IN (SELECT key FROM json_each(:keys)) AND {_LIVES}""",
+)
+# A list returns the place of each row behind its columns.
+FIND_BY_EMAIL = statement(
+    "find_user_by_email",
+    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND email_key = :email_key
+    AND {_LIVES} LIMIT :limit""",
+)
+# Limited before those who were deleted are left out, as are the followers below.
+LIST = statement(
+    "list_users",
+    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
+    ORDER BY id LIMIT :limit""",
+)
+LIST_BY_STATUS = statement(
+    "list_users_by_status",
+    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND status = :status
+    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+)
+LIST_BY_LANGUAGE = statement(
+    "list_users_by_language",
+    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND language = :language
+    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+)
+LIST_BY_TAG = statement(
+    "list_users_by_tag",
+    f"""SELECT {", ".join(f"users.{name}" for name in USERS.names)}, found.user_id FROM (
+      SELECT app_id, user_id FROM user_tags WHERE app_id = :app_id AND tag = :tag
+      AND user_id > :after ORDER BY user_id LIMIT :limit) AS found
+    JOIN users ON users.app_id = found.app_id AND users.id = found.user_id
+    ORDER BY found.user_id""",
+)
+LIST_BY_CREATION = statement(
+    "list_users_by_creation",
+    f"""SELECT {USERS.columns}, created_at, id FROM users WHERE app_id = :app_id
+    AND created_at >= :since AND created_at < :before AND (created_at, id) > (:since, :id)
+    AND {_LIVES} ORDER BY created_at, id LIMIT :limit""",
+)
+LIST_BY_LAST_SEEN = statement(
+    "list_users_by_last_seen",
+    f"""SELECT {USERS.columns}, last_seen_at, id FROM users WHERE app_id = :app_id
+    AND last_seen_at >= :since AND last_seen_at < :before
+    AND (last_seen_at, id) > (:since, :id)
+    AND {_LIVES} ORDER BY last_seen_at, id LIMIT :limit""",
+)
+# The clock may have been ahead: a time to come is replaced, too.
+TOUCH = statement(
+    "touch_user",
+    f"""UPDATE users SET last_seen_at = :now WHERE app_id = :app_id AND id = :id AND {_LIVES}
+    AND (last_seen_at IS NULL OR last_seen_at <= :before OR last_seen_at > :now)""",
 )
 LIST_IDS = statement(
     "list_active_user_ids",
-    """SELECT id FROM users WHERE app_id = :app_id AND id > :after AND status = 'active'
-    ORDER BY id LIMIT :limit""",
+    f"""SELECT id FROM users WHERE app_id = :app_id AND id > :after AND status = 'active'
+    AND {_LIVES} ORDER BY id LIMIT :limit""",
 )
 LIST_INACTIVE = statement(
     "list_inactive_users",
@@ -53,7 +158,8 @@ LIST_INACTIVE = statement(
 FOLLOW = statement(
     "follow_topic",
     """INSERT INTO follows (app_id, topic, user_id, created_at)
-    SELECT app_id, :topic, id, :now FROM users WHERE app_id = :app_id AND id = :user_id
+    SELECT app_id, :topic, id, :now FROM users
+    WHERE app_id = :app_id AND id = :user_id AND deleted_at IS NULL
     ON CONFLICT (app_id, topic, user_id) DO UPDATE SET created_at = follows.created_at
     RETURNING user_id""",
 )
@@ -74,7 +180,7 @@ LIST_FOLLOWERS = statement(
       SELECT app_id, user_id FROM follows WHERE app_id = :app_id AND topic = :topic
       AND user_id > :after ORDER BY user_id LIMIT :limit) AS found
     LEFT JOIN users ON users.app_id = found.app_id AND users.id = found.user_id
-    ORDER BY found.user_id""",
+    AND users.deleted_at IS NULL ORDER BY found.user_id""",
 )
 
 
@@ -85,9 +191,15 @@ class SqlUsers:
         self._engine = engine
 
     async def put(self, user: User) -> tuple[User, bool]:
-        step = PUT.step(**USERS.values(user))
-        done = await self._engine.write(Unit(user.id, (step,), user.app_id))
-        assert done is not None  # noqa: S101 - there is no guard that could refuse it
+        if await self._is_taken(user):
+            before = await self.get(user.app_id, user.id)
+            if before is None or before.email != user.email:
+                raise EmailTaken
+        steps = (PUT.guard(**_values(user)), *_write_tags(user))
+        with _explain_email():
+            done = await self._engine.write(Unit(user.id, steps, user.app_id))
+        if done is None:
+            raise UserDeleted
         row = done[0][0]
         return USERS.read(row), row[-1] == 1
 
@@ -109,11 +221,124 @@ class SqlUsers:
                 return None
             user, version = USERS.read(rows[0]), rows[0][-1]
             edited = replace(edit(user), app_id=app_id, id=user_id, created_at=user.created_at)
-            step = REPLACE.guard(**USERS.values(edited), version=version)
-            done = await self._engine.write(Unit(user_id, (step,), app_id))
+            if edited.email != user.email and await self._is_taken(edited):
+                raise EmailTaken
+            with _explain_email():
+                done = await self._engine.write(_change(StoredUser(edited, user), version))
             if done:
                 return USERS.read(done[0][0])
         raise Overloaded("Too many concurrent changes of this user; nothing was stored. Try again.")
+
+    async def edit_many(
+        self, app_id: str, edits: Mapping[str, Edit]
+    ) -> dict[str, StoredUser | RequestError]:
+        outcomes: dict[str, StoredUser | RequestError] = {}
+        for _ in range(_ATTEMPTS):
+            waiting = {each: edits[each] for each in edits if each not in outcomes}
+            if not waiting:
+                return outcomes
+            outcomes |= await self._edit_once(app_id, waiting)
+        raise Overloaded("Too many concurrent changes of these users. Try again.")
+
+    async def _edit_once(
+        self, app_id: str, edits: Mapping[str, Edit]
+    ) -> dict[str, StoredUser | RequestError]:
+        """Edit users as they are now; those that another writer changed meanwhile are left out."""
+        found = await self._find_stored(app_id, edits)
+        outcomes: dict[str, StoredUser | RequestError] = {}
+        proposed: dict[str, StoredUser] = {}
+        async for user_id, edit in _in_slices(edits.items()):
+            before, _ = found.get(user_id, (None, 0))
+            try:
+                proposed[user_id] = _apply(edit, app_id, user_id, before)
+            except RequestError as error:
+                outcomes[user_id] = error
+        outcomes |= await self._find_taken(app_id, proposed)
+        written = await self._write_all(
+            _change(each, found[user_id][1]) if each.before else _add(each.user)
+            for user_id, each in proposed.items()
+            if user_id not in outcomes
+        )
+        async for user_id, rows in _in_slices(written.items()):
+            if isinstance(rows, EmailTaken):
+                outcomes[user_id] = rows
+            elif rows is not None:
+                before = proposed[user_id].before
+                outcomes[user_id] = StoredUser(USERS.read(rows[0][0]), before)
+        return outcomes
+
+    async def _find_stored(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[User, int]]:
+        """Return users by id, each with the version of the row."""
+        found: dict[str, tuple[User, int]] = {}
+        waiting, slices = iter(ids), Slices()
+        while chunk := list(islice(waiting, READ_FOR_PAGE)):
+            rows = await self._engine.fetch(FIND_STORED, app_id=app_id, ids=keys_of(chunk))
+            users = map(USERS.read, rows)
+            found |= {user.id: (user, row[-1]) for user, row in zip(users, rows, strict=True)}
+            await slices.pause()
+        return found
+
+    async def _is_taken(self, user: User) -> bool:
+        """Return whether another user has the address."""
+        return bool(await self._find_taken(user.app_id, {user.id: StoredUser(user, None)}))
+
+    async def _find_taken(
+        self, app_id: str, proposed: Mapping[str, StoredUser]
+    ) -> dict[str, EmailTaken]:
+        """Return those whose new address another user has, or gets with them.
+
+        The index refuses them, too. But on PostgreSQL that has a whole batch run again.
+        """
+        keys = {
+            user_id: fold_email(each.user.email)
+            for user_id, each in proposed.items()
+            if each.user.email and (each.before is None or each.before.email != each.user.email)
+        }
+        if not keys:
+            return {}
+        sent = keys_of(keys.values())
+        holders: dict[str, str] = dict(
+            await self._engine.fetch(FIND_HOLDERS, app_id=app_id, keys=sent)
+        )
+        return {
+            user_id: EmailTaken()
+            for user_id, key in keys.items()
+            if holders.setdefault(key, user_id) != user_id
+        }
+
+    async def _write_all(self, units: Iterable[Unit]) -> dict[str, Rows | EmailTaken | None]:
+        """Queue units for the next commits, without waiting for each; return what became of them.
+
+        `ServiceError` if one failed for another reason than its address.
+        """
+        queued: dict[str, asyncio.Future[Rows | None]] = {}
+        try:
+            async for unit in _in_slices(units):
+                queued[unit.key] = self._engine.commit.write(unit)
+        finally:
+            done = await asyncio.gather(*queued.values(), return_exceptions=True)
+        return {key: _outcome_of(each) for key, each in zip(queued, done, strict=True)}
+
+    async def list(
+        self, app_id: str, chosen: UserFilter, *, after: str | None, limit: int
+    ) -> Page[User]:
+        query, values = _choose_list(chosen, after)
+        read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
+        rows = await self._engine.fetch(query, app_id=app_id, limit=read + 1, **values)
+
+        def read_user(row: Row) -> User | None:
+            user = USERS.read(row)
+            return user if _fits(user, chosen) else None
+
+        return fill_page(rows, read=read, limit=limit, item_of=read_user, place_of=_place_of)
+
+    async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
+        if not seen:
+            return
+        times = {"now": now, "before": now - SEEN_EVERY_MS}
+        # In key order, as every batch is written.
+        rows = [TOUCH.bind(app_id=app, id=user, **times) for app, user in sorted(seen)]
+        await self._engine.write(Unit("", (TOUCH.many(rows),)))
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)
@@ -155,3 +380,118 @@ class SqlUsers:
         rows = await self._engine.fetch(query, after=after or "", limit=limit + 1, **values)
         items = tuple(row[0] for row in rows[:limit])
         return Page(items, items[-1] if len(rows) > limit else None)
+
+
+def _values(user: User) -> dict[str, Value]:
+    return {**USERS.values(user), "email_key": user.email and fold_email(user.email)}
+
+
+async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    slices = Slices()
+    for item in items:
+        await slices.pause()
+        yield item
+
+
+def _outcome_of(done: Rows | BaseException | None) -> Rows | EmailTaken | None:
+    if isinstance(done, Conflict):
+        return EmailTaken()
+    if isinstance(done, BaseException):
+        raise done
+    return done
+
+
+def _apply(edit: Edit, app_id: str, user_id: str, before: User | None) -> StoredUser:
+    if before is not None and before.deleted_at is not None:
+        raise UserDeleted
+    user = replace(edit(before), app_id=app_id, id=user_id)
+    if before is not None:
+        user = replace(user, created_at=before.created_at)
+    return StoredUser(user, before)
+
+
+def _add(user: User) -> Unit:
+    tags = _write_tags(user) if user.tags else ()
+    return Unit(user.id, (ADD.guard(**_values(user)), *tags), user.app_id)
+
+
+def _change(stored: StoredUser, version: int) -> Unit:
+    """Return the unit that replaces a user who has this version."""
+    user, values = stored.user, _values(stored.user)
+    step = REPLACE.guard(version=version, **{name: values[name] for name in _REPLACED})
+    is_tagged_anew = stored.before is None or stored.before.tags != user.tags
+    tags = _write_tags(user) if is_tagged_anew else ()
+    return Unit(user.id, (step, *tags), user.app_id)
+
+
+def _choose_list(chosen: UserFilter, after: str | None) -> tuple[Statement, dict[str, Value]]:
+    """Return the list of the condition that leaves out most, and its values."""
+    by_id: dict[str, Value] = {"after": after or ""}
+    if chosen.email is not None:
+        return FIND_BY_EMAIL, {"email_key": fold_email(chosen.email)}
+    if chosen.tag is not None:
+        return LIST_BY_TAG, {**by_id, "tag": chosen.tag}
+    if chosen.last_seen_after is not None or chosen.last_seen_before is not None:
+        times = chosen.last_seen_after, chosen.last_seen_before
+        return LIST_BY_LAST_SEEN, _range(*times, after)
+    if chosen.created_after is not None or chosen.created_before is not None:
+        return LIST_BY_CREATION, _range(chosen.created_after, chosen.created_before, after)
+    if chosen.language is not None:
+        return LIST_BY_LANGUAGE, {**by_id, "language": chosen.language}
+    if chosen.status is not None:
+        return LIST_BY_STATUS, {**by_id, "status": chosen.status.value}
+    return LIST, by_id
+
+
+def _range(first: int | None, before: int | None, after: str | None) -> dict[str, Value]:
+    since, user_id = read_cursor(after) if after else (first or 0, "")
+    return {"since": since, "id": user_id, "before": LARGEST if before is None else before}
+
+
+def _place_of(row: Row) -> str:
+    """Return the cursor after a row of a list: the id, or a time and the id."""
+    place = row[len(USERS.names) :]
+    return str(place[0]) if len(place) == 1 else write_cursor(*place)
+
+
+def _count_conditions(chosen: UserFilter) -> int:
+    """Return how many there are; the two ends of a range are one."""
+    created = (chosen.created_after, chosen.created_before)
+    last_seen = (chosen.last_seen_after, chosen.last_seen_before)
+    single = (chosen.email, chosen.status, chosen.tag, chosen.language)
+    ranges = [any(end is not None for end in ends) for ends in (created, last_seen)]
+    return sum(each is not None for each in single) + sum(ranges)
+
+
+def _fits(user: User, chosen: UserFilter) -> bool:
+    return (
+        user.deleted_at is None
+        and chosen.status in (None, user.status)
+        and chosen.language in (None, user.language)
+        and (chosen.tag is None or chosen.tag in user.tags)
+        and _is_within(user.created_at, chosen.created_after, chosen.created_before)
+        and _is_within(user.last_seen_at, chosen.last_seen_after, chosen.last_seen_before)
+    )
+
+
+def _is_within(moment: int | None, first: int | None, before: int | None) -> bool:
+    if first is None and before is None:
+        return True
+    return moment is not None and (first or 0) <= moment < (LARGEST if before is None else before)
+
+
+def _write_tags(user: User) -> tuple[Step, ...]:
+    """Return the steps that write the tags of a user who was written before, in the same unit."""
+    written, keys = USERS.values(user)["tags"], keys_of(user.tags)
+    values = {"app_id": user.app_id, "id": user.id, "keys": keys, "tags": written}
+    delete = DELETE_TAGS.step(**values)
+    return (delete, ADD_TAGS.step(**values)) if user.tags else (delete,)
+
+
+@contextmanager
+def _explain_email() -> Iterator[None]:
+    """Name the field if a write in the block is a `Conflict`: nothing else of a user is unique."""
+    try:
+        yield
+    except Conflict as error:
+        raise EmailTaken from error

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from clarion.pacing import Pace
 from clarion.push.model import Message, PushPriority
 from clarion.push.session import DeviceSession, Effect
-from clarion.sockets.protocol import USER_IS_INACTIVE, CloseCode
+from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
 
 
 @dataclass(slots=True)
@@ -127,6 +128,15 @@ class Connections:
         """Close the connections of the devices that were the user's when they connected."""
         for connection in self._by_user.get((app_id, user_id), ()):
             connection.carry_out(connection.session.end(CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE))
+
+    async def disconnect_app(self, app_id: str) -> None:
+        """Close the connections of all devices of an app that was deleted."""
+        if not self.count(app_id):
+            return
+        async for connection in Pace().over(self):
+            device = connection.session.device
+            if device is not None and device.app_id == app_id:
+                connection.carry_out(connection.session.end(CloseCode.REVOKED, APP_IS_DELETED))
 
     def subscribe(
         self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor

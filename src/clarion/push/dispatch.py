@@ -65,6 +65,17 @@ class Dispatch:
         """Fail a message whose device was invalidated while it was stored."""
         await self._messages.fail(device.id, message_id, self._clock.now())
 
+    async def cancel(self, device: Device, message_id: str) -> bool:
+        """Cancel a message that waits; False if it does not, or was acknowledged meanwhile.
+
+        A device that has it in hand may still show it.
+        """
+        if not await self._messages.cancel(device.id, message_id, self._clock.now()):
+            return False
+        if connection := self._connections.get(device.id):
+            connection.carry_out(connection.session.withdraw(message_id))
+        return True
+
     # The `Gateway` port.
 
     def make_message(

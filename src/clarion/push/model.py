@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from clarion.catalog.model import Category
+from clarion.quiet_hours import QuietHours
 
 # Of the ids of messages that are part of a notification.
 _MESSAGE_IDS = uuid.UUID("5a4d1f6e-3c5b-4b52-9d0c-8f3c1b7e2a90")
@@ -50,14 +51,14 @@ class DeviceDetails:
 class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is set for one device; everything else has its default.
 
-    `quiet_hours` has a flag for each hour in the time zone of the device, or of its user if it has
-    none. They come in addition to those of the user.
+    `quiet_hours` are in the time zone of the device, or of its user if it has none. They come in
+    addition to those of the user.
     """
 
     enabled: bool = True
     categories: dict[Category, bool] = {}
     types: dict[str, bool] = {}
-    quiet_hours: tuple[bool, ...] | None = None
+    quiet_hours: QuietHours | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,15 @@ class Device:
         return self.invalidated_at is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFilter:
+    """Which devices a list has: those for which everything holds that is not None."""
+
+    user_id: str | None = None
+    platform: Platform | None = None
+    is_valid: bool | None = None
+
+
 def address_context(app_id: str, token_hash: bytes) -> str:
     """Return what the address of a device is sealed for."""
     return f"device/{app_id}/{bytes(token_hash).hex()}"
@@ -126,6 +136,7 @@ class MessageReason(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     DEVICE_OFFLINE = "device_offline"
     COLLAPSED = "collapsed"
+    CANCELLED = "cancelled"
     TTL_PASSED = "ttl_passed"
     NOT_STORED = "not_stored"
     OVERFLOW = "overflow"

@@ -10,6 +10,7 @@ from clarion.pages import Page
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DeviceFilter,
     DevicePreferences,
     DeviceTopic,
     Feedback,
@@ -92,6 +93,14 @@ class Devices(Protocol):
     ) -> Page[Device]:
         """Return the devices of a user, valid or not, in the order of their ids."""
 
+    async def list_all(
+        self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
+    ) -> Page[Device]:
+        """Return the devices of an app for which a filter holds, in the order of their ids.
+
+        A page may have fewer than `limit`, even none, and a cursor: it reads a bounded part.
+        """
+
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         """Return a user's valid devices, most recently seen first."""
 
@@ -128,6 +137,9 @@ class Devices(Protocol):
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
         """Return devices invalidated before a time, at most `limit`, as app and device id."""
+
+    async def prune_former_users(self, before: int, limit: int) -> int:
+        """Forget whose devices were until before a time, at most `limit`; return how many."""
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         """Delete a device and its subscriptions; add its token to the feedback if it was valid.
@@ -200,6 +212,9 @@ class Messages(Protocol):
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
         """Fail a message as `unregistered`; if it does not wait, nothing is changed."""
+
+    async def cancel(self, device_id: str, message_id: str, now: int) -> bool:
+        """Expire a message as `cancelled`; False if it does not wait, or is of a notification."""
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         """Expire as `overflow` what waits beyond `keep`: lowest priority first, then oldest.

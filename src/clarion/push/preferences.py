@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from clarion.catalog.model import Category
 from clarion.push.model import DevicePreferences
+from clarion.quiet_hours import QuietHours
 
 K = TypeVar("K")
 
@@ -19,7 +20,7 @@ def update(
     enabled: bool | UnsetType | None = UNSET,
     categories: Mapping[Category, bool | None] | UnsetType | None = UNSET,
     types: Mapping[str, bool | None] | UnsetType | None = UNSET,
-    quiet_hours: tuple[bool, ...] | UnsetType | None = UNSET,
+    quiet_hours: QuietHours | UnsetType | None = UNSET,
 ) -> DevicePreferences:
     """Return the preferences with the given values merged in; None resets to the default."""
     hours = old.quiet_hours if isinstance(quiet_hours, UnsetType) else quiet_hours

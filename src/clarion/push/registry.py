@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
 from clarion.access.port import Vault
 from clarion.clock import Clock
+from clarion.errors import FieldFault, InvalidFields
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.connections import Connections
 from clarion.push.model import (
@@ -32,6 +33,8 @@ EXCESS_LIMIT = 100
 # So many invalid devices of a user are kept, so that providers that push to them are told so.
 INVALID_KEPT = 10
 _SECRET_BYTES = 24
+# Returns whether a user, given as app and user id, was deleted or erased.
+IsGone = Callable[[str, str], Awaitable[bool]]
 
 
 def hash_token(token: str) -> bytes:
@@ -66,7 +69,9 @@ class Registry:
         vault: Vault,
         *,
         per_user: int = 3,
+        is_gone: IsGone | None = None,
     ) -> None:
+        self._is_gone = is_gone
         self.devices = devices
         self._vault = vault
         self.connections = connections
@@ -157,6 +162,7 @@ class Registry:
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | Registered | None:
         """Add a device; None if the app has one with its token."""
+        await self._check_user(device.app_id, device.details)
         added = await self.devices.add(device, once)
         if isinstance(added, StoredResponse):
             return added
@@ -169,6 +175,7 @@ class Registry:
         self, device: Device, *, is_by_app: bool, secret: str | None = None
     ) -> Registered | None:
         """Refresh the device that has this token; None if the caller may not, as in `Devices`."""
+        await self._check_user(device.app_id, device.details)
         proof = b"" if secret is None else hash_secret(secret)
         refreshed = await self.devices.refresh(device, is_by_app=is_by_app, proof=proof)
         return await self._take_change(refreshed)
@@ -183,6 +190,7 @@ class Registry:
 
     async def update(self, app_id: str, device_id: str, details: DeviceDetails) -> Device | None:
         """Update the details that are not None."""
+        await self._check_user(app_id, details)
         now = self._clock.now()
         updated = await self.devices.update(app_id, device_id, details, now)
         await self._take_change(updated)
@@ -220,6 +228,20 @@ class Registry:
         device = self._forget(await self.devices.delete(app_id, device_id, self._clock.now()))
         self._disconnect(device_id, CloseCode.REVOKED, "the device was deleted")
         return device
+
+    def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Have the devices of users read again who are given as app and user id."""
+        devices = [device for _, device in self._entries.values() if device is not None]
+        for device in devices:
+            if (device.app_id, device.details.user_id or "") in owners:
+                self._forget(device)
+
+    async def _check_user(self, app_id: str, details: DeviceDetails) -> None:
+        """Refuse a device of a user who was deleted or erased."""
+        user_id = details.user_id
+        if user_id is None or self._is_gone is None or not await self._is_gone(app_id, user_id):
+            return
+        raise InvalidFields(FieldFault("user_id", f"there is no user {user_id}: it was deleted"))
 
     async def _take_change(self, device: Device | None) -> Registered | None:
         """Have a changed device read again; end its connection if its user is another now."""

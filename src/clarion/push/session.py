@@ -7,7 +7,7 @@ store and is read when acknowledgements have made room.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -256,6 +256,11 @@ class DeviceSession(Session[Frame, DeviceRequest]):
                 self._put(message)
         return [*dropped, *self._pump(now), *self._ask_for_more()]
 
+    def withdraw(self, message_id: str) -> list[Effect]:
+        """Drop a message that was cancelled, if it was not sent yet."""
+        waiting = (entry[-1] for entry in self._mailbox or ())
+        return self._drop([each for each in waiting if each.id == message_id and not each.topic])
+
     def settle(self, messages: Iterable[Message]) -> list[Effect]:
         """Forget acknowledged messages: they are stored as delivered."""
         if self._acking is not None:
@@ -335,11 +340,15 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             for entry in self._mailbox
             if (entry[-1].collapse_id, entry[-1].topic) == place and entry[1:3] < order
         ]
-        if not replaced:
+        return self._drop(replaced)
+
+    def _drop(self, messages: Sequence[Message]) -> list[Effect]:
+        """Take messages out of the mailbox."""
+        if not messages:
             return []
-        self._mailbox = [entry for entry in self._mailbox if entry[-1] not in replaced]
+        self._mailbox = [entry for entry in self._mailbox or () if entry[-1] not in messages]
         heapq.heapify(self._mailbox)
-        return [Dropped(tuple(replaced))]
+        return [Dropped(tuple(messages))]
 
     def _pump(self, now: int) -> list[Effect]:
         """Send from the mailbox until too many are in flight."""

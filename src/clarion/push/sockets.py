@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from picows import WSUpgradeRequest
 
+from clarion.access.model import explain_origin
+from clarion.access.port import Origins
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.pacing import Pace
@@ -26,9 +30,12 @@ from clarion.sockets.shell import OpenSockets, Socket
 
 
 class DeviceSocket(Socket[DeviceRequest]):
-    """The `Connection` port: the socket of one device, and its place in its topics."""
+    """The `Connection` port: the socket of one device, and its place in its topics.
 
-    __slots__ = ("topics",)
+    `origin` is that of the page which opened it, None if it is no browser.
+    """
+
+    __slots__ = ("origin", "topics")
 
     session: DeviceSession
 
@@ -36,6 +43,7 @@ class DeviceSocket(Socket[DeviceRequest]):
         now = endpoint.clock.monotonic()
         super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
         self.topics: dict[str, TopicCursor] | None = None
+        self.origin: str | None = None
 
 
 class DeviceEndpoint:
@@ -53,6 +61,8 @@ class DeviceEndpoint:
         clock: Clock,
         window_s: int,
         app_limit: int = 100_000,
+        deleted_apps: Container[str] = (),
+        origins: Origins | None = None,
     ) -> None:
         self.clock = clock
         self.time_of_day = TimeOfDay()
@@ -62,6 +72,8 @@ class DeviceEndpoint:
         self._dispatch = dispatch
         self._connections = connections
         self._app_limit = app_limit
+        self._deleted_apps = deleted_apps
+        self._origins = origins
         self._pace = Pace()
         self._window_ms = window_s * 1000
         self._window = clock.monotonic() // self._window_ms
@@ -70,7 +82,8 @@ class DeviceEndpoint:
         return DeviceSocket(self)
 
     def connected(self, socket: DeviceSocket, request: WSUpgradeRequest) -> None:
-        """Wait for the hello; nothing of the handshake matters."""
+        """Wait for the hello."""
+        socket.origin = request.headers.get("origin")
 
     def perform(self, socket: DeviceSocket, effect: DeviceRequest) -> None:
         match effect:
@@ -103,8 +116,10 @@ class DeviceEndpoint:
     async def _authorise(self, socket: DeviceSocket, hello: Hello) -> None:
         try:
             device = await self._registry.authorise(hello.token, hello.secret)
-            if device is None:
+            if device is None or device.app_id in self._deleted_apps:
                 socket.carry_out(socket.session.refuse())
+            elif not await self._allows(device.app_id, socket.origin):
+                socket.end(CloseCode.NOT_AUTHORISED, explain_origin(socket.origin or ""))
             elif self._is_full(device):
                 socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
             elif not socket.session.is_closed:
@@ -112,6 +127,11 @@ class DeviceEndpoint:
                 await self._dispatch.connect(socket, device, hello.cursor)
         except ServiceError:
             socket.end(CloseCode.RESTARTING, "the database does not answer")
+
+    async def _allows(self, app_id: str, origin: str | None) -> bool:
+        if origin is None or self._origins is None:
+            return True
+        return await self._origins.is_allowed(app_id, origin)
 
     def _is_full(self, device: Device) -> bool:
         """Whether the app may have no more connections; one that is replaced does not count."""

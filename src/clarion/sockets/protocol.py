@@ -19,6 +19,7 @@ FRAME_LIMIT_BYTES = 65_536
 # Of clients that have not authenticated: a hello has a token, a secret, and perhaps cursors.
 HELLO_LIMIT_BYTES = 16_384
 USER_IS_INACTIVE = "the user is inactive or erased"
+APP_IS_DELETED = "the app was deleted"
 PING = b'{"type":"ping"}'
 PONG = b'{"type":"pong"}'
 # A client may send a number of any size; the database takes no larger one.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from clarion.errors import Conflict
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.statement import Row, Statement, Unit, Value
+
+
+class Fetch(Protocol):
+    """Reads rows, as `Engine.fetch` does."""
+
+    def __call__(self, statement: Statement, **values: Value) -> Awaitable[Sequence[Row]]: ...
 
 
 class Engine(Protocol):
@@ -37,6 +43,13 @@ class Engine(Protocol):
         """Return the rows of a long read of housekeeping.
 
         It has a connection of its own, so that no number of requests can keep it waiting.
+        """
+
+    async def scrub(self) -> bool:
+        """Remove what was deleted from the files of the database, as far as the engine can.
+
+        SQLite overwrites what is deleted; this removes it from the log, too. False if that must be
+        tried again, because somebody reads. On PostgreSQL its own vacuum does it, later.
         """
 
     async def check(self) -> None:

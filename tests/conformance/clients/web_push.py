@@ -17,7 +17,8 @@ from pywebpush import (  # type: ignore[import-untyped]
 )
 
 from clarion.vapid import read_base64url, read_private_key, write_public_key
-from tests.conformance.clients.node_apn import SOURCE, find_node, install
+from tests.conformance.clients.node_apn import SOURCE
+from tests.node import find_node, install
 
 SUBJECT = "mailto:ops@example.com"
 
@@ -102,7 +103,7 @@ class NodeWebPush:
         order = {"subscription": subscription, "payload": text, "options": more}
         node = find_node()
         done = subprocess.run(
-            [node.node, str(SOURCE / "web_push.js"), str(install(node))],
+            [node.node, str(SOURCE / "web_push.js"), str(install(node, SOURCE))],
             input=json.dumps(order),
             env={"NODE_EXTRA_CA_CERTS": str(self.ca_path)},
             capture_output=True,

@@ -7,8 +7,9 @@ import pytest
 
 from clarion.access.callers import CACHED_KEYS, CACHED_MS, Callers
 from clarion.access.keys import ApiSecret, IssuedKey, new_api_secret
+from clarion.access.known_apps import KnownApps
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
-from clarion.access.port import Apps, Keys, Vault
+from clarion.access.port import Apps, Keys, Tickets, Vault
 from clarion.access.provisioning import NewApp, create_app
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
@@ -17,11 +18,11 @@ from tests.unit.conftest import MemoryEngine
 
 
 @pytest.fixture
-def callers(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Callers:
+def callers(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock) -> Callers:
     async def is_active(_app_id: str, user_id: str) -> bool:
         return user_id != "bo"
 
-    return Callers(keys, UserTokens(apps, vault), clock, is_active=is_active)
+    return Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=is_active)
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ async def issued(keys: Keys) -> IssuedKey:
 
 
 @pytest.fixture
-async def new_app(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+async def new_app(apps: Apps, vault: Vault, clock: FixedClock) -> NewApp:
     return await create_app(
-        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+        name="App", bundle_id="com.example.app", apps=apps, vault=vault, clock=clock
     )
 
 

@@ -5,32 +5,32 @@ import re
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from clarion.access.app_keys import user_key_context
 from clarion.access.keys import parse_api_secret
-from clarion.access.model import ALL_SCOPES, Role, UserTokenAlgorithm
+from clarion.access.model import ALL_SCOPES, Role, UserKey, UserTokenAlgorithm
 from clarion.access.passwords import matches
-from clarion.access.port import Administrators, Apps, Keys, Vault
+from clarion.access.port import Administrators, AppKeys, Apps, Keys, Vault
 from clarion.access.provisioning import (
     NewApp,
     create_administrator,
     create_app,
     new_password,
 )
-from clarion.access.user_tokens import user_key_context
 from clarion.errors import Conflict, InvalidFields
 from tests.factories import FixedClock
 
 
 @pytest.fixture
-async def made(apps: Apps, keys: Keys, vault: Vault, clock: FixedClock) -> NewApp:
+async def made(apps: Apps, vault: Vault, clock: FixedClock) -> NewApp:
     return await create_app(
-        name="App", bundle_id="com.example.app", apps=apps, keys=keys, vault=vault, clock=clock
+        name="App", bundle_id="com.example.app", apps=apps, vault=vault, clock=clock
     )
 
 
 async def test_the_app_is_stored(apps: Apps, made: NewApp, clock: FixedClock) -> None:
     assert await apps.get(made.app.id) == made.app
     assert made.app.created_at == clock.now()
-    assert made.app.user_token_algorithm is UserTokenAlgorithm.HS256
+    assert made.app.allowed_origins == ()
 
 
 async def test_its_api_key_has_all_scopes(keys: Keys, made: NewApp) -> None:
@@ -42,10 +42,14 @@ async def test_its_api_key_has_all_scopes(keys: Keys, made: NewApp) -> None:
     assert (stored.app_id, stored.scopes) == (made.app.id, ALL_SCOPES)
 
 
-def test_its_user_secret_is_sealed_for_it_alone(vault: Vault, made: NewApp) -> None:
-    opened = vault.open(made.app.user_token_key, user_key_context(made.app.id))
+async def test_its_user_secret_is_sealed_for_it_alone(
+    vault: Vault, user_keys: AppKeys[UserKey], made: NewApp
+) -> None:
+    (key,) = await user_keys.list(made.app.id)
+    opened = vault.open(key.key, user_key_context(made.app.id, key.kid))
     assert opened == made.user_secret.encode()
-    assert made.user_secret.encode() not in made.app.user_token_key
+    assert made.user_secret.encode() not in key.key
+    assert key.algorithm is UserTokenAlgorithm.HS256
 
 
 async def test_its_provider_key_is_a_pair(apps: Apps, made: NewApp) -> None:
@@ -70,12 +74,10 @@ def test_no_secret_is_in_the_repr(made: NewApp) -> None:
 
 @pytest.mark.parametrize("bundle_id", ["", "app", ".app", "com..x", "com.x y", "com.x\n", "com.ä"])
 async def test_a_bundle_id_must_look_like_one(
-    apps: Apps, keys: Keys, vault: Vault, clock: FixedClock, bundle_id: str
+    apps: Apps, vault: Vault, clock: FixedClock, bundle_id: str
 ) -> None:
     with pytest.raises(InvalidFields, match="bundle_id: must look like"):
-        await create_app(
-            name="App", bundle_id=bundle_id, apps=apps, keys=keys, vault=vault, clock=clock
-        )
+        await create_app(name="App", bundle_id=bundle_id, apps=apps, vault=vault, clock=clock)
     assert await apps.list() == ()
 
 

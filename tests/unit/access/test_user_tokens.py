@@ -14,9 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.access.model import App, UserCaller, UserTokenAlgorithm
-from clarion.access.port import Apps, Vault
-from clarion.access.user_tokens import LEEWAY_S, UserTokens, user_key_context
+from clarion.access.app_keys import FIRST_KID, user_key_context
+from clarion.access.known_apps import KNOWN_MS, KnownApps
+from clarion.access.model import App, UserCaller, UserKey, UserTokenAlgorithm
+from clarion.access.port import AppKeys, Apps, Vault
+from clarion.access.user_tokens import LEEWAY_S, TRIES_LIMIT, UserTokens
 from clarion.errors import Unauthenticated
 from tests.factories import NOW, make_app, make_provider_key
 
@@ -34,14 +36,20 @@ def public_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> b
 
 
 @pytest.fixture
-def tokens(apps: Apps, vault: Vault) -> UserTokens:
-    return UserTokens(apps, vault)
+def tokens(known_apps: KnownApps) -> UserTokens:
+    return UserTokens(known_apps)
+
+
+def make_sealed(
+    app: App, vault: Vault, algorithm: UserTokenAlgorithm, key: bytes, kid: str = FIRST_KID
+) -> UserKey:
+    sealed = vault.seal(key, user_key_context(app.id, kid))
+    return UserKey(app_id=app.id, kid=kid, algorithm=algorithm, key=sealed, created_at=NOW)
 
 
 async def add_app(apps: Apps, vault: Vault, algorithm: UserTokenAlgorithm, key: bytes) -> App:
-    app = make_app(user_token_algorithm=algorithm)
-    app = replace(app, user_token_key=vault.seal(key, user_key_context(app.id)))
-    await apps.create(app, make_provider_key(app))
+    app = make_app()
+    await apps.create(app, make_provider_key(app), make_sealed(app, vault, algorithm, key))
     return app
 
 
@@ -112,7 +120,7 @@ async def test_a_token_that_is_valid_for_longer_than_a_day_is_refused(
     token = sign_by_hand(claims(app, exp=expires), SECRET.encode())
     with pytest.raises(Unauthenticated, match="at most 24 hours ahead"):
         await tokens.verify(token, NOW)
-    longer = UserTokens(tokens.apps, tokens.vault, max_hours=25)
+    longer = UserTokens(tokens.apps, max_hours=25)
     if expires < NOW_S + 25 * 3600:
         assert (await longer.verify(token, NOW)).user_id == "ana"
 
@@ -174,12 +182,12 @@ async def test_a_token_that_names_another_app_is_refused(
     assert "signed with ES256" in await refusal(tokens, sign(claims(ec_app)))
 
 
-@pytest.mark.parametrize("header", ["jku", "x5u", "jwk", "x5c", "kid"])
+@pytest.mark.parametrize("header", ["jku", "x5u", "jwk", "x5c"])
 async def test_keys_that_a_token_brings_along_are_ignored(
     tokens: UserTokens, app: App, header: str
 ) -> None:
     own = {"kty": "oct", "k": encode_part(b"x" * 43)}
-    value = {"jwk": own, "x5c": ["x"], "kid": "../../etc"}.get(header, "https://evil.example/k")
+    value = {"jwk": own, "x5c": ["x"]}.get(header, "https://evil.example/k")
     good = sign(claims(app), {header: value})
     assert (await tokens.verify(good, NOW)).user_id == "ana"
     bad = jwt.encode(claims(app), "x" * 43, algorithm="HS256", headers={header: value})
@@ -307,6 +315,166 @@ async def test_no_token_made_by_chance_gets_in(
 ) -> None:
     payload = payload | {"aud": app.id} if "exp" in payload else payload
     await refusal(tokens, ".".join(map(encode_part, (header, payload, signature))))
+
+
+# Several keys, and tokens that name one.
+
+HS256_, ES256, EDDSA = UserTokenAlgorithm
+OTHER_SECRET = "o" * 43
+
+
+@pytest.fixture
+async def rich_app(app: App, vault: Vault, user_keys: AppKeys[UserKey]) -> App:
+    """The app with a key of each algorithm, and a second secret."""
+    for key in (
+        make_sealed(app, vault, HS256_, OTHER_SECRET.encode(), "second"),
+        make_sealed(app, vault, ES256, public_pem(EC_KEY), "ec"),
+        make_sealed(app, vault, EDDSA, public_pem(ED_KEY), "ed"),
+    ):
+        assert await user_keys.add(key, NOW)
+    return app
+
+
+@pytest.mark.parametrize("kid", [None, "own"])
+@pytest.mark.parametrize(
+    ("algorithm", "key", "own"),
+    [
+        ("HS256", SECRET, FIRST_KID),
+        ("HS256", OTHER_SECRET, "second"),
+        ("ES256", EC_KEY, "ec"),
+        ("EdDSA", ED_KEY, "ed"),
+    ],
+)
+async def test_a_token_of_any_of_the_keys_is_valid_with_and_without_its_kid(
+    tokens: UserTokens, rich_app: App, algorithm: str, key: Any, own: str, kid: str | None
+) -> None:
+    headers = {"kid": own} if kid else None
+    token = jwt.encode(claims(rich_app), key, algorithm, headers=headers)
+    assert (await tokens.verify(token, NOW)).user_id == "ana"
+
+
+@pytest.mark.parametrize(
+    "kid",
+    [
+        "nobody",
+        "",
+        " first",
+        "FIRST",
+        "../../etc/passwd",
+        "/dev/null",
+        "first' OR '1'='1",
+        "first\0",
+        "' UNION SELECT 'x",
+        "x" * 10_000,
+    ],
+)
+async def test_a_kid_that_is_none_of_the_apps_is_refused(
+    tokens: UserTokens, rich_app: App, kid: str
+) -> None:
+    detail = await refusal(tokens, sign(claims(rich_app), {"kid": kid}))
+    assert detail == "The `kid` of the user token is not that of a key of the app."
+
+
+@pytest.mark.parametrize("kid", [7, True, ["first"], {"first": 1}])
+async def test_a_kid_that_is_no_text_is_refused(
+    tokens: UserTokens, rich_app: App, kid: object
+) -> None:
+    header, body = encode_part({"alg": "HS256", "kid": kid}), encode_part(claims(rich_app))
+    signature = hmac.digest(SECRET.encode(), f"{header}.{body}".encode(), "sha256")
+    assert await refusal(tokens, f"{header}.{body}.{encode_part(signature)}")
+
+
+async def test_the_kid_of_another_app_is_refused(
+    tokens: UserTokens, apps: Apps, vault: Vault, rich_app: App
+) -> None:
+    """Signed rightly by the other app, for a user of this one."""
+    other = make_app()
+    key = make_sealed(other, vault, HS256_, b"e" * 43, "evil")
+    await apps.create(other, make_provider_key(other), key)
+    for headers in ({"kid": "evil"}, {"kid": FIRST_KID}, None):
+        token = jwt.encode(claims(rich_app), "e" * 43, "HS256", headers=headers)
+        assert await refusal(tokens, token)
+
+
+@pytest.mark.parametrize(("kid", "pem"), [("ec", EC_KEY), ("ed", ED_KEY), (None, EC_KEY)])
+async def test_no_public_key_serves_as_a_secret_though_the_app_has_secrets_too(
+    tokens: UserTokens, rich_app: App, kid: str | None, pem: Any
+) -> None:
+    header = {"alg": "HS256", "typ": "JWT"} | ({"kid": kid} if kid else {})
+    signed = f"{encode_part(header)}.{encode_part(claims(rich_app))}"
+    for key in (public_pem(pem), public_pem(pem).strip()):
+        signature = hmac.digest(key, signed.encode(), "sha256")
+        assert await refusal(tokens, f"{signed}.{encode_part(signature)}")
+
+
+@pytest.mark.parametrize(("kid", "algorithm"), [("ec", "EdDSA"), ("ed", "ES256")])
+async def test_a_kid_with_the_algorithm_of_another_key_is_refused(
+    tokens: UserTokens, rich_app: App, kid: str, algorithm: str
+) -> None:
+    key = EC_KEY if algorithm == "ES256" else ED_KEY
+    token = jwt.encode(claims(rich_app), key, algorithm, headers={"kid": kid})
+    assert "it must be signed with" in await refusal(tokens, token)
+
+
+@pytest.mark.parametrize("crit", [["exp"], ["b64"], [], "exp", None])
+async def test_a_token_with_critical_headers_is_refused(
+    tokens: UserTokens, app: App, crit: object
+) -> None:
+    header, body = encode_part({"alg": "HS256", "crit": crit}), encode_part(claims(app))
+    signature = hmac.digest(SECRET.encode(), f"{header}.{body}".encode(), "sha256")
+    assert await refusal(tokens, f"{header}.{body}.{encode_part(signature)}")
+
+
+@pytest.mark.parametrize("kind", ["secevent+jwt", "dpop+jwt", "JWE"])
+async def test_a_token_made_for_another_purpose_is_refused(
+    tokens: UserTokens, app: App, kind: str
+) -> None:
+    assert "`typ`" in await refusal(tokens, sign(claims(app), {"typ": kind}))
+
+
+async def test_a_revoked_key_is_refused_within_two_seconds(
+    tokens: UserTokens, rich_app: App, user_keys: AppKeys[UserKey]
+) -> None:
+    token = jwt.encode(claims(rich_app), OTHER_SECRET, "HS256")
+    assert (await tokens.verify(token, NOW)).user_id == "ana"
+    assert await user_keys.revoke(rich_app.id, "second", NOW)
+    assert "signature does not match" in await refusal(tokens, token, NOW + KNOWN_MS)
+    named = jwt.encode(claims(rich_app), OTHER_SECRET, "HS256", headers={"kid": "second"})
+    assert "`kid`" in await refusal(tokens, named, NOW + KNOWN_MS)
+    assert (await tokens.verify(sign(claims(rich_app)), NOW + KNOWN_MS)).user_id == "ana"
+
+
+async def test_a_rotated_key_is_valid_until_the_overlap_ends(
+    tokens: UserTokens, app: App, vault: Vault, user_keys: AppKeys[UserKey]
+) -> None:
+    new = make_sealed(app, vault, HS256_, OTHER_SECRET.encode(), "new")
+    assert await user_keys.rotate(FIRST_KID, new, now=NOW, ends_at=NOW + 10_000)
+    old_token, new_token = sign(claims(app)), jwt.encode(claims(app), OTHER_SECRET, "HS256")
+    for token in (old_token, new_token):
+        assert (await tokens.verify(token, NOW + 9_999)).user_id == "ana"
+    assert "signature does not match" in await refusal(tokens, old_token, NOW + 12_000)
+    assert (await tokens.verify(new_token, NOW + 12_000)).user_id == "ana"
+
+
+async def test_the_tokens_of_a_deleted_app_are_refused(
+    tokens: UserTokens, apps: Apps, app: App
+) -> None:
+    token = sign(claims(app))
+    assert (await tokens.verify(token, NOW)).user_id == "ana"
+    await apps.delete(app.id, NOW)
+    assert "not the id of an app" in await refusal(tokens, token, NOW + KNOWN_MS)
+
+
+async def test_a_token_without_a_kid_is_tried_with_few_keys(
+    tokens: UserTokens, app: App, vault: Vault, user_keys: AppKeys[UserKey]
+) -> None:
+    for number in range(TRIES_LIMIT):
+        secret = b"%d" % number * 43
+        newer = make_sealed(app, vault, HS256_, secret, f"k{number}")
+        assert await user_keys.add(replace(newer, created_at=NOW + 1), NOW + 1)
+    assert "signature does not match" in await refusal(tokens, sign(claims(app)))
+    named = sign(claims(app), {"kid": FIRST_KID})
+    assert (await tokens.verify(named, NOW)).user_id == "ana"
 
 
 async def test_the_refusal_does_not_show_the_token(tokens: UserTokens, app: App) -> None:

@@ -299,3 +299,52 @@ async def test_many_at_once_read_the_providers_once() -> None:
     world = World("first")
     await asyncio.gather(*(world.send() for _ in range(50)))
     assert world.providers.reads == 1
+
+
+async def test_a_message_waits_as_long_as_the_provider_asked_for_it() -> None:
+    """Although it is due again sooner, because of another address or another provider."""
+    world = World("first", "second")
+    world.script("first", Retry(error_code="429", error_message="not now", after_s=60))
+    assert await world.send() == [("first", Retry), ("second", Delivered)]
+    assert await world.send() == [("first", NotTried), ("second", Delivered)]
+    world.clock.advance(59_999)
+    assert await world.send() == [("first", NotTried), ("second", Delivered)]
+    world.clock.advance(1)
+    assert await world.send() == [("first", Delivered)]
+
+
+async def test_what_is_known_of_messages_that_wait_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clarion.channels.route.WAITING_LIMIT", 2)
+    world = World("first")
+    app = await world.routing.find("app")
+    later = Retry(error_code="429", error_message="not now", after_s=60)
+    world.script("first", later, later, later)
+    for id_ in "abc":
+        await app.send(Channel.EMAIL, replace(make_message(), id=id_))
+    assert set(app.routes[Channel.EMAIL][0].told) == {"b", "c"}
+
+
+@pytest.mark.parametrize(("told_s", "open_ms"), [(2.0, 2_000), (200.0, 200_000), (900.0, 30_000)])
+async def test_a_provider_is_left_alone_as_long_as_it_asks_for(told_s: float, open_ms: int) -> None:
+    world = World("first")
+    app = await world.routing.find("app")
+    later = Retry(error_code="503", error_message="not now", after_s=told_s)
+    world.script("first", *[later] * 5)
+    for id_ in "abcde":
+        await app.send(Channel.EMAIL, replace(make_message(), id=id_))
+    assert await world.send() == [("first", NotTried)]
+    world.clock.advance(open_ms)
+    assert await world.send() == [("first", Delivered)]
+
+
+async def test_a_provider_that_took_a_message_meanwhile_is_not_disabled() -> None:
+    world = World("first")
+    before = world.clock.now()
+    await world.send()
+    await world.routing.disable("app", Channel.EMAIL, "first", "never answered", before)
+    assert world.providers.stored[0].disabled_reason is None
+    world.clock.advance(1)
+    await world.routing.disable("app", Channel.EMAIL, "first", "never answered", before + 1)
+    assert world.providers.stored[0].disabled_reason == "never answered"

@@ -13,8 +13,9 @@ from clarion.access.model import Administrator
 from clarion.access.port import Administrators, Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import urls_of
-from clarion.cli.init import DEMO_BUNDLE_ID, greeting, initialise
+from clarion.cli.init import greeting, initialise
 from clarion.data_directory import DataDirectory
+from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import StartError
 from clarion.settings import Settings, load
 from tests.factories import FixedClock
@@ -90,7 +91,6 @@ async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Store
         name="Demo",
         bundle_id=DEMO_BUNDLE_ID,
         apps=stores.apps,
-        keys=stores.keys,
         vault=stores.vault,
         clock=stores.clock,
     )
@@ -127,7 +127,8 @@ async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:
     text = greeting(await initialise(stores, SETTINGS), Path("data/first-run.json"))
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
-    assert "http://127.0.0.1:8080/v1/events \\\n" in text
+    assert "api POST /v1/events" in text
+    assert "ck_" not in text
 
 
 @pytest.mark.parametrize(

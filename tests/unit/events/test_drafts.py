@@ -72,7 +72,7 @@ def test_these_are_recipients(recipient: dict[str, Any]) -> None:
         ({"topic": "x" * 201}, "recipient.topic"),
         ({"topic": "a/b"}, "recipient.topic"),
         ({"topic": ""}, "recipient.topic"),
-        ({"segment": "vip"}, "recipient.segment"),
+        ({"segment": "a b"}, "recipient.segment"),
         ({"all": False}, "recipient.all"),
     ],
 )

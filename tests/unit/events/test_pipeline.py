@@ -70,6 +70,7 @@ def make_pipeline(
         outcomes=unused,
         deliveries=unused,
         users=unused,
+        segments=unused,
         devices=unused,
         catalog=unused,
         clock=clock or FixedClock(),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from clarion.errors import InvalidFields, MalformedBody
-from clarion.http.decoding import decode
+from clarion.http.decoding import FAULTS_LIMIT, decode
 
 
 class Colour(StrEnum):
@@ -46,7 +46,7 @@ def test_what_fits_is_read() -> None:
         (b'{"part": {}}', "part.number", "is required"),
         (b'{"part": {"number": "7"}}', "part.number", "must be an integer, not a string"),
         (b'{"part": {"number": 7, "x": 1}}', "part.x", "there is no such field"),
-        (b'{"whole": 1}', "whole", "there is no such field"),
+        (b'{"part": {"number": 7}, "whole": 1}', "whole", "there is no such field"),
         (
             b'{"part": {"number": 7, "names": ["a", 1]}}',
             "part.names[1]",
@@ -54,7 +54,7 @@ def test_what_fits_is_read() -> None:
         ),
         (
             b'{"part": {"number": 7}, "table": {"a": "b"}}',
-            "table[...]",
+            "table.a",
             "must be an integer, not a string",
         ),
         (b"[]", "body", "must be an object, not an array"),
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_named(body: bytes, field: str, reason: str) -> Non
     ("value", "field", "reason"),
     [
         (b'"colours": ["red", "green"]', "colours[1]", "must be one of red, blue"),
-        (b'"by_name": {"a": "green"}', "by_name[...]", "must be one of red, blue"),
+        (b'"by_name": {"a": "green"}', "by_name.a", "must be one of red, blue"),
         (b'"size": "none"', "size", "must be one of all"),
         (b'"size": 4', "size", "must be an integer of at most 3"),
         (b'"size": true', "size", "must be an integer or a string or null, not true or false"),
@@ -97,3 +97,35 @@ def test_what_is_no_json_is_malformed(body: bytes) -> None:
 def test_nesting_without_end_is_malformed() -> None:
     with pytest.raises(MalformedBody):
         decode(msgspec.json.Decoder(), b"[" * 100_000 + b"]" * 100_000)
+
+
+def test_all_faults_are_named_at_once() -> None:
+    body = b"""{"part": {"number": "7", "names": [1, "a", 2], "x": 1}, "colours": ["green", "red"],
+    "size": 4, "name": "", "at": "soon", "by_name": {"a": "red", "b": 1}, "y": 1}"""
+    with pytest.raises(InvalidFields) as caught:
+        decode(WHOLE, body)
+    assert sorted(fault.field for fault in caught.value.faults) == [
+        "at",
+        "by_name.b",
+        "colours[0]",
+        "name",
+        "part.names[0]",
+        "part.number",
+        "part.x",
+        "size",
+        "y",
+    ]
+
+
+def test_so_many_faults_are_named_and_no_more() -> None:
+    body = msgspec.json.encode({"part": {str(number): 1 for number in range(100_000)}})
+    with pytest.raises(InvalidFields) as caught:
+        decode(WHOLE, body)
+    assert len(caught.value.faults) == FAULTS_LIMIT
+
+
+def test_a_fault_far_down_a_list_is_named_all_the_same() -> None:
+    body = msgspec.json.encode({"part": {"number": 7, "names": ["a"] * 5_000 + [1]}})
+    with pytest.raises(InvalidFields) as caught:
+        decode(WHOLE, body)
+    assert [fault.field for fault in caught.value.faults] == ["part.names[5000]"]

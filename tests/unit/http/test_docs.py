@@ -17,7 +17,7 @@ def test_every_file_a_page_loads_is_served() -> None:
     assert {route.path for route in routes()} == {
         "/docs",
         "/docs/errors",
-        "/static/docs.js",
-        "/static/swagger-ui-bundle.js",
-        "/static/swagger-ui.css",
+        "/docs/docs.js",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
     }

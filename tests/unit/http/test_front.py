@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
-from clarion.access.port import Apps, Keys, Vault
+from clarion.access.known_apps import KnownApps
+from clarion.access.origins import AllowedOrigins
+from clarion.access.port import Keys, Tickets
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
@@ -168,7 +170,7 @@ Make = Callable[..., Client]
 
 
 @pytest.fixture
-async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
+async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock) -> Make:
     issued = issue()
     await keys.create(issued.key)
 
@@ -184,13 +186,16 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
                 FastRoute("GET", "/metrics", echo),
                 FastRoute("GET", "/docs", echo),
                 FastRoute("GET", "/docs/errors", echo),
-                FastRoute("GET", "/static/docs.js", echo),
+                FastRoute("GET", "/docs/docs.js", echo),
                 FastRoute("POST", "/shared", echo),
                 FastRoute("GET", "/v1/own", echo),
             ],
             prefixes={},
             framework=framework,
-            authenticator=Callers(keys, UserTokens(apps, vault), clock, is_active=anyone),
+            authenticator=Callers(
+                keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone
+            ),
+            origins=AllowedOrigins(known_apps, clock),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
@@ -413,7 +418,7 @@ async def test_a_body_for_the_framework_must_be_json(client: Client) -> None:
     assert (answer.status, answer.problem["code"]) == (415, "not_json")
 
 
-PRIVATE = ["/metrics", "/metrics/", "/docs", "/docs/errors", "/static/docs.js", "/openapi.json"]
+PRIVATE = ["/metrics", "/metrics/", "/docs", "/docs/errors", "/docs/docs.js", "/openapi.json"]
 
 
 @pytest.mark.parametrize("path", PRIVATE)

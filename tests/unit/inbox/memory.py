@@ -10,6 +10,8 @@ from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 from tests.factories import NOW
 
+ALLOWED_ORIGIN = "https://app.example.com"
+
 
 def make_notification(sequence: int, **changes: object) -> Notification:
     made = Notification(
@@ -28,6 +30,13 @@ def make_notification(sequence: int, **changes: object) -> Notification:
         created_at=NOW,
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+class OneOrigin:
+    """The `Origins` port: every app allows one origin."""
+
+    async def is_allowed(self, _app_id: str, origin: str) -> bool:
+        return origin == ALLOWED_ORIGIN
 
 
 @dataclass

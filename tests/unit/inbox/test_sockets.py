@@ -16,11 +16,12 @@ from clarion.inbox.session import Effect
 from clarion.inbox.sockets import UserEndpoint, UserSocket
 from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from tests.factories import FixedClock
-from tests.unit.inbox.memory import MemoryInboxes
+from tests.unit.inbox.memory import ALLOWED_ORIGIN, MemoryInboxes, OneOrigin
 
 CALLERS: dict[str, Caller] = {
     "Bearer ana": UserCaller(app_id="app", user_id="ana", expires_at=None),
     "Bearer app": AppCaller(app_id="app", key_id="k", scopes=frozenset()),
+    "tk_ana": UserCaller(app_id="app", user_id="ana", expires_at=None),
 }
 
 
@@ -58,17 +59,25 @@ class Server:
             inboxes=self.inboxes,
             actions=InboxActions(self.inboxes, self.live, clock),
             live=self.live,
-            identify=self.identify,
+            authenticator=self,
+            origins=OneOrigin(),
             clock=clock,
         )
 
-    async def identify(self, authorization: str) -> Caller:
+    async def redeem(self, ticket: str) -> UserCaller:
+        caller = await self.identify(ticket)
+        assert isinstance(caller, UserCaller)
+        return caller
+
+    async def identify(self, authorization: str | None) -> Caller:
         if authorization not in CALLERS:
             raise Unauthenticated
         return CALLERS[authorization]
 
-    async def connect(self, header: str | None = "Bearer ana", query: bytes = b"") -> Recorder:
-        headers = {} if header is None else {"authorization": header}
+    async def connect(
+        self, header: str | None = "Bearer ana", query: bytes = b"", **more: str
+    ) -> Recorder:
+        headers = more if header is None else {"authorization": header, **more}
         socket = Recorder(self.endpoint)
         request: Any = SimpleNamespace(headers=headers, path=b"/v1/me/socket" + query)
         self.endpoint.connected(socket, request)
@@ -94,6 +103,33 @@ async def test_a_token_in_the_header_is_enough(server: Server) -> None:
     socket = await server.connect()
     assert (socket.sent, socket.closed) == ([STATE], [])
     assert len(server.live) == 1
+
+
+async def test_a_ticket_in_the_query_is_enough(server: Server) -> None:
+    socket = await server.connect(None, b"?ticket=tk_ana&after=0")
+    assert (socket.sent, socket.closed) == ([STATE], [])
+
+
+async def test_a_ticket_is_no_token_and_a_token_no_ticket(server: Server) -> None:
+    for header, query in (("Bearer tk_ana", b""), (None, b"?ticket=ana")):
+        socket = await server.connect(header, query)
+        assert (socket.sent, socket.closed) == ([], [CloseCode.NOT_AUTHORISED])
+
+
+@pytest.mark.parametrize("header", ["Bearer ana", None])
+async def test_a_page_must_be_of_an_allowed_origin(server: Server, header: str | None) -> None:
+    query = b"" if header else b"?ticket=tk_ana"
+    for origin in ("https://evil.example", "null", ""):
+        socket = await server.connect(header, query, origin=origin)
+        assert (socket.closed, len(server.live)) == ([CloseCode.NOT_AUTHORISED], 0)
+    socket = await server.connect(header, query, origin=ALLOWED_ORIGIN)
+    assert (socket.sent, socket.closed) == ([STATE], [])
+
+
+async def test_the_origin_counts_for_a_hello_too(server: Server) -> None:
+    socket = await server.connect(None, origin="https://evil.example")
+    await server.receive(socket, type="hello", token="ana")
+    assert (socket.sent, socket.closed) == ([], [CloseCode.NOT_AUTHORISED])
 
 
 async def test_without_a_header_the_hello_has_the_token(server: Server) -> None:

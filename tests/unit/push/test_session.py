@@ -309,6 +309,18 @@ def test_only_the_same_collapse_id_of_the_same_topic_is_replaced(session: Device
     assert offer(session, *others, broadcast, make_message(collapse_id="c")) == []
 
 
+def test_a_message_that_was_cancelled_is_not_sent(session: DeviceSession) -> None:
+    session.is_paused = True
+    kept, cancelled = many(2)
+    broadcast = make_broadcast(sequence=1)
+    session.refill([kept, cancelled, broadcast], NOW, is_all=True)
+    assert session.withdraw(cancelled.id) == [Dropped((cancelled,))]
+    assert session.withdraw(cancelled.id) == session.withdraw(broadcast.id) == []
+    session.is_paused = False
+    sent = [each for each in session.resume(NOW) if isinstance(each, SendFrame)]
+    assert len(sent) == 2
+
+
 def test_what_is_read_replaces_what_was_read_before(session: DeviceSession) -> None:
     session.is_paused = True
     older, newer = many(2, collapse_id="c")

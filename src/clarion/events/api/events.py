@@ -203,9 +203,11 @@ def _recipient(audience: Audience) -> dict[str, Any]:
         case AudienceKind.USER:
             return {"user_id": audience.ids[0]}
         case AudienceKind.USERS:
-            return {"user_ids": list(audience.ids)}
+            return {"user_ids": [each for each in audience.ids if each]}
         case AudienceKind.TOPIC:
             return {"topic": audience.topic}
+        case AudienceKind.SEGMENT:
+            return {"segment": audience.segment, "filter": audience.filter}
         case AudienceKind.ALL:
             return {"all": True}
 

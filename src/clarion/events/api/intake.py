@@ -9,19 +9,18 @@ import msgspec
 
 from clarion.access.model import AppCaller, Scope, require_app
 from clarion.clock import to_rfc3339
-from clarion.errors import ClarionError, FieldFault, InvalidFields, RequestError, Unauthenticated
+from clarion.errors import RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
-from clarion.events.model import Event
-from clarion.http.asgi import FastRoute, Operation, Request, Response, header
+from clarion.events.model import AudienceKind, Event
+from clarion.http.asgi import FastRoute, Operation, Request, Response
+from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
-from clarion.http.idempotency import Idempotency, fingerprint
-from clarion.http.problems import FieldProblem
+from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import IDEMPOTENCY_KEY
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 
-BATCH_LIMIT = 1_000
 PATH = "/v1/events"
 BATCH_PATH = "/v1/events/batch"
 ACCEPTED = 202
@@ -37,15 +36,12 @@ class AcceptedEvent(msgspec.Struct):
     created_at: str
 
 
-class EventResult(msgspec.Struct, omit_defaults=True):
+class EventResult(Refusal, omit_defaults=True, kw_only=True):
     """The result for one event of a batch: its id, or with the status `refused` its faults."""
 
     status: str
     event_id: str | None = None
     created_at: str | None = None
-    code: str | None = None
-    detail: str | None = None
-    errors: list[FieldProblem] = []
 
 
 class BatchResult(msgspec.Struct):
@@ -60,13 +56,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
     events: list[EventDraft]
 
 
-class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
-    events: list[msgspec.Raw]
-
-
 _DRAFT = msgspec.json.Decoder(EventDraft)
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_WRAPPED = msgspec.json.Decoder(_Wrapped)
 _encode = msgspec.json.Encoder().encode
 _ACCEPT = Operation(
     id="V1EventsAccept",
@@ -109,13 +99,13 @@ class EventEndpoint:
             event = await self._intake.prepare(caller.app_id, decode(_DRAFT, body))
         except RequestError:
             # A request may be repeated after its schedule has passed or its user was deleted.
-            once = self._once(request, PATH, caller, body, b"")
+            once = claim_key(self._idempotency, request, caller, body, b"")
             if (replay := await self._intake.find_response(once)) is None:
                 raise
             return self._answer_again(replay, once)
         created_at = to_rfc3339(event.created_at)
         answer = _encode(AcceptedEvent(event.id, event.status.value, created_at))
-        return await self._store(request, PATH, caller, [event], body, answer)
+        return await self._store(request, caller, [event], body, answer)
 
     async def accept_batch(self, request: Request) -> Response:
         """`POST /v1/events/batch`."""
@@ -124,29 +114,28 @@ class EventEndpoint:
         results: list[EventResult] = []
         events: list[Event] = []
         slices = Slices()
-        for draft in _read_batch(body):
+        for draft in read_items(body, "events"):
             await slices.pause()
             try:
                 event = await self._intake.prepare(caller.app_id, decode(_DRAFT, draft))
             except RequestError as error:
-                results.append(_refused(error))
+                results.append(EventResult(status="refused", **explain_refusal(error)))
             else:
                 events.append(event)
-                created_at = to_rfc3339(event.created_at)
-                results.append(EventResult(event.status.value, event.id, created_at))
+                results.append(_report(event))
         answer = _encode(BatchResult(results))
-        return await self._store(request, BATCH_PATH, caller, events, body, answer)
+        return await self._store(request, caller, events, body, answer)
 
     async def _store(
         self,
         request: Request,
-        path: str,
         caller: AppCaller,
         events: Sequence[Event],
         body: bytes,
         answer: bytes,
     ) -> Response:
-        once = self._once(request, path, caller, body, answer)
+        about = _only_user(events)
+        once = claim_key(self._idempotency, request, caller, body, answer, about)
         intake = self._intake
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
@@ -157,13 +146,18 @@ class EventEndpoint:
         first = self._idempotency.open(replay, once)
         return Response(ACCEPTED, first, (_JSON, _REPLAYED))
 
-    def _once(
-        self, request: Request, path: str, caller: AppCaller, body: bytes, answer: bytes
-    ) -> IdempotencyClaim | None:
-        key = header(request.scope, b"idempotency-key")
-        if key is None:
-            return None
-        return self._idempotency.claim(key, caller, fingerprint("POST", path, body), answer)
+
+def _only_user(events: Sequence[Event]) -> str | None:
+    """Return the user whom a request is about, if it is one."""
+    is_one = len(events) == 1 and events[0].audience.kind is AudienceKind.USER
+    return events[0].audience.ids[0] if is_one else None
+
+
+async def send_event(intake: Intake, app_id: str, body: bytes) -> str:
+    """Store an event of this server's own, and return its id."""
+    event = await intake.prepare(app_id, decode(_DRAFT, body))
+    await intake.accept([event])
+    return event.id
 
 
 def _caller_of(request: Request) -> AppCaller:
@@ -172,16 +166,6 @@ def _caller_of(request: Request) -> AppCaller:
     return require_app(request.caller, Scope.EVENTS_WRITE)
 
 
-def _read_batch(body: bytes) -> list[msgspec.Raw]:
-    """Return the events of a batch, not yet decoded: a faulty one does not affect the others."""
-    is_list = body.lstrip()[:1] == b"["
-    drafts = decode(_LIST, body) if is_list else decode(_WRAPPED, body).events
-    if not 0 < len(drafts) <= BATCH_LIMIT:
-        raise InvalidFields(FieldFault("events", f"must hold 1 to {BATCH_LIMIT:,} events"))
-    return drafts
-
-
-def _refused(error: ClarionError) -> EventResult:
-    faults = error.faults if isinstance(error, InvalidFields) else ()
-    fields = [FieldProblem(fault.field, fault.reason) for fault in faults]
-    return EventResult("refused", code=error.code, detail=error.detail, errors=fields)
+def _report(event: Event) -> EventResult:
+    created_at = to_rfc3339(event.created_at)
+    return EventResult(status=event.status.value, event_id=event.id, created_at=created_at)

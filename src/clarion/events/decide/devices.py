@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clarion.catalog.model import NotificationType
-from clarion.events.decide.quiet_hours import find_end
 from clarion.people.model import User
 from clarion.push.model import Device
+from clarion.quiet_hours import find_end
 
 
 class ChosenDevices(NamedTuple):
@@ -55,7 +55,7 @@ def _wants(device: Device, definition: NotificationType) -> bool:
 
 
 def _find_quiet_end(device: Device, user: User, now: int) -> int | None:
-    flags = device.preferences.quiet_hours
-    if flags is None:
+    hours = device.preferences.quiet_hours
+    if hours is None:
         return now
-    return find_end(now, flags, device.details.timezone or user.timezone)
+    return find_end(now, hours, device.details.timezone or user.timezone)

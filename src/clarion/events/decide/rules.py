@@ -18,10 +18,10 @@ from clarion.catalog.model import (
 from clarion.events.decide.case import Case
 from clarion.events.decide.devices import ChosenDevices, choose_devices
 from clarion.events.decide.digests import find_due
-from clarion.events.decide.quiet_hours import find_end
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import ReasonCode
 from clarion.people.model import DEFAULT_QUIET_HOURS, UserStatus
+from clarion.quiet_hours import find_end
 
 Rule = Callable[[Case, Channel], Verdict | None]
 
@@ -107,8 +107,8 @@ def check_quiet_hours(case: Case, channel: Channel) -> Verdict | None:
     if channel not in INTERRUPTING or passes_quiet_hours(case):
         return None
     user = case.recipient
-    flags = user.preferences.quiet_hours or DEFAULT_QUIET_HOURS
-    end = find_end(case.now, flags, user.timezone)
+    hours = user.preferences.quiet_hours or DEFAULT_QUIET_HOURS
+    end = find_end(case.now, hours, user.timezone)
     if end == case.now and channel is Channel.PUSH:
         chosen = choose_push_devices(case)
         end = case.now if chosen.now else chosen.next_at

@@ -11,7 +11,7 @@ from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
-from clarion.inbox.sql.numbers import NEXT, OF_USER, REMEMBER, TAKE
+from clarion.inbox.sql.numbers import LOCK, NEXT, OF_USER, REMEMBER
 from clarion.pages import Page, refuse_cursor
 from clarion.store.engine import Engine
 from clarion.store.statement import Statement, Step, Unit, keys_of, statement
@@ -163,7 +163,7 @@ class SqlInboxes:
         last = ""
         while ids := await self._unread_ids(app_id, user_id, last):
             steps = (
-                TAKE.step(**of_user, unread=0),
+                LOCK.step(**of_user),
                 COUNT_LESS.many([COUNT_LESS.bind(**of_user, id=each) for each in ids]),
                 READ.many([READ.bind(**of_user, id=each, now=now) for each in ids]),
                 REMEMBER.step(**of_user),
@@ -176,7 +176,7 @@ class SqlInboxes:
     async def forget(self, app_id: str, user_id: str, ids: Collection[str]) -> None:
         of_user = {"app_id": app_id, "user_id": user_id}
         steps = (
-            TAKE.step(**of_user, unread=0),
+            LOCK.step(**of_user),
             COUNT_LESS.many([COUNT_LESS.bind(**of_user, id=each) for each in ids]),
             DELETE.many([DELETE.bind(**of_user, id=each) for each in ids]),
             DELETE_DELIVERIES.many([(each,) for each in ids]),

@@ -26,6 +26,8 @@ TAKE = statement(
     ON CONFLICT (app_id, user_id) DO UPDATE SET
     unread_count = inboxes.unread_count + excluded.unread_count""",
 )
+# Locks the row. It is not inserted: of an erased user nothing is left, and nothing comes back.
+LOCK = statement("lock_inbox", f"UPDATE inboxes SET sequence = sequence WHERE {OF_USER}")
 REMEMBER = statement(
     "remember_sequence",
     f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {OF_USER}",

@@ -16,18 +16,19 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
-from clarion.fields import check_quiet_hours
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
-from clarion.people.api.users import Given, check_found
+from clarion.people.api.shapes import Given
+from clarion.people.api.users import check_found
 from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, Setting
+from clarion.quiet_hours import GivenQuietHours, QuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
 TYPES_LIMIT = 1_000
@@ -41,17 +42,17 @@ class PreferencesBody(Body):
 
     timezone: Given[str] = UNSET
     language: Given[str] = UNSET
-    quiet_hours: Given[list[bool]] = UNSET
+    quiet_hours: Given[GivenQuietHours] = UNSET
     categories: Given[Toggles] = UNSET
     types: Given[dict[str, Toggles | None]] = UNSET
 
 
 class PreferencesView(View):
-    """The effective preferences. `quiet_hours` has a flag for each hour in the user's time zone."""
+    """The effective preferences. `quiet_hours` are flags or windows, as they were set."""
 
     timezone: str
     language: str
-    quiet_hours: list[bool]
+    quiet_hours: list[bool | QuietWindow]
     categories: dict[str, bool]
     types: dict[str, dict[str, bool]]
 
@@ -61,7 +62,7 @@ class ExplainedPreferences(View):
 
     timezone: Setting[str]
     language: Setting[str]
-    quiet_hours: Setting[tuple[bool, ...]]
+    quiet_hours: Setting[QuietHours]
     categories: dict[str, Setting[bool]]
     types: dict[str, dict[str, Setting[bool]]]
 

@@ -2,59 +2,112 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated
 
 from litestar import Controller, Response, get, patch, put
+from litestar.di import Provide
 from litestar.openapi import ResponseSpec
-from msgspec import UNSET, UnsetType
+from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import NotFound
-from clarion.fields import check_user_id
-from clarion.http.bodies import Body
+from clarion.fields import check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import check_value, collect, given_checks
-from clarion.http.views import Timestamp, View
-from clarion.people.fields import check_attributes, check_field
-from clarion.people.model import User, UserStatus
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_choice,
+    check_limit,
+    collect,
+    read_moment,
+)
+from clarion.people.api.shapes import (
+    UserBody,
+    UserView,
+    make_user,
+    read_fields,
+    update_user,
+    view_user,
+)
+from clarion.people.erasure.eraser import Eraser
+from clarion.people.model import User, UserFilter, UserStatus
 from clarion.people.port import Users
 
-T = TypeVar("T")
-# Null stands for the default; a field that is left out is unset.
-Given: TypeAlias = T | UnsetType | None
+_TIME = {"format": "date-time"}
+Email = Annotated[str | None, Parameter(description="The address; capitals make no difference.")]
+Status = Annotated[
+    str | None, Parameter(description="The status.", schema_extra={"enum": list(UserStatus)})
+]
+Tag = Annotated[str | None, Parameter(description="One of the tags.")]
+Language = Annotated[str | None, Parameter(description="The language, like pt-BR.")]
+CreatedAfter = Annotated[
+    str | None, Parameter(description="Created at this time or later.", schema_extra=_TIME)
+]
+CreatedBefore = Annotated[
+    str | None, Parameter(description="Created before this time.", schema_extra=_TIME)
+]
+LastSeenAfter = Annotated[
+    str | None, Parameter(description="Last seen at this time or later.", schema_extra=_TIME)
+]
+LastSeenBefore = Annotated[
+    str | None, Parameter(description="Last seen before this time.", schema_extra=_TIME)
+]
 
 
-class UserBody(Body):
-    """The fields of a user. Null resets a field to its default."""
+def read_filter(
+    email: Email = None,
+    status: Status = None,
+    tag: Tag = None,
+    language: Language = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
+    last_seen_after: LastSeenAfter = None,
+    last_seen_before: LastSeenBefore = None,
+) -> UserFilter:
+    """Return the conditions of a list; `InvalidFields` names those that are not valid."""
+    moments = {
+        "created_after": created_after,
+        "created_before": created_before,
+        "last_seen_after": last_seen_after,
+        "last_seen_before": last_seen_before,
+    }
+    checks: dict[str, Callable[[], object]] = {
+        name: partial(read_moment, text, name) for name, text in moments.items()
+    }
+    if status is not None:
+        checks["status"] = partial(check_choice, UserStatus, status)
+    if language is not None:
+        checks["language"] = partial(check_language, language)
+    return UserFilter(email=email, tag=tag, **collect(checks))
 
-    name: Given[str] = UNSET
-    email: Given[str] = UNSET
-    phone: Given[str] = UNSET
-    language: Given[str] = UNSET
-    timezone: Given[str] = UNSET
-    status: Given[UserStatus] = UNSET
-    tags: Given[list[str]] = UNSET
-    attributes: Given[dict[str, Any]] = UNSET
 
+@get(
+    "/v1/users",
+    summary="List users",
+    tags=["Users"],
+    dependencies={"chosen": Provide(read_filter, sync_to_thread=False)},
+)
+async def list_users(
+    request: ApiRequest,
+    users: Injected[Users],
+    chosen: Injected[UserFilter],
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[UserView]:
+    """Return the users for whom all given conditions hold.
 
-class UserView(View):
-    """A user of the calling app."""
-
-    id: str
-    name: str | None
-    email: str | None
-    phone: str | None
-    language: str
-    timezone: str
-    status: UserStatus
-    tags: list[str]
-    attributes: dict[str, Any]
-    created_at: Timestamp
-    updated_at: Timestamp
+    Sorted by id; with a range of times, by that time. With several conditions a page can have
+    fewer items than `limit`, even none, and a `next`: follow it until it is null.
+    """
+    app_id = app_of(request, Scope.USERS_READ).app_id
+    page = await users.list(app_id, chosen, after=after, limit=check_limit(limit))
+    return Items([view_user(user) for user in page.items], page.next)
 
 
 class UsersController(Controller):
@@ -74,26 +127,33 @@ class UsersController(Controller):
         data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
+        eraser: Injected[Eraser],
         on_user_changed: Injected[OnUserChanged],
     ) -> Response[UserView]:
         """Create (201) or replace (200) a user. Fields left out get their defaults.
 
-        The preferences of an existing user stay.
+        The preferences of an existing user stay, and `last_login_at` unless it is given.
         """
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         now = clock.now()
-        given = collect({"id": partial(check_user_id, user_id), **given_checks(data, check_field)})
-        user, is_new = await users.put(User(app_id=app_id, created_at=now, updated_at=now, **given))
+        given = collect(
+            {
+                "id": partial(check_user_id, user_id),
+                "fields": partial(read_fields, data, now),
+            }
+        )
+        await eraser.check_writable(app_id, user_id)
+        user, is_new = await users.put(make_user(app_id, user_id, given["fields"], now))
         # A user may have been connected before they were created.
         if not is_new or user.status is not UserStatus.ACTIVE:
             await on_user_changed(app_id, user_id)
-        return Response(UserView.of(user), status_code=201 if is_new else 200)
+        return Response(view_user(user), status_code=201 if is_new else 200)
 
     @get(summary="Get a user")
     async def get_user(self, request: ApiRequest, user_id: str, users: Injected[Users]) -> UserView:
         """Return the user, whether active or not."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
-        return UserView.of(check_found(await users.get(*owner)))
+        return view_user(check_found(await users.get(*owner)))
 
     @patch(summary="Update a user")
     async def patch_user(
@@ -105,20 +165,17 @@ class UsersController(Controller):
         clock: Injected[Clock],
         on_user_changed: Injected[OnUserChanged],
     ) -> UserView:
-        """Update the given fields. Attributes are merged by name; null removes one."""
+        """Update the given fields.
+
+        `attributes`, `metadata` and `consent` are merged by name; null removes one. A group, like
+        `billing_address`, is replaced as a whole.
+        """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        given = collect(given_checks(data, check_field))
         now = clock.now()
-
-        def edit(user: User) -> User:
-            edited = replace(user, **given, updated_at=now)
-            if isinstance(data.attributes, dict):
-                return replace(edited, attributes=_merge(user.attributes, data.attributes))
-            return edited
-
-        user = check_found(await users.patch(*owner, edit))
+        given = read_fields(data, now)
+        user = check_found(await users.patch(*owner, lambda old: update_user(old, given, now)))
         await on_user_changed(*owner)
-        return UserView.of(user)
+        return view_user(user)
 
 
 def check_found(user: User | None) -> User:
@@ -128,9 +185,4 @@ def check_found(user: User | None) -> User:
     return user
 
 
-def _merge(old: dict[str, object], new: dict[str, Any]) -> dict[str, object]:
-    merged = {name: value for name, value in {**old, **new}.items() if value is not None}
-    return check_value("attributes", check_attributes, merged)
-
-
-ROUTES = (UsersController,)
+ROUTES = (list_users, UsersController)

@@ -11,12 +11,12 @@ from msgspec import UNSET, UnsetType
 from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import check_quiet_hours
 from clarion.http.bodies import Body
 from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
+from clarion.quiet_hours import GivenQuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
 TYPES_LIMIT = 1_000  # as in the preferences of users
@@ -30,20 +30,20 @@ class PreferencesBody(Body):
     enabled: Given[bool] = UNSET
     categories: Given[Toggles] = UNSET
     types: Given[Toggles] = UNSET
-    quiet_hours: Given[list[bool]] = UNSET
+    quiet_hours: Given[GivenQuietHours] = UNSET
 
 
 class DevicePreferencesView(View):
     """What the device receives; `types` lists those that are off.
 
-    `quiet_hours` has a flag for each hour in the time zone of the device, or of its user if it has
-    none; null: only the quiet hours of the user apply.
+    `quiet_hours` are flags or windows, as they were set, in the time zone of the device, or of its
+    user if it has none; null: only the quiet hours of the user apply.
     """
 
     enabled: bool
     categories: dict[str, bool]
     types: dict[str, bool]
-    quiet_hours: list[bool] | None
+    quiet_hours: list[bool | QuietWindow] | None
 
 
 async def check_preferences(

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.openapi import ResponseSpec
+from litestar.params import Parameter
 from msgspec import UNSET, UnsetType
 
 from clarion import fields
-from clarion.access.model import AppCaller, Caller, Scope, UserCaller, require_app
+from clarion.access.model import AppCaller, Scope, UserCaller
 from clarion.catalog.port import Catalog
 from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.http.bodies import Body
-from clarion.http.callers import ApiRequest, caller_of, owner_of
+from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
@@ -25,7 +27,9 @@ from clarion.http.shapes import (
     IdempotencyKey,
     Items,
     Limit,
+    check_choice,
     check_limit,
+    check_value,
     collect,
 )
 from clarion.http.views import Timestamp, View
@@ -41,6 +45,7 @@ from clarion.push.api.registrations import Details, NewDevice, read_registration
 from clarion.push.model import (
     Device,
     DeviceDetails,
+    DeviceFilter,
     DevicePreferences,
     InvalidationReason,
     Platform,
@@ -55,6 +60,16 @@ _DETAIL_CHECKS = {
     "language": fields.check_language,
     "timezone": fields.check_timezone,
 }
+
+
+OfUser = Annotated[str | None, Parameter(description="The id of their user.")]
+OfPlatform = Annotated[
+    str | None, Parameter(description="The platform.", schema_extra={"enum": list(Platform)})
+]
+Valid = Annotated[
+    bool | None, Parameter(description="Whether messages may be sent to them; default: both.")
+]
+_check_platform = partial(check_choice, Platform)
 
 
 class DeviceChanges(Details, kw_only=True):
@@ -142,7 +157,7 @@ class DevicesController(Controller):
         then its stored messages and subscriptions are deleted, and it has to reconnect. A user who
         gives the secret gets a new one.
         """
-        caller = _caller(request, Scope.DEVICES_WRITE)
+        caller = app_or_user_of(request, Scope.DEVICES_WRITE)
         details = _details_of(caller, data)
         given = read_registration(caller, data)
         edit = await check_preferences(data.preferences, catalog, given.app_id)
@@ -153,7 +168,7 @@ class DevicesController(Controller):
             await _check_rate(caller, limits, device.created_at)
         token = None if data.subscription else given.token
         answer = RegisteredDevice(device_id=device.id, token=token, is_new=True, secret=secret)
-        once = await idempotency.once(request, idempotency_key, answer)
+        once = await idempotency.once(request, idempotency_key, answer, details.user_id)
         is_by_app = isinstance(caller, AppCaller)
         for _ in range(2):  # twice, because the device may be deleted in between
             added = await registry.add(device, once)
@@ -169,6 +184,29 @@ class DevicesController(Controller):
             await _replan(before, after, on_user_changed)
             return _answer(done, answer, device)
         raise DeviceOfAnotherUser
+
+    @get(summary="List devices")
+    async def list_all(
+        self,
+        request: ApiRequest,
+        registry: Injected[Registry],
+        user_id: OfUser = None,
+        platform: OfPlatform = None,
+        valid: Valid = None,
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[DeviceView]:
+        """Return the devices of the app for which all given conditions hold, sorted by id.
+
+        With several conditions a page can have fewer items than `limit`, even none, and a `next`:
+        follow it until it is null.
+        """
+        app_id = app_of(request, Scope.DEVICES_READ).app_id
+        kind = None if platform is None else check_value("platform", _check_platform, platform)
+        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=valid)
+        size = check_limit(limit)
+        page = await registry.devices.list_all(app_id, chosen, after=after, limit=size)
+        return Items([_view(device, registry) for device in page.items], page.next)
 
     @get("/{device_id:str}", summary="Get a device")
     async def get_device(
@@ -196,7 +234,7 @@ class DevicesController(Controller):
         In `preferences`, too: null resets a value to its default.
         """
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
-        details = _details_of(caller_of(request), data)
+        details = _details_of(app_or_user_of(request, Scope.DEVICES_WRITE), data)
         edit = await check_preferences(data.preferences, catalog, device.app_id)
         changed = _found(await registry.update(device.app_id, device.id, details))
         if edit is not None:
@@ -262,12 +300,6 @@ async def list_devices(
     return Items([_view(device, registry) for device in page.items], page.next)
 
 
-def _caller(request: ApiRequest, scope: Scope) -> Caller:
-    """Return the calling user, or the calling app if its key has the scope."""
-    caller = caller_of(request)
-    return require_app(caller, scope) if isinstance(caller, AppCaller) else caller
-
-
 async def _replan(
     before: Device | None, after: Device | None, on_user_changed: OnUserChanged
 ) -> None:
@@ -321,7 +353,7 @@ async def find_device(
     request: ApiRequest, device_id: str, registry: Registry, scope: Scope
 ) -> Device:
     """Return a device of the calling app or user; `NotFound` if it is not theirs."""
-    caller = _caller(request, scope)
+    caller = app_or_user_of(request, scope)
     device = _found(await registry.devices.get(caller.app_id, device_id))
     if isinstance(caller, UserCaller) and device.details.user_id != caller.user_id:
         return _found(None)
@@ -334,7 +366,7 @@ def _found(device: Device | None) -> Device:
     return device
 
 
-def _details_of(caller: Caller, data: Details) -> DeviceDetails:
+def _details_of(caller: AppCaller | UserCaller, data: Details) -> DeviceDetails:
     """Return the checked details; a user's client may register devices of that user only."""
     given = {name: getattr(data, name) for name in Details.__struct_fields__}
     checks = {

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from clarion.access.model import Caller
+from clarion.access.model import AppCaller, UserCaller
 from clarion.http.bodies import Body
 from clarion.http.shapes import collect
 from clarion.push import addresses
@@ -77,7 +77,7 @@ class Registration(NamedTuple):
     address: str | None
 
 
-def read_registration(caller: Caller, data: NewDevice) -> Registration:
+def read_registration(caller: AppCaller | UserCaller, data: NewDevice) -> Registration:
     """Return what a request says; `InvalidFields` names what is wrong."""
     checks: dict[str, Callable[[], object]] = {
         "app_id": partial(_check_app, caller, data.app_id),
@@ -95,7 +95,7 @@ def read_registration(caller: Caller, data: NewDevice) -> Registration:
     return Registration(checked["app_id"], platform, token, token if is_foreign else None)
 
 
-def _check_app(caller: Caller, app_id: str | None) -> str:
+def _check_app(caller: AppCaller | UserCaller, app_id: str | None) -> str:
     if app_id not in (None, caller.app_id):
         raise ValueError("must be the app of the key or token that calls")
     return caller.app_id

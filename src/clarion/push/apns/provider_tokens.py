@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from clarion.push.apns.reasons import Reason, Rejected
 
 TOKEN_LIFE_MS = 3600 * 1000
 # How long a verified token is cached: a revoked key is refused after this at the latest.
-VERIFIED_MS = 60_000
+VERIFIED_MS = 5_000
 UPDATE_INTERVAL_MS = 20 * 60 * 1000
 # Addresses are used again: after this long without a push it is a new connection.
 CONNECTION_IDLE_MS = 60_000
@@ -67,8 +67,9 @@ class _Connection:
 class ProviderTokens:
     """Identifies providers by the `authorization` header."""
 
-    def __init__(self, apps: Apps) -> None:
+    def __init__(self, apps: Apps, deleted_apps: Container[str] = ()) -> None:
         self._apps = apps
+        self._deleted_apps = deleted_apps
         # By the whole header: the provider, the token, and when it was verified.
         self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
         self._connections: dict[Hashable, _Connection] = {}
@@ -84,9 +85,7 @@ class ProviderTokens:
         if cached is None or not 0 <= now - cached[2] < VERIFIED_MS:
             return None
         provider, token, _ = cached
-        _check_age(provider, now)
-        self._check_connection(connection, provider, token, now)
-        return provider
+        return self._admit(provider, token, connection, now)
 
     async def identify(
         self, authorization: bytes | None, connection: Hashable, now: int
@@ -99,17 +98,22 @@ class ProviderTokens:
         if known is not None:
             return known
         token = _bearer(authorization)
-        provider = await self._verify(token)
+        provider = await self._verify(token, now)
         _clear_if_full(self._verified, TOKENS_LIMIT)
         self._verified[authorization] = (provider, token, now)
+        return self._admit(provider, token, connection, now)
+
+    def _admit(self, provider: Provider, token: str, connection: Hashable, now: int) -> Provider:
+        if provider.app.id in self._deleted_apps:
+            raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
         _check_age(provider, now)
         self._check_connection(connection, provider, token, now)
         return provider
 
-    async def _verify(self, token: str) -> Provider:
+    async def _verify(self, token: str, now: int) -> Provider:
         header, claims, signed, signature = _parse(token)
         key = await self._apps.find_provider_key(header.kid)
-        if key is None or key.revoked_at is not None or claims.iss != key.team_id:
+        if key is None or not key.is_live(now) or claims.iss != key.team_id:
             raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
         _check_signature(key, signed, signature)
         app = await self._apps.get(key.app_id)

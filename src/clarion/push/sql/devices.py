@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from clarion.errors import Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
-from clarion.push.model import Device, DeviceDetails, DevicePreferences, InvalidationReason
+from clarion.pages import READ_FOR_PAGE, Page, fill_page
+from clarion.push.model import (
+    Device,
+    DeviceDetails,
+    DeviceFilter,
+    DevicePreferences,
+    InvalidationReason,
+)
 from clarion.push.sql import deliveries, feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, Value, keys_of, statement
+from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
+from clarion.store.sweeps import sweep
 
 TOUCH_LIMIT = 500
 # How often a change of preferences is tried, if others change them at the same time.
@@ -49,6 +57,38 @@ LOCK_IF_ALLOWED = statement(
 # must not be delivered after the device is registered again.
 _LEFT = f"""device_id = (SELECT devices.id FROM devices
     WHERE {_OF_TOKEN} AND (invalidated_at IS NOT NULL OR {_CHANGES_USER}))"""
+
+
+def _remember_user(name: str, condition: str) -> Statement:
+    """Return the statement that notes whose the messages of a device were until now."""
+    return statement(
+        f"remember_user_of_{name}",
+        f"""INSERT INTO former_device_users
+        (app_id, user_id, device_id, token_hash, since, until)
+        SELECT app_id, user_id, id, token_hash, COALESCE((SELECT MAX(f.until)
+          FROM former_device_users f WHERE f.device_id = devices.id), 0), CAST(:until AS BIGINT)
+        FROM devices WHERE {condition}
+        ON CONFLICT DO NOTHING""",
+    )
+
+
+REMEMBER_LEFT = _remember_user("device_left", f"{_OF_TOKEN} AND {_CHANGES_USER}")
+REMEMBER_FORMER = _remember_user(
+    "device_changed", f"id = :id AND app_id = :app_id AND {_CHANGES_USER}"
+)
+REMEMBER_DELETED = _remember_user(
+    "device_deleted", "id = :id AND app_id = :app_id AND user_id IS NOT NULL"
+)
+SELECT_OLD_FORMER = statement(
+    "select_old_former_device_users",
+    """SELECT app_id, user_id, device_id, until FROM former_device_users WHERE until < :before
+    ORDER BY until LIMIT :limit""",
+)
+PRUNE_FORMER = statement(
+    "prune_former_device_user",
+    """DELETE FROM former_device_users WHERE app_id = :app_id AND user_id = :user_id
+    AND device_id = :device_id AND until = :until RETURNING device_id""",
+)
 END_LEFT = deliveries.end_before("end_deliveries_left_behind", deliveries.FAILED, _LEFT)
 FAIL_LEFT = statement("fail_messages_left_behind", f"{FAIL_WAITING} {_LEFT}")
 UNSUBSCRIBE_LEFT = statement(
@@ -106,7 +146,7 @@ AUTHENTICATE = statement(
     f"""{_SELECT} WHERE token_hash = :token_hash AND secret_hash = :secret_hash
     AND invalidated_at IS NULL AND NOT EXISTS (SELECT 1 FROM users
     WHERE users.app_id = devices.app_id AND users.id = devices.user_id
-    AND users.status = 'inactive')""",
+    AND (users.status = 'inactive' OR users.deleted_at IS NOT NULL))""",
 )
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
 FIND_MANY = statement(
@@ -116,6 +156,20 @@ LIST = statement(
     "list_devices_of_user",
     f"""{_SELECT} WHERE app_id = :app_id AND user_id = :user_id
     AND id > :after ORDER BY id LIMIT :limit""",
+)
+LIST_ALL = statement(
+    "list_devices",
+    f"{_SELECT} WHERE app_id = :app_id AND id > :after ORDER BY id LIMIT :limit",
+)
+LIST_OF_PLATFORM = statement(
+    "list_devices_of_platform",
+    f"""{_SELECT} WHERE app_id = :app_id AND platform = :platform AND id > :after
+    ORDER BY id LIMIT :limit""",
+)
+LIST_INVALID = statement(
+    "list_invalid_devices",
+    f"""{_SELECT} WHERE app_id = :app_id AND invalidated_at IS NOT NULL AND id > :after
+    ORDER BY id LIMIT :limit""",
 )
 SELECT_VALID_OF_USER = statement(
     "select_valid_devices_of_user",
@@ -172,6 +226,11 @@ SELECT_OLD = statement(
 )
 
 
+def to_sequence(moment: int) -> int:
+    """Return the sequence of a message that is stored at a time."""
+    return moment * 1000
+
+
 class SqlDevices:
     """The `Devices` port."""
 
@@ -198,6 +257,7 @@ class SqlDevices:
         return await self._write(
             device.id,
             LOCK_IF_ALLOWED.guard(**of_user, **by_whom, proof=proof, last_seen_at=now),
+            REMEMBER_LEFT.step(**of_user, until=to_sequence(now)),
             END_LEFT.step(**of_user, now=now),
             FAIL_LEFT.step(**of_user, now=now),
             UNSUBSCRIBE_LEFT.step(**of_user),
@@ -226,6 +286,7 @@ class SqlDevices:
         return await self._write(
             device_id,
             LOCK.guard(**of_device),
+            REMEMBER_FORMER.step(**of_device, user_id=details.user_id, until=to_sequence(now)),
             END_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             FAIL_OF_FORMER_USER.step(**of_device, user_id=details.user_id, now=now),
             UNSUBSCRIBE_FORMER_USER.step(**of_device, user_id=details.user_id),
@@ -279,6 +340,23 @@ class SqlDevices:
         )
         items = tuple(map(DEVICES.read, rows[:limit]))
         return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def list_all(
+        self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
+    ) -> Page[Device]:
+        query, values = _choose_list(chosen)
+        read = max(limit, READ_FOR_PAGE) if _is_read_for_more(chosen) else limit
+        rows = await self._engine.fetch(
+            query, app_id=app_id, after=after or "", limit=read + 1, **values
+        )
+        devices = [DEVICES.read(row) for row in rows]
+        return fill_page(
+            devices,
+            read=read,
+            limit=limit,
+            item_of=lambda device: device if _fits(device, chosen) else None,
+            place_of=attrgetter("id"),
+        )
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
         rows = await self._engine.fetch(
@@ -337,10 +415,16 @@ class SqlDevices:
         rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
+    async def prune_former_users(self, before: int, limit: int) -> int:
+        return await sweep(
+            self._engine, SELECT_OLD_FORMER, PRUNE_FORMER, before=to_sequence(before), limit=limit
+        )
+
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
         return await self._write(
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),
+            REMEMBER_DELETED.step(id=device_id, app_id=app_id, until=to_sequence(now)),
             feedback.ADD.step(id=device_id),
             END_ALL.step(id=device_id, now=now),
             FAIL_ALL.step(id=device_id, now=now),
@@ -353,3 +437,24 @@ class SqlDevices:
         """Write a unit and return the device that its last row shows; None if a guard refused."""
         done = await self._engine.write(Unit(device_id, steps, owner))
         return DEVICES.read([row for rows in done for row in rows][-1]) if done else None
+
+
+def _choose_list(chosen: DeviceFilter) -> tuple[Statement, dict[str, Value]]:
+    """Return the list of the condition that leaves out most, and its values."""
+    if chosen.user_id is not None:
+        return LIST, {"user_id": chosen.user_id}
+    if chosen.is_valid is False:
+        return LIST_INVALID, {}
+    if chosen.platform is not None:
+        return LIST_OF_PLATFORM, {"platform": chosen.platform.value}
+    return LIST_ALL, {}
+
+
+def _is_read_for_more(chosen: DeviceFilter) -> bool:
+    """Return whether the list has rows that do not fit; nearly all devices are valid."""
+    conditions = (chosen.user_id, chosen.platform, chosen.is_valid)
+    return chosen.is_valid is True or sum(each is not None for each in conditions) > 1
+
+
+def _fits(device: Device, chosen: DeviceFilter) -> bool:
+    return chosen.platform in (None, device.platform) and chosen.is_valid in (None, device.is_valid)

@@ -98,6 +98,12 @@ ACKNOWLEDGE = statement(
     WHERE device_id = :device_id AND id = :id AND {WAITS}""",
 )
 FAIL = statement("fail_message", f"{FAIL_WAITING} device_id = :device_id AND id = :id")
+CANCEL = statement(
+    "cancel_message",
+    f"""UPDATE messages SET status = 'expired', reason = 'cancelled', updated_at = :now
+    WHERE device_id = :device_id AND id = :id AND {WAITS} AND notification_id IS NULL
+    RETURNING id""",
+)
 # Checks twice that a message waits: on PostgreSQL another node may have finished it since the inner
 # query.
 TRIM = statement(
@@ -195,6 +201,10 @@ class SqlMessages:
         of_message = {"device_id": device_id, "id": message_id}
         end = END_BEFORE_FAILURE.step(**of_message, now=now)
         await self._engine.write(Unit(device_id, (end, FAIL.step(**of_message, now=now))))
+
+    async def cancel(self, device_id: str, message_id: str, now: int) -> bool:
+        step = CANCEL.guard(device_id=device_id, id=message_id, now=now)
+        return await self._engine.write(Unit(device_id, (step,))) is not None
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
         step, total = TRIM.step(device_id=device_id, keep=keep, now=now), 0

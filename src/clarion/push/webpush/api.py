@@ -81,7 +81,7 @@ class EndpointsController(Controller):
         vapid_key = check_value("vapid_key", _check_key, data.vapid_key)
         endpoint, url = endpoint_registry.propose(device, vapid_key=vapid_key, label=data.label)
         created = CreatedEndpoint(endpoint.id, url)
-        once = await idempotency.once(request, idempotency_key, created)
+        once = await idempotency.once(request, idempotency_key, created, device.details.user_id)
         replay = await endpoint_registry.add(endpoint, once)
         if replay is not None:
             return idempotency.answer_again(replay, once, CreatedEndpoint, 201)

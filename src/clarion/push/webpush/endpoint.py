@@ -18,7 +18,7 @@ DISCOVERY = b'{"unifiedpush":{"version":1}}'
 
 
 class WebPushEndpoint:
-    """Answers `/push/{secret}`."""
+    """Answers `/push/{secret}`, and `/push/{secret}/{message}`."""
 
     def __init__(self, endpoints: EndpointRegistry, intake: WebPushIntake) -> None:
         self._endpoints = endpoints
@@ -26,9 +26,11 @@ class WebPushEndpoint:
         self.prefixes = {PREFIX: self._answer}
 
     async def _answer(self, request: Request) -> Response:
-        capability = request.scope["path"].removeprefix(PREFIX)
+        capability, _, message_id = request.scope["path"].removeprefix(PREFIX).partition("/")
         try:
             match request.scope["method"]:
+                case _ if message_id:
+                    return await self._cancel(request, capability, message_id)
                 case "POST":
                     return await self._push(request, capability)
                 case "GET" | "HEAD":
@@ -53,3 +55,12 @@ class WebPushEndpoint:
         location = f"{self._endpoints.url}{capability}/{message_id}"
         more = ((b"location", location.encode()), (b"ttl", b"%d" % ttl_s))
         return Response(201, b"", more)
+
+    async def _cancel(self, request: Request, capability: str, message_id: str) -> Response:
+        """Answer for a message resource: the `Location` of a message that was sent."""
+        to = await self._endpoints.find(capability)
+        if request.scope["method"] != "DELETE":
+            raise MethodNotAllowed({"DELETE"})
+        await request.discard()
+        await self._intake.cancel(to, read_headers(request.scope["headers"]), message_id)
+        return Response(204, b"", ())

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clarion.clock import Clock
-from clarion.errors import ClarionError, Forbidden, TooManyRequests, Unauthenticated
+from clarion.errors import (
+    ClarionError,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    Unauthenticated,
+)
 from clarion.push.apns.intake import Counts
 from clarion.push.dispatch import Dispatch
+from clarion.push.port import History
 from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
-from clarion.push.webpush.request import parse_push
+from clarion.push.webpush.request import parse_push, read_endpoint_id
 from clarion.push.webpush.signatures import VapidSignatures
 
 _WINDOW_S = 60
@@ -25,6 +32,7 @@ class WebPushIntake:
 
     endpoints: EndpointRegistry
     dispatch: Dispatch
+    history: History
     signatures: VapidSignatures
     limits: Counts
     clock: Clock
@@ -44,6 +52,19 @@ class WebPushIntake:
         if not self.endpoints.is_current(to):
             await self._fail_if_ended(to, message_id)
         return message_id, ttl_s
+
+    async def cancel(
+        self, to: EndpointOfDevice, headers: Mapping[str, str], message_id: str
+    ) -> None:
+        """Cancel a message that waits; `NotFound` if it does not, or came by another endpoint."""
+        now = self.clock.now()
+        self._check_sender(to.endpoint, headers, now)
+        self._count(f"cancel:{to.endpoint.id}", self.per_minute, now)
+        device = to.device
+        found = await self.history.get(device.app_id, device.id, message_id)
+        is_own = found is not None and read_endpoint_id(found.payload) == to.endpoint.id
+        if not is_own or not await self.dispatch.cancel(device, message_id):
+            raise NotFound("No such message of this endpoint waits.")
 
     async def _fail_if_ended(self, to: EndpointOfDevice, message_id: str) -> None:
         """Fail a message that was stored after its endpoint or device had ended."""

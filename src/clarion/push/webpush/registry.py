@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable, Collection, Container
 from typing import Generic, TypeVar
 
 from clarion.clock import Clock
@@ -51,17 +52,27 @@ class Entries(Generic[V]):
     def drop(self, key: bytes) -> None:
         self._entries.pop(key, None)
 
+    def drop_if(self, is_dropped: Callable[[V], bool]) -> None:
+        for key in [key for key, (_, value) in self._entries.items() if is_dropped(value)]:
+            del self._entries[key]
+
 
 class EndpointRegistry:
     """The endpoints of all devices. A change on this node is seen at once."""
 
     def __init__(
-        self, endpoints: PushEndpoints, devices: Registry, clock: Clock, public_url: str
+        self,
+        endpoints: PushEndpoints,
+        devices: Registry,
+        clock: Clock,
+        public_url: str,
+        deleted_apps: Container[str] = (),
     ) -> None:
         self.endpoints = endpoints
         self.url = public_url + PREFIX
         self._devices = devices
         self._clock = clock
+        self._deleted_apps = deleted_apps
         self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
         self._unknown = Entries[bool](UNKNOWN_LIMIT)
         # How many were deleted so far: what was read before may show one of them.
@@ -102,6 +113,11 @@ class EndpointRegistry:
         self._deletions += 1
         self._known.drop(deleted.capability_hash)
 
+    def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        """Have the endpoints of users read again who are given as app and user id."""
+        self._deletions += 1
+        self._known.drop_if(lambda each: (each.endpoint.app_id, each.endpoint.user_id) in owners)
+
     async def find(self, capability: str) -> EndpointOfDevice:
         """Return the endpoint with its device.
 
@@ -116,6 +132,8 @@ class EndpointRegistry:
         if found is None:
             raise NotFound("There is no such push endpoint.")
         endpoint, token_hash = found
+        if endpoint.app_id in self._deleted_apps:
+            raise EndpointGone
         device = await self._find_device(endpoint.app_id, token_hash)
         if device is None or device.id != endpoint.device_id or not device.is_valid:
             raise EndpointGone

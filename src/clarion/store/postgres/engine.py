@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
+from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_postgres
 from clarion.store.postgres.runner import PostgresRunner
@@ -138,7 +139,7 @@ class PostgresEngine:
         return cls(readers, runner, commit, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
-        return await self.commit.write(unit)
+        return await write_accompanied(self.commit, unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         row = statement.bind(**values)
@@ -152,6 +153,9 @@ class PostgresEngine:
     async def fetch_in_background(self, statement: Statement, **values: Value) -> Sequence[Row]:
         row = statement.bind(**values)
         return await self._background.fetch(statement.text, row, within_s=_BACKGROUND_FETCH_S)
+
+    async def scrub(self) -> bool:
+        return True
 
     async def check(self) -> None:
         if self.commit.is_stuck:

@@ -13,13 +13,15 @@ import contextlib
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import apsw
 import msgspec
 
 from clarion.child_process import receive, send
 from clarion.store.batch import Group, Report
-from clarion.store.sqlite.runner import SqliteRunner, open_connection
+from clarion.store.sqlite.runner import BUSY_MS, SqliteRunner, open_connection
+from clarion.store.sqlite.unused_space import UnusedSpace
 
 
 class Trouble(msgspec.Struct, array_like=True, tag=True):
@@ -39,7 +41,21 @@ class Opened(msgspec.Struct, array_like=True, tag=True):
     """The database is open."""
 
 
-Answer = Trouble | Finished | Opened
+class Scrubbed(msgspec.Struct, array_like=True, tag=True):
+    """The log was emptied, and pages of the file were cleared; `next_page` is None at the end."""
+
+    next_page: int | None
+
+
+class Busy(msgspec.Struct, array_like=True, tag=True):
+    """Somebody reads from the log: it cannot be emptied now."""
+
+
+Answer = Trouble | Finished | Opened | Scrubbed | Busy
+# How long the writer waits for readers of the log; everybody waits for the writer meanwhile.
+_TRUNCATE_MS = 20
+# Cleared at once: 20 MiB are read in 10 to 20 ms.
+_PAGES = 5_000
 
 
 def classify(error: apsw.Error) -> Trouble:
@@ -61,16 +77,19 @@ def classify(error: apsw.Error) -> Trouble:
 def serve(channel: socket.socket, path: str) -> None:
     """Run batches until the other side closes the socket."""
     encode = msgspec.msgpack.Encoder().encode
-    decode = msgspec.msgpack.Decoder(list[Group]).decode
+    decode = msgspec.msgpack.Decoder(list[Group] | int).decode
     try:
         connection = open_connection(path)
     except apsw.Error as error:
         send(channel, encode(classify(error)))
         return
-    runner = SqliteRunner(connection)
+    runner, unused = SqliteRunner(connection), UnusedSpace(path)
     send(channel, encode(Opened()))
     while message := receive(channel):
-        send(channel, encode(answer(runner, decode(message))))
+        asked = decode(message)
+        is_batch = isinstance(asked, list)
+        done = answer(runner, asked) if is_batch else scrub(connection, path, unused, asked)
+        send(channel, encode(done))
     connection.close()
 
 
@@ -79,6 +98,39 @@ def answer(runner: SqliteRunner, groups: list[Group]) -> Answer:
         return Finished(runner.run(groups))
     except apsw.Error as error:
         return classify(error)
+
+
+def scrub(connection: apsw.Connection, path: str, unused: UnusedSpace, first_page: int) -> Answer:
+    """Empty the write-ahead log, and clear the unused space of some pages of the file."""
+    try:
+        if not _truncate_log(connection):
+            return Busy()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if Path(f"{path}-wal").stat().st_size:  # another process has written since
+                return Busy()
+            next_page, is_changed = unused.clear(first_page, _PAGES)
+        finally:
+            connection.execute("ROLLBACK")
+        if is_changed:
+            # Otherwise the cached pages would be written again as they were.
+            connection.execute("PRAGMA shrink_memory").fetchall()
+    except apsw.BusyError:
+        return Busy()
+    except apsw.Error as error:
+        return classify(error)
+    except OSError as error:
+        return Trouble("broken", type(error).__name__)
+    return Scrubbed(next_page)
+
+
+def _truncate_log(connection: apsw.Connection) -> bool:
+    connection.set_busy_timeout(_TRUNCATE_MS)
+    try:
+        ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.set_busy_timeout(BUSY_MS)
+    return not is_busy
 
 
 if __name__ == "__main__":

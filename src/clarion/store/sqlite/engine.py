@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from clarion.errors import StartError, StoreUnavailable
+from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.slots import BACKGROUND_LIMIT_S, Slots, SlowReadLimits
@@ -16,6 +17,10 @@ from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.reader import ThreadReader, open_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
+
+# A read that takes long holds the log. The writer does not wait for it; it tries again.
+_SCRUB_ATTEMPTS = 50
+_SCRUB_PAUSE_S = 0.1
 
 
 class SqliteEngine:
@@ -36,6 +41,9 @@ class SqliteEngine:
         self._slow_slots = Slots(1, wait_s=limits.wait_s)
         self._background = ThreadReader(path, "background-reads", limit_s=BACKGROUND_LIMIT_S)
         self._background_turn = asyncio.Lock()
+        self._scrub_turn = asyncio.Lock()
+        # How many scrubs were asked for, and up to which one that is done.
+        self._scrubs = self._scrubbed = 0
 
     @classmethod
     async def open(
@@ -53,7 +61,7 @@ class SqliteEngine:
         return cls(path, process, commit, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
-        return await self.commit.write(unit)
+        return await write_accompanied(self.commit, unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         try:
@@ -70,6 +78,28 @@ class SqliteEngine:
         row = statement.bind(**values)
         async with self._background_turn:
             return await self._background.fetch(statement.text, row)
+
+    async def scrub(self) -> bool:
+        self._scrubs += 1
+        asked = self._scrubs
+        async with self._scrub_turn:
+            # One that began after this was asked for has done it.
+            if self._scrubbed < asked:
+                began = self._scrubs
+                if not await self._scrub_all():
+                    return False
+                self._scrubbed = began
+        return True
+
+    async def _scrub_all(self) -> bool:
+        page: int | None = 1
+        for _ in range(_SCRUB_ATTEMPTS):
+            while page is not None and (done := await self._process.scrub(page)) is not None:
+                page = done.next_page
+            if page is None:
+                return True
+            await asyncio.sleep(_SCRUB_PAUSE_S)
+        return False
 
     async def check(self) -> None:
         if self.commit.is_stuck:

@@ -10,7 +10,7 @@ import msgspec
 from clarion.child_process import open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Outcome, arrange
-from clarion.store.sqlite.child import Answer, Finished, Opened, Trouble
+from clarion.store.sqlite.child import Answer, Finished, Opened, Scrubbed, Trouble
 from clarion.store.statement import Unit
 
 # How long the process may take to exit.
@@ -41,6 +41,8 @@ class WriterProcess:
         self._writer = writer
         self._on_broken = on_broken
         self._is_broken = False
+        # One message at a time: the next is sent when the last is answered.
+        self._turn = asyncio.Lock()
         self._watch = asyncio.get_running_loop().create_task(self._watch_exit())
 
     @classmethod
@@ -66,17 +68,32 @@ class WriterProcess:
             message = _encode(arrange(units))
         except _UNSENDABLE:
             return await self._run_sendable(units)
-        try:
-            write(self._writer, message)
-            answer = await self._receive()
-        except (EOFError, OSError) as error:
-            self._break("the writer process exited")
-            raise StoreUnavailable from error
+        answer = await self._ask(message)
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
         if isinstance(answer, Trouble) and answer.kind == "broken":
             self._break(answer.message)
         raise _error_of(answer)
+
+    async def scrub(self, first_page: int) -> Scrubbed | None:
+        """Remove what was deleted from the log and from some pages; None if somebody reads."""
+        if self._is_broken:
+            raise StoreUnavailable
+        answer = await self._ask(_encode(first_page))
+        if isinstance(answer, Trouble):
+            if answer.kind == "broken":
+                self._break(answer.message)
+            raise _error_of(answer)
+        return answer if isinstance(answer, Scrubbed) else None
+
+    async def _ask(self, message: bytes) -> Answer:
+        async with self._turn:
+            try:
+                write(self._writer, message)
+                return await self._receive()
+            except (EOFError, OSError) as error:
+                self._break("the writer process exited")
+                raise StoreUnavailable from error
 
     async def close(self) -> None:
         """Let the process exit, and kill it if it does not; its last batch is then unknown."""

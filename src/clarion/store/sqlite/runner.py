@@ -12,6 +12,7 @@ from clarion.store.batch import Group, Members, Report, Spoiled, split
 from clarion.store.statement import Row
 
 _BUSY_S = 5.0
+BUSY_MS = int(_BUSY_S * 1000)
 _RETRY_S = 0.01
 # Errors of the database, not of one unit: the whole batch fails.
 WHOLE_BATCH = (
@@ -38,13 +39,15 @@ def open_connection(
     setting changes them.
     """
     connection = apsw.Connection(path, vfs=vfs)
-    connection.set_busy_timeout(int(_BUSY_S * 1000))
+    connection.set_busy_timeout(BUSY_MS)
     _use_wal(connection)
     for pragma in (
         f"synchronous={synchronous}",
         "cache_size=-65536",
         "temp_store=MEMORY",
         "wal_autocheckpoint=4000",
+        # What is deleted or replaced is overwritten: an erased text must not stay in the file.
+        "secure_delete=ON",
         "journal_size_limit=67108864",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()

@@ -302,8 +302,8 @@ async def test_a_connection_belongs_to_the_app_of_its_first_push(
 async def test_another_key_of_the_same_app_may_follow(apns: Apns, key: ProviderKey) -> None:
     second = replace(key, key_id="SECOND0001")
     await apns.change(
-        """INSERT INTO provider_keys SELECT :id, app_id, team_id, public_key, created_at, revoked_at
-        FROM provider_keys""",
+        """INSERT INTO provider_keys (key_id, app_id, team_id, public_key, created_at)
+        SELECT :id, app_id, team_id, public_key, created_at FROM provider_keys""",
         id=second.key_id,
     )
     await apns.identify(token_of(key))

@@ -1,0 +1,1 @@
+"""Apps, their keys and tickets over HTTP."""

@@ -1,0 +1,240 @@
+"""User keys and provider keys of apps over HTTP, for administrators.
+
+Whoever adds one can act for every user of the app, or push to all its devices: more than the scope
+of any API key says. So API keys cannot do it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, Response, delete, get, post
+
+from clarion.access.keyring import Keyring
+from clarion.access.model import Role, UserTokenAlgorithm
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, admin_of
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import IdempotencyKey, Items
+from clarion.http.views import Timestamp, View
+
+_TAGS = ("Apps",)
+_DAY_S = 24 * 3600
+Overlap = Annotated[
+    int,
+    msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
+]
+PublicKey = Annotated[
+    str | None, msgspec.Meta(description="PEM. On the curve P-256 (ES256), or Ed25519 (EdDSA).")
+]
+Secret = Annotated[
+    str | None,
+    msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
+]
+
+
+class NewUserKey(Body):
+    """A key for user tokens: a secret (HS256), or a public key (ES256, EdDSA)."""
+
+    algorithm: UserTokenAlgorithm = UserTokenAlgorithm.HS256
+    kid: Annotated[
+        str | None, msgspec.Meta(description="The name of the key; one is made if left out.")
+    ] = None
+    secret: Secret = None
+    public_key: PublicKey = None
+
+
+class UserKeyRotation(Body):
+    """The key that replaces another, with the same algorithm."""
+
+    overlap_s: Overlap = _DAY_S
+    kid: str | None = None
+    secret: Secret = None
+    public_key: PublicKey = None
+
+
+class UserKeyView(View):
+    """A key for user tokens, without the key itself."""
+
+    kid: str
+    algorithm: UserTokenAlgorithm
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    revoked_at: Timestamp | None
+
+
+class CreatedUserKey(UserKeyView):
+    """A new user key. A `secret` that was made is shown only in this response."""
+
+    secret: str | None
+
+
+class NewProviderKey(Body):
+    """A key of an APNs provider; without a `public_key` a pair is made."""
+
+    key_id: Annotated[
+        str | None,
+        msgspec.Meta(description="Ten capital letters and digits; made if left out."),
+    ] = None
+    public_key: PublicKey = None
+
+
+class ProviderKeyRotation(NewProviderKey):
+    """The key that replaces another."""
+
+    overlap_s: Overlap = _DAY_S
+
+
+class ProviderKeyView(View):
+    """The public key of an APNs provider."""
+
+    key_id: str
+    team_id: str
+    public_key: str
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    revoked_at: Timestamp | None
+
+
+class CreatedProviderKey(ProviderKeyView):
+    """A new provider key. A `private_key` that was made is shown only in this response."""
+
+    private_key: str | None
+
+
+class UserKeysController(Controller):
+    """The keys by which the user tokens of an app are verified."""
+
+    path = "/v1/apps/{app_id:str}/user-keys"
+    tags = _TAGS
+
+    @get(summary="List user keys")
+    async def list_user_keys(
+        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+    ) -> Items[UserKeyView]:
+        """Return at most 100 keys: live ones first, then those that ended last."""
+        admin_of(request, Role.VIEWER, app_id)
+        return Items([UserKeyView.of(each) for each in await keyring.list_user_keys(app_id)], None)
+
+    @post(summary="Create a user key", status_code=201)
+    async def create_user_key(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        data: NewUserKey,
+        keyring: Injected[Keyring],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedUserKey]:
+        """Add a key; every node accepts its tokens within two seconds."""
+        admin_of(request, Role.ADMIN, app_id)
+        issued = await keyring.propose_user_key(app_id, **msgspec.structs.asdict(data))
+        answer = CreatedUserKey.of(issued.key, secret=issued.secret)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keyring.add_user_key(issued.key, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @post("/{kid:str}/rotate", summary="Rotate a user key", status_code=201)
+    async def rotate_user_key(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        kid: str,
+        data: UserKeyRotation,
+        keyring: Injected[Keyring],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedUserKey]:
+        """Add a key of the same algorithm; the old one expires when the overlap ends."""
+        admin_of(request, Role.ADMIN, app_id)
+        old = await keyring.find_user_key(app_id, kid)
+        issued = await keyring.propose_user_key(
+            app_id,
+            algorithm=old.algorithm,
+            kid=data.kid,
+            secret=data.secret,
+            public_key=data.public_key,
+        )
+        answer = CreatedUserKey.of(issued.key, secret=issued.secret)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keyring.rotate_user_key(kid, issued.key, data.overlap_s, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @delete("/{kid:str}", summary="Revoke a user key", status_code=200)
+    async def revoke_user_key(
+        self, request: ApiRequest, app_id: str, kid: str, keyring: Injected[Keyring]
+    ) -> UserKeyView:
+        """Revoke a key: its tokens are refused within two seconds on every node. Idempotent."""
+        admin_of(request, Role.ADMIN, app_id)
+        return UserKeyView.of(await keyring.revoke_user_key(app_id, kid))
+
+
+class ProviderKeysController(Controller):
+    """The keys by which the APNs providers of an app are identified."""
+
+    path = "/v1/apps/{app_id:str}/provider-keys"
+    tags = _TAGS
+
+    @get(summary="List provider keys")
+    async def list_provider_keys(
+        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+    ) -> Items[ProviderKeyView]:
+        """Return at most 100 keys: live ones first, then those that ended last."""
+        admin_of(request, Role.VIEWER, app_id)
+        found = await keyring.list_provider_keys(app_id)
+        return Items([ProviderKeyView.of(each) for each in found], None)
+
+    @post(summary="Create a provider key", status_code=201)
+    async def create_provider_key(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        data: NewProviderKey,
+        keyring: Injected[Keyring],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedProviderKey]:
+        """Add the public key of a provider, or make a pair."""
+        admin_of(request, Role.ADMIN, app_id)
+        issued = await keyring.propose_provider_key(
+            app_id, key_id=data.key_id, public_key=data.public_key
+        )
+        answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keyring.add_provider_key(issued.key, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @post("/{key_id:str}/rotate", summary="Rotate a provider key", status_code=201)
+    async def rotate_provider_key(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        key_id: str,
+        data: ProviderKeyRotation,
+        keyring: Injected[Keyring],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedProviderKey]:
+        """Add a key; the old one expires when the overlap ends."""
+        admin_of(request, Role.ADMIN, app_id)
+        await keyring.find_provider_key(app_id, key_id)
+        issued = await keyring.propose_provider_key(
+            app_id, key_id=data.key_id, public_key=data.public_key
+        )
+        answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keyring.rotate_provider_key(key_id, issued.key, data.overlap_s, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @delete("/{key_id:str}", summary="Revoke a provider key", status_code=200)
+    async def revoke_provider_key(
+        self, request: ApiRequest, app_id: str, key_id: str, keyring: Injected[Keyring]
+    ) -> ProviderKeyView:
+        """Revoke a key: its tokens are refused within five seconds on every node. Idempotent."""
+        admin_of(request, Role.ADMIN, app_id)
+        return ProviderKeyView.of(await keyring.revoke_provider_key(app_id, key_id))
+
+
+ROUTES = (UserKeysController, ProviderKeysController)

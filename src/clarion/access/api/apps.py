@@ -1,0 +1,236 @@
+"""Apps over HTTP: for administrators, and the calling app's own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, Response, delete, get, patch, post
+from msgspec import UNSET, UnsetType
+
+from clarion.access.deleted_apps import DeletedApps
+from clarion.access.known_apps import KnownApps
+from clarion.access.model import AdminCaller, App, Role, Scope
+from clarion.access.origins import check_origins
+from clarion.access.port import Apps, Vault
+from clarion.access.provisioning import NewApp, check_app_name, propose_app
+from clarion.clock import Clock
+from clarion.errors import NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, admin_of, app_of
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    IdempotencyKey,
+    Items,
+    Limit,
+    check_limit,
+    collect,
+    given_checks,
+)
+from clarion.http.views import Timestamp, View
+
+_TAGS = ("Apps",)
+_ORIGINS = msgspec.Meta(
+    description="Origins of web pages whose streams and sockets are accepted, like "
+    "`https://app.example.com`, at most 50; `*` means all."
+)
+AllowedOrigins = Annotated[list[str], _ORIGINS]
+
+
+class NewAppBody(Body):
+    """An app to create. Its `bundle_id` is also the APNs topic of its pushes."""
+
+    name: str
+    bundle_id: str
+    allowed_origins: AllowedOrigins = msgspec.field(default_factory=list)
+
+
+class AppChange(Body):
+    """What to change of an app; what is left out stays."""
+
+    name: str | UnsetType = UNSET
+    allowed_origins: AllowedOrigins | UnsetType = UNSET
+
+
+class OwnAppChange(Body):
+    """What an app may change of itself; what is left out stays."""
+
+    allowed_origins: AllowedOrigins | UnsetType = UNSET
+
+
+class AppView(View):
+    """An app."""
+
+    id: str
+    name: str
+    bundle_id: str
+    team_id: Annotated[str, msgspec.Meta(description="The `iss` of its APNs provider tokens.")]
+    allowed_origins: AllowedOrigins
+    created_at: Timestamp
+
+
+class CreatedApp(AppView):
+    """A new app. Its secrets are shown only in this response."""
+
+    api_key: str
+    user_secret: Annotated[str, msgspec.Meta(description="Signs user tokens (HS256).")]
+    user_key_id: Annotated[str, msgspec.Meta(description="The `kid` of the user secret.")]
+    key_id: Annotated[str, msgspec.Meta(description="The `kid` of APNs provider tokens.")]
+    provider_key: Annotated[str, msgspec.Meta(description="Signs them (ES256): a .p8 file.")]
+
+
+class AppsController(Controller):
+    """The apps of this installation."""
+
+    path = "/v1/apps"
+    tags = _TAGS
+
+    @get(summary="List apps")
+    async def list_apps(
+        self,
+        request: ApiRequest,
+        apps: Injected[Apps],
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[AppView]:
+        """Return the apps for which the administrator has a role, oldest first."""
+        caller = admin_of(request)
+        found = await _find_apps(apps, caller, after or "", check_limit(limit) + 1)
+        page = found[:limit]
+        return Items(list(map(show_app, page)), page[-1].id if len(found) > limit else None)
+
+    @post(summary="Create an app", status_code=201)
+    async def create_app(
+        self,
+        request: ApiRequest,
+        data: NewAppBody,
+        apps: Injected[Apps],
+        vault: Injected[Vault],
+        clock: Injected[Clock],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedApp]:
+        """Create an app with an API key, a user secret and a provider key.
+
+        Needs the role admin for all apps.
+        """
+        admin_of(request, Role.ADMIN)
+        new = propose_app(
+            name=data.name,
+            bundle_id=data.bundle_id,
+            allowed_origins=data.allowed_origins,
+            vault=vault,
+            clock=clock,
+        )
+        answer = _created(new)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await apps.create(new.app, new.provider_key, new.user_key, new.key, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @get("/{app_id:str}", summary="Get an app")
+    async def get_app(self, request: ApiRequest, app_id: str, apps: Injected[Apps]) -> AppView:
+        admin_of(request, Role.VIEWER, app_id)
+        return show_app(_found(await apps.get(app_id), app_id))
+
+    @patch("/{app_id:str}", summary="Update an app")
+    async def update_app(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        data: AppChange,
+        apps: Injected[Apps],
+        known_apps: Injected[KnownApps],
+    ) -> AppView:
+        """Change the name or the allowed origins. Needs the role admin for the app."""
+        admin_of(request, Role.ADMIN, app_id)
+        return await _update(app_id, data, apps, known_apps)
+
+    @delete("/{app_id:str}", summary="Delete an app", status_code=204)
+    async def delete_app(
+        self,
+        request: ApiRequest,
+        app_id: str,
+        apps: Injected[Apps],
+        clock: Injected[Clock],
+        deleted_apps: Injected[DeletedApps],
+    ) -> None:
+        """Delete an app with all its data. Needs the role admin for the app.
+
+        Its keys, tokens, devices, streams and jobs stop at once on this node, and within seconds
+        on others. Its data is removed in the background. It cannot be restored.
+        """
+        admin_of(request, Role.ADMIN, app_id)
+        _found(await apps.delete(app_id, clock.now()), app_id)
+        await deleted_apps.add(app_id)
+
+
+class OwnAppController(Controller):
+    """The calling app."""
+
+    path = "/v1/app"
+    tags = _TAGS
+
+    @get(summary="Get the calling app")
+    async def get_own_app(self, request: ApiRequest, apps: Injected[Apps]) -> AppView:
+        caller = app_of(request, Scope.KEYS_READ)
+        return show_app(_found(await apps.get(caller.app_id), caller.app_id))
+
+    @patch(summary="Update the calling app")
+    async def update_own_app(
+        self,
+        request: ApiRequest,
+        data: OwnAppChange,
+        apps: Injected[Apps],
+        known_apps: Injected[KnownApps],
+    ) -> AppView:
+        """Change the origins from which browsers may open streams and sockets."""
+        caller = app_of(request, Scope.KEYS_WRITE)
+        return await _update(caller.app_id, data, apps, known_apps)
+
+
+def _found(app: App | None, app_id: str) -> App:
+    if app is None:
+        raise NotFound(f"There is no app {app_id!r}.")
+    return app
+
+
+async def _find_apps(apps: Apps, caller: AdminCaller, after: str, limit: int) -> tuple[App, ...]:
+    if caller.role is not None:
+        return await apps.list(after, limit)
+    ids = sorted(app_id for app_id in caller.app_roles if app_id > after)[:limit]
+    found = [await apps.get(app_id) for app_id in ids]
+    return tuple(app for app in found if app is not None)
+
+
+async def _update(
+    app_id: str, data: AppChange | OwnAppChange, apps: Apps, known_apps: KnownApps
+) -> AppView:
+    changes = collect(given_checks(data, lambda name, value: _CHECKS[name](value)))
+    app = _found(await apps.update(app_id, **changes), app_id)
+    known_apps.forget(app_id)
+    return show_app(app)
+
+
+_CHECKS = {"name": check_app_name, "allowed_origins": check_origins}
+
+
+def show_app(app: App) -> AppView:
+    return AppView.of(app, allowed_origins=list(app.allowed_origins))
+
+
+def _created(new: NewApp) -> CreatedApp:
+    return CreatedApp.of(
+        new.app,
+        allowed_origins=list(new.app.allowed_origins),
+        api_key=new.api_key,
+        user_secret=new.user_secret,
+        user_key_id=new.user_key.kid,
+        key_id=new.key_id,
+        provider_key=new.provider_key_pem.decode(),
+    )
+
+
+ROUTES = (AppsController, OwnAppController)

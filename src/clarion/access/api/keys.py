@@ -1,0 +1,270 @@
+"""API keys over HTTP, and what a key or token stands for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, Response, delete, get, post
+
+from clarion.access.app_keys import check_overlap
+from clarion.access.callers import Callers
+from clarion.access.keys import PREFIX, IssuedKey, issue_key
+from clarion.access.model import (
+    SCOPES_OF,
+    AdminCaller,
+    ApiKey,
+    AppCaller,
+    Role,
+    Scope,
+    require_any_admin,
+)
+from clarion.access.port import Keys
+from clarion.audit.port import AuditLog
+from clarion.clock import Clock, to_rfc3339
+from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, app_of, caller_of
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    IdempotencyKey,
+    Items,
+    Limit,
+    check_limit,
+    to_milliseconds,
+)
+from clarion.http.views import Timestamp, View
+
+_TAGS = ("Keys",)
+_NO_KEY = "This app has no API key with this id."
+
+
+class NewKey(Body):
+    """An API key to create. `scopes` of `["*"]` means all scopes."""
+
+    label: str
+    scopes: list[str]
+    expires_at: datetime | None = None
+
+
+class KeyRotation(Body):
+    """How an API key is replaced."""
+
+    overlap_s: Annotated[
+        int,
+        msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
+    ] = 24 * 3600
+    expires_at: Annotated[
+        datetime | None,
+        msgspec.Meta(description="When the new key expires; as the old one if left out."),
+    ] = None
+
+
+class KeyView(View):
+    """An API key without its secret."""
+
+    id: str
+    prefix: Annotated[str, msgspec.Meta(description="How the key begins: `ck_` and its id.")]
+    label: str
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    revoked_at: Timestamp | None
+    last_used_at: Annotated[Timestamp | None, msgspec.Meta(description="Recorded once a minute.")]
+    replaced_by: Annotated[
+        str | None, msgspec.Meta(description="The id of the key that a rotation made.")
+    ]
+
+
+class CreatedKey(KeyView):
+    """A new API key with its secret: `api_key` is shown only in this response."""
+
+    api_key: str
+
+
+class CallerView(View):
+    """Whom a key, token or session stands for. `kind` is `app`, `user` or `administrator`.
+
+    Of an administrator, `app_id` is the app of the header `Clarion-App`, `scopes` what they may do
+    with it, and `role` their role for all apps.
+    """
+
+    kind: str
+    app_id: str | None
+    key_id: str | None
+    scopes: list[str]
+    user_id: str | None
+    administrator_id: str | None = None
+    role: Role | None = None
+
+
+class KeysController(Controller):
+    """The API keys of the calling app."""
+
+    path = "/v1/keys"
+    tags = _TAGS
+
+    @get(summary="List API keys")
+    async def list_keys(
+        self,
+        request: ApiRequest,
+        keys: Injected[Keys],
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[KeyView]:
+        """Return the app's keys in the order of their ids, with revoked and expired ones."""
+        caller = app_of(request, Scope.KEYS_READ)
+        page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
+        return Items([show_key(key) for key in page.items], page.next)
+
+    @post(summary="Create an API key", status_code=201)
+    async def create_key(
+        self,
+        request: ApiRequest,
+        data: NewKey,
+        keys: Injected[Keys],
+        clock: Injected[Clock],
+        idempotency: Injected[Idempotency],
+        audit_log: Injected[AuditLog],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedKey]:
+        """Create a key with no more scopes than the calling key has, that does not outlive it."""
+        caller = app_of(request, Scope.KEYS_WRITE)
+        issued = issue_key(
+            app_id=caller.app_id,
+            label=data.label,
+            scopes=data.scopes,
+            now=clock.now(),
+            expires_at=to_milliseconds(data.expires_at, "expires_at"),
+        )
+        _check_rights(caller, issued.key)
+        answer = show_created_key(issued)
+        once = await idempotency.once(request, idempotency_key, answer)
+        audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
+        replay = await keys.create(issued.key, once)
+        return idempotency.answer_created(replay, once, answer)
+
+    @post("/{key_id:str}/rotate", summary="Rotate an API key", status_code=201)
+    async def rotate_key(
+        self,
+        request: ApiRequest,
+        key_id: str,
+        data: KeyRotation,
+        keys: Injected[Keys],
+        clock: Injected[Clock],
+        callers: Injected[Callers],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedKey]:
+        """Create a key like another, which expires when the overlap ends.
+
+        The calling key must have all scopes of the key. A key can be rotated once.
+        """
+        caller = app_of(request, Scope.KEYS_WRITE)
+        now, overlap = clock.now(), check_overlap(data.overlap_s)
+        old = await _find_key(keys, caller, key_id)
+        issued = issue_key(
+            app_id=caller.app_id,
+            label=old.label,
+            scopes=old.scopes,
+            now=now,
+            expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now),
+        )
+        _check_rights(caller, issued.key)
+        answer = show_created_key(issued)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await keys.rotate(key_id, issued.key, now=now, ends_at=now + overlap, once=once)
+        callers.forget(key_id)
+        return idempotency.answer_created(replay, once, answer)
+
+    @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
+    async def revoke_key(
+        self,
+        request: ApiRequest,
+        key_id: str,
+        keys: Injected[Keys],
+        clock: Injected[Clock],
+        callers: Injected[Callers],
+    ) -> KeyView:
+        """Revoke a key at once; it stays in the list. Idempotent.
+
+        The calling key must have all scopes of the key.
+        """
+        caller = app_of(request, Scope.KEYS_WRITE)
+        await _find_key(keys, caller, key_id)
+        key = await keys.revoke(caller.app_id, key_id, clock.now())
+        if key is None:
+            raise NotFound(_NO_KEY)
+        callers.forget(key.id)
+        return show_key(key)
+
+
+@get("/v1/caller", summary="Get the calling app, user or administrator", tags=_TAGS)
+async def get_caller(request: ApiRequest) -> CallerView:
+    """Return whom the credential of the request stands for, and what it may do."""
+    caller = caller_of(request)
+    if isinstance(caller, AppCaller):
+        return CallerView.of(
+            caller, kind="app", scopes=sorted(caller.scopes), user_id=None, role=None
+        )
+    if isinstance(caller, AdminCaller):
+        require_any_admin(caller)
+        role = caller.role_for(caller.app_id) if caller.app_id else None
+        scopes = sorted(SCOPES_OF[role]) if role else []
+        return CallerView.of(caller, kind="administrator", scopes=scopes, user_id=None)
+    return CallerView.of(
+        caller, kind="user", scopes=[], key_id=None, administrator_id=None, role=None
+    )
+
+
+def show_key(key: ApiKey) -> KeyView:
+    return KeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
+
+
+def show_created_key(issued: IssuedKey) -> CreatedKey:
+    key, secret = issued.key, issued.secret
+    return CreatedKey.of(
+        key, prefix=PREFIX + key.id, scopes=sorted(key.scopes), api_key=secret.text
+    )
+
+
+async def _find_key(keys: Keys, caller: AppCaller, key_id: str) -> ApiKey:
+    """Return a key of the calling app, with no more scopes than the calling key has."""
+    key = await keys.find(key_id)
+    if key is None or key.app_id != caller.app_id:
+        raise NotFound(_NO_KEY)
+    _check_not_above(caller, key)
+    return key
+
+
+def _end_of(key: ApiKey, now: int) -> int | None:
+    """Return when a key expires; None if that was before: then it is refused anyway."""
+    return key.expires_at if key.is_live(now) else None
+
+
+def _check_rights(caller: AppCaller, key: ApiKey) -> None:
+    """Raise `InvalidFields` if a new key may do more than the calling one, or for longer."""
+    missing = sorted(key.scopes - caller.scopes)
+    if missing:
+        reason = f"the calling API key does not have {', '.join(missing)} itself"
+        raise InvalidFields(FieldFault("scopes", reason))
+    last = caller.expires_at
+    if last is not None and (key.expires_at is None or key.expires_at > last):
+        reason = f"must be at or before {to_rfc3339(last)}, when the calling API key expires"
+        raise InvalidFields(FieldFault("expires_at", reason))
+
+
+def _check_not_above(caller: AppCaller, key: ApiKey) -> None:
+    missing = sorted(key.scopes - caller.scopes)
+    if missing:
+        raise Forbidden(
+            f"The calling API key cannot change this key, which has more scopes: "
+            f"{', '.join(missing)}."
+        )
+
+
+ROUTES = (KeysController, get_caller)

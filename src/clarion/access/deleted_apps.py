@@ -1,0 +1,66 @@
+"""The apps that are being deleted: nothing of them works any more, on any node.
+
+The node that deletes an app knows it at once, others within `POLL_S`. What is left of an app in the
+store is removed in the background: see `app_deletion.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from clarion.access.port import Apps
+from clarion.errors import ServiceError
+from clarion.telemetry.logs import get_logger
+
+POLL_S = 2.0
+
+
+class DeletedApps:
+    """Knows the deleted apps. `on_deleted` are called with the id of each.
+
+    They end its connections and forget what is cached of it. A connection may be on its way while
+    its app is deleted, so they are called again with each poll, until nothing of the app is left.
+    """
+
+    def __init__(
+        self,
+        apps: Apps,
+        on_deleted: Sequence[Callable[[str], Awaitable[None]]] = (),
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._apps = apps
+        self._on_deleted = on_deleted
+        self._poll_s = poll_s
+        # Ids are never used again, so none is removed.
+        self._ids: set[str] = set()
+
+    def __contains__(self, app_id: object) -> bool:
+        """Return whether an app was deleted; False if it was never there."""
+        return app_id in self._ids
+
+    async def add(self, app_id: str) -> None:
+        """Take note of an app that was deleted on this node."""
+        self._ids.add(app_id)
+        await self._apply(app_id)
+
+    async def run(self) -> None:
+        """Look for apps that any node has deleted, until cancelled."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                await self.poll()
+            except ServiceError as error:
+                get_logger().warning("deleted_apps_poll_failed", code=error.code)
+
+    async def poll(self) -> None:
+        """Read which apps are deleted."""
+        found = await self._apps.list_deleted()
+        self._ids.update(found)
+        for app_id in found:
+            await self._apply(app_id)
+
+    async def _apply(self, app_id: str) -> None:
+        for call in self._on_deleted:
+            await call(app_id)

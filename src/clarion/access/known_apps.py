@@ -1,0 +1,65 @@
+"""Apps with their live user keys, cached: every request with a user token needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from clarion.access.app_keys import read_public_key, user_key_context
+from clarion.access.model import App, UserKey, UserTokenAlgorithm
+from clarion.access.port import AppKeys, Apps, Vault
+
+# How long an app is served from the cache, as long as an API key.
+KNOWN_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VerifyingKey:
+    """A user key, ready to verify: it can be used with its own algorithm only."""
+
+    algorithm: UserTokenAlgorithm
+    key: bytes | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class KnownApp:
+    """An app, and its live user keys by `kid`."""
+
+    app: App
+    keys: dict[str, VerifyingKey]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownApps:
+    """Reads apps, each at most once in two seconds."""
+
+    apps: Apps
+    user_keys: AppKeys[UserKey]
+    vault: Vault
+    # By id: when the app was read, and the app.
+    _known: dict[str, tuple[int, KnownApp]] = field(default_factory=dict, init=False, repr=False)
+
+    async def find(self, app_id: str, now: int) -> KnownApp | None:
+        """Return the app, or None."""
+        read_at, known = self._known.get(app_id, (0, None))
+        if known is not None and 0 <= now - read_at < KNOWN_MS:
+            return known
+        app = await self.apps.get(app_id)
+        if app is None:
+            self._known.pop(app_id, None)
+            return None
+        live = [each for each in await self.user_keys.list(app_id) if each.is_live(now)]
+        known = KnownApp(app, {each.kid: self._open(each) for each in live})
+        self._known[app_id] = (now, known)  # not more than there are apps: others are not stored
+        return known
+
+    def forget(self, app_id: str) -> None:
+        """Read an app again when it is next needed."""
+        self._known.pop(app_id, None)
+
+    def _open(self, key: UserKey) -> VerifyingKey:
+        opened = self.vault.open(key.key, user_key_context(key.app_id, key.kid))
+        if key.algorithm is UserTokenAlgorithm.HS256:
+            return VerifyingKey(key.algorithm, opened)
+        return VerifyingKey(key.algorithm, read_public_key(opened, key.algorithm))

@@ -1,0 +1,117 @@
+"""The audit log over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import get
+from litestar.params import Parameter
+
+from clarion.access.model import AdminCaller, Role, Scope
+from clarion.audit.model import ActorKind, Entry, Filter, Result
+from clarion.audit.port import AuditLog
+from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import is_plain
+from clarion.http.callers import ApiRequest, admin_of, app_of, caller_of
+from clarion.http.dependencies import Injected
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    Moment,
+    check_limit,
+    read_moment,
+)
+from clarion.http.views import Timestamp, View
+
+
+class Actor(View):
+    """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user."""
+
+    kind: ActorKind
+    id: str
+
+
+class EntryView(View):
+    """An entry of the audit log.
+
+    `sequence` is its number in the chain, and `link` connects it with the entry before it.
+    `subject` is the pseudonym of the user whom it is about.
+    """
+
+    id: str
+    sequence: int
+    created_at: Timestamp
+    app_id: str | None
+    action: str
+    result: Result
+    reason: str | None
+    actor: Actor
+    subject: str | None
+    target: dict[str, str]
+    address: str | None
+    request_id: str | None
+    node: str
+    link: str
+
+
+@get("/v1/audit", summary="List audit entries", tags=["Audit"])
+async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
+    request: ApiRequest,
+    audit_log: Injected[AuditLog],
+    action: Annotated[str | None, Parameter(description="An action, like `key.create`.")] = None,
+    actor_id: Annotated[
+        str | None, Parameter(description="The id of an API key or administrator.")
+    ] = None,
+    user_id: Annotated[
+        str | None, Parameter(description="The id of the user whom entries are about.")
+    ] = None,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[EntryView]:
+    """Return the entries of the calling app, newest first; `until` is excluded.
+
+    An administrator with a role for all apps who names none in `Clarion-App` gets the entries of
+    all apps and of the installation.
+    """
+    app_id = _find_app(request)
+    if user_id is not None and app_id is None:
+        raise InvalidFields(FieldFault("user_id", "needs an app: send the header Clarion-App"))
+    wanted = Filter(
+        app_id=app_id,
+        action=_check("action", action),
+        actor_id=_check("actor_id", actor_id),
+        user_id=_check("user_id", user_id),
+        since=read_moment(since, "since") or 0,
+        until=read_moment(until, "until"),
+    )
+    await audit_log.link_waiting()  # what the caller did before this is in the list
+    page = await audit_log.list(wanted, after=after, limit=check_limit(limit))
+    return Items([_view(entry) for entry in page.items], page.next)
+
+
+def _view(entry: Entry) -> EntryView:
+    return EntryView.of(
+        entry, app_id=entry.app_id or None, actor=Actor(kind=entry.actor_kind, id=entry.actor_id)
+    )
+
+
+def _find_app(request: ApiRequest) -> str | None:
+    """Return the app whose entries the caller may see; None: all."""
+    caller = caller_of(request)
+    if isinstance(caller, AdminCaller) and caller.app_id is None:
+        admin_of(request, Role.VIEWER)
+        return None
+    return app_of(request, Scope.AUDIT_READ).app_id
+
+
+def _check(field: str, text: str | None) -> str | None:
+    if text is not None and not is_plain(text):
+        raise InvalidFields(FieldFault(field, "must not contain control characters"))
+    return text
+
+
+ROUTES = (list_entries,)

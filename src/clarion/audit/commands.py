@@ -1,0 +1,45 @@
+"""Commands of the command line in the audit log: whatever one writes, its first unit has an entry.
+
+A command need not know of it. It may describe what it is about with `AuditLog.describe`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+
+from clarion.audit.model import Act, ActorKind, Result
+from clarion.audit.port import AuditLog
+from clarion.errors import ClarionError
+
+# The action of the running command, such as `key.create`; None in a server.
+command: ContextVar[str | None] = ContextVar("command", default=None)
+
+
+@contextlib.asynccontextmanager
+async def record_command(log: AuditLog) -> AsyncIterator[None]:
+    """Record the running command, if it writes something."""
+    action = command.get()
+    if action is None:
+        yield
+        return
+    act = Act(action=action, actor_kind=ActorKind.COMMAND, actor_id=_find_account())
+    with log.record(lambda: act) as recording:
+        try:
+            yield
+        except ClarionError as error:
+            if recording.is_written:
+                await recording.finish(Result.FAILED, error.code)
+            raise
+    await log.link_waiting()
+
+
+def _find_account() -> str:
+    """Return the account of the operating system that runs the command."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container: a number without a name
+        return str(os.getuid())

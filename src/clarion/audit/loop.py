@@ -1,0 +1,90 @@
+"""The loop of the audit log: links what was written, then appends it to the file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from clarion.audit.chain import ChainKeys, is_linked
+from clarion.audit.log_file import LogFile
+from clarion.audit.model import Entry
+from clarion.audit.port import AuditLog, Chain
+from clarion.errors import ClarionError
+from clarion.telemetry.logs import get_logger
+
+# Other nodes and commands write entries too.
+EVERY_S = 1.0
+_PAGE = 500
+_STOP_S = 2.0
+
+
+class AuditLoop:
+    """Keeps the chain and its file up to date."""
+
+    def __init__(self, log: AuditLog, chain: Chain, keys: ChainKeys, file: LogFile | None) -> None:
+        self._log = log
+        self._chain = chain
+        self._keys = keys
+        self._file = file
+        self._last: Entry | None = None  # in the file
+        self._is_known = False
+        self._fault: str | None = None
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Link soon: something was written."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Link and append again and again, until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                await self.run_once()
+                self._report(self._fault)
+            except ClarionError as error:  # the store is away; the next time will do
+                get_logger().warning("audit_not_linked", code=error.code)
+            except OSError as error:
+                get_logger().error("audit_file_not_written", reason=error.strerror)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_S):
+                    await self._wake.wait()
+
+    async def stop(self) -> None:
+        """Link and append what was written last, if that is possible now."""
+        with contextlib.suppress(ClarionError, OSError, TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                await self.run_once()
+
+    async def run_once(self) -> None:
+        """Link all that waits, and append what is missing in the file."""
+        while await self._log.link_waiting():
+            pass
+        if self._file is not None:
+            await self._append_missing(self._file)
+
+    async def _append_missing(self, file: LogFile) -> None:
+        if not self._is_known:
+            self._last = await asyncio.to_thread(file.find_last)
+            self._is_known = True
+        last = self._last.sequence or 0 if self._last else 0
+        while page := await self._chain.read(last, _PAGE):
+            self._check(page[0])
+            await asyncio.to_thread(file.append, page)
+            self._last = page[-1]
+            last = self._last.sequence or 0
+        state = await self._chain.get_state()
+        if state.sequence < last:
+            self._fault = f"entries after {state.sequence} are in the file, but not in the store"
+
+    def _check(self, entry: Entry) -> None:
+        before = self._last
+        if before is None or entry.sequence != (before.sequence or 0) + 1:
+            return  # the file begins here, or what is between them was pruned
+        if not is_linked(self._keys, entry, before.link or ""):
+            self._fault = f"entry {entry.sequence} does not follow the last one in the file"
+
+    def _report(self, fault: str | None) -> None:
+        if fault is not None:
+            get_logger().error("audit_chain_broken", fault=fault)
+            self._fault = None

@@ -1,0 +1,188 @@
+"""`clarion user delete`, `restore`, `erase` and `export`, through the API of a running server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cyclopts import Parameter
+
+from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.cli.http_client import HttpClient, path_part
+from clarion.cli.printing import print_json
+from clarion.cli.remote_server import find_server
+from clarion.errors import CommandFailed, StartError
+
+_STANDARD_OUTPUT = "-"
+# How often is asked whether a large erasure is complete, and for how long.
+_POLL_S = 1.0
+_POLLS = 3_600
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions:
+    """The server to call.
+
+    Parameters
+    ----------
+    url
+        The URL of the server, like http://localhost:8080.
+    api_key
+        The API key of the app. Default: the key in first-run.json.
+
+    """
+
+    url: str = ""
+    api_key: str = ""
+
+
+def delete(
+    user_id: str,
+    /,
+    *,
+    json: Switch = False,
+    server: ApiOptions | None = None,
+    **settings: SettingFlags,
+) -> None:
+    """Delete a user, who can be restored for some days (--deleted-user-days of the server).
+
+    Parameters
+    ----------
+    user_id
+        The id of the user.
+    json
+        Print the response as JSON.
+
+    """
+    with _connect(server, settings) as client:
+        deleted = client.request_api("DELETE", _path(user_id), returns=dict[str, Any])
+    if json:
+        print_json(deleted)
+    else:
+        print(f"Deleted {user_id}. Can be restored until {deleted['restorable_until']}.")
+
+
+def restore(
+    user_id: str,
+    /,
+    *,
+    json: Switch = False,
+    server: ApiOptions | None = None,
+    **settings: SettingFlags,
+) -> None:
+    """Restore a user who was deleted.
+
+    Parameters
+    ----------
+    user_id
+        The id of the user.
+    json
+        Print the user as JSON.
+
+    """
+    with _connect(server, settings) as client:
+        path = f"{_path(user_id)}/restore"
+        restored = client.request_api("POST", path, returns=dict[str, Any])
+    if json:
+        print_json(restored)
+    else:
+        print(f"Restored {user_id}.")
+
+
+def erase(
+    user_id: str,
+    /,
+    *,
+    yes: Switch = False,
+    json: Switch = False,
+    server: ApiOptions | None = None,
+    **settings: SettingFlags,
+) -> None:
+    """Erase everything about a user, for ever, and print the receipt.
+
+    Parameters
+    ----------
+    user_id
+        The id of the user.
+    yes
+        Do not ask for confirmation.
+    json
+        Print the receipt as JSON.
+
+    """
+    if not yes:
+        _confirm(user_id)
+    with _connect(server, settings) as client:
+        path = f"{_path(user_id)}?hard=true"
+        receipt = client.request_api("DELETE", path, returns=dict[str, Any])
+        for _ in range(_POLLS):
+            if receipt["status"] != "running":
+                break
+            time.sleep(_POLL_S)
+            path = f"/v1/erasures/{receipt['receipt_id']}"
+            receipt = client.request_api("GET", path, returns=dict[str, Any])
+    if json:
+        print_json(receipt)
+    else:
+        removed = sum(receipt["removed"].values())
+        print(f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}.")
+
+
+def export(
+    user_id: str,
+    file: str = _STANDARD_OUTPUT,
+    /,
+    *,
+    deleted: Switch = False,
+    server: ApiOptions | None = None,
+    **settings: SettingFlags,
+) -> None:
+    """Write everything about a user as JSON.
+
+    Parameters
+    ----------
+    user_id
+        The id of the user.
+    file
+        Where it is written. Default: standard output.
+    deleted
+        Also if the user was deleted.
+
+    """
+    path = f"{_path(user_id)}/export" + ("?deleted=true" if deleted else "")
+    with _connect(server, settings) as client:
+        if file == _STANDARD_OUTPUT:
+            client.download_api(path, sys.stdout.buffer.write)
+            return
+        target = Path(file)
+        try:
+            with target.open("wb") as opened:
+                target.chmod(0o600)
+                client.download_api(path, opened.write)
+        except OSError as error:
+            raise StartError(f"Cannot write {file}: {error.strerror}.") from error
+        except CommandFailed:
+            target.unlink()  # it would not be complete
+            raise
+
+
+def _path(user_id: str) -> str:
+    return f"/v1/users/{path_part(user_id, 'user id')}"
+
+
+def _confirm(user_id: str) -> None:
+    if not sys.stdin.isatty():
+        raise StartError("Nobody can confirm this here: give --yes.")
+    if input(f"Type {user_id} to erase everything about this user: ") != user_id:
+        raise CommandFailed("Nothing was erased.")
+
+
+def _connect(server: ApiOptions | None, settings: dict[str, str]) -> closing[HttpClient]:
+    options = server or ApiOptions()
+    found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
+    return found.connect_api()

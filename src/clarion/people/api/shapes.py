@@ -1,0 +1,192 @@
+"""A user as requests give it and responses show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType, structs
+
+from clarion.http.bodies import Body
+from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
+from clarion.http.views import Timestamp, View
+from clarion.people.fields import check_attributes, check_consent, check_field, check_object
+from clarion.people.model import Consent, User, UserStatus
+from clarion.people.profile import (
+    Backup,
+    BillingAddress,
+    Business,
+    Enterprise,
+    Growth,
+    Intelligence,
+    Profile,
+)
+
+T = TypeVar("T")
+# Null stands for the default; a field that is left out is unset.
+Given: TypeAlias = T | UnsetType | None
+_GROUPS = Profile.__struct_fields__
+_METADATA = "Free fields of your own, at most 16 KiB. Kept and returned, never searched."
+_ATTRIBUTES = "Your own fields by name, at most 16 KiB; segments can select by them."
+_CONSENT = "What the user has consented to, or not, by a name of your choice: `newsletter`."
+_LAST_LOGIN = "When the user last signed in, as your system reports it."
+_EMAIL = "Unique within the app; capitals make no difference."
+Short = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ConsentBody(Body):
+    """A consent that was given or refused."""
+
+    granted: Annotated[bool, Meta(description="False: the user refused, or withdrew it.")]
+    at: Annotated[datetime | None, Meta(description="When (RFC 3339). Default: now.")] = None
+    source: Annotated[Short | None, Meta(description="Where: a form, a page, a contract.")] = None
+    version: Annotated[Short | None, Meta(description="Which version of your text they saw.")] = (
+        None
+    )
+
+
+class ConsentView(View):
+    """A consent that was given or refused, and when."""
+
+    granted: bool
+    at: Timestamp
+    source: str | None
+    version: str | None
+
+
+class UserBody(Body):
+    """The fields of a user. Null resets a field to its default."""
+
+    name: Given[str] = UNSET
+    email: Annotated[Given[str], Meta(description=_EMAIL)] = UNSET
+    phone: Annotated[Given[str], Meta(description="With the country code; stored as E.164.")] = (
+        UNSET
+    )
+    language: Annotated[Given[str], Meta(description="A language tag, like pt-BR.")] = UNSET
+    timezone: Annotated[Given[str], Meta(description="An IANA name, like Europe/Berlin.")] = UNSET
+    status: Annotated[Given[UserStatus], Meta(description="Inactive users receive nothing.")] = (
+        UNSET
+    )
+    tags: Annotated[Given[list[str]], Meta(description="At most 50.")] = UNSET
+    attributes: Annotated[Given[dict[str, Any]], Meta(description=_ATTRIBUTES)] = UNSET
+    metadata: Annotated[Given[dict[str, Any]], Meta(description=_METADATA)] = UNSET
+    consent: Annotated[Given[dict[str, ConsentBody | None]], Meta(description=_CONSENT)] = UNSET
+    billing_address: Given[BillingAddress] = UNSET
+    business: Given[Business] = UNSET
+    growth: Given[Growth] = UNSET
+    enterprise: Given[Enterprise] = UNSET
+    backup: Given[Backup] = UNSET
+    intelligence: Given[Intelligence] = UNSET
+    last_login_at: Annotated[Given[datetime], Meta(description=_LAST_LOGIN)] = UNSET
+
+
+class UserView(View):
+    """A user of the calling app. A group of fields that was never given is null."""
+
+    id: str
+    name: str | None
+    email: Annotated[str | None, Meta(description=_EMAIL)]
+    phone: str | None
+    language: str
+    timezone: str
+    status: UserStatus
+    tags: list[str]
+    attributes: Annotated[dict[str, Any], Meta(description=_ATTRIBUTES)]
+    metadata: Annotated[dict[str, Any], Meta(description=_METADATA)]
+    consent: Annotated[dict[str, ConsentView], Meta(description=_CONSENT)]
+    billing_address: BillingAddress | None
+    business: Business | None
+    growth: Growth | None
+    enterprise: Enterprise | None
+    backup: Backup | None
+    intelligence: Intelligence | None
+    last_login_at: Annotated[Timestamp | None, Meta(description=_LAST_LOGIN)]
+    last_seen_at: Annotated[
+        Timestamp | None,
+        Meta(description="When the user last used a token, to the minute."),
+    ]
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+def view_user(user: User) -> UserView:
+    return UserView.of(
+        user,
+        consent={name: ConsentView.of(each) for name, each in user.consent.items()},
+        **structs.asdict(user.profile),
+    )
+
+
+def read_fields(data: UserBody, now: int) -> dict[str, Any]:
+    """Return the checked values of the fields that a body gives; `InvalidFields` names faults."""
+    return collect(given_checks(data, partial(_check, now)))
+
+
+def make_user(app_id: str, user_id: str, given: dict[str, Any], now: int) -> User:
+    """Return the user with these fields; those left out have their defaults."""
+    user = User(app_id=app_id, id=user_id, created_at=now, updated_at=now)
+    consent = {name: each for name, each in (given.get("consent") or {}).items() if each}
+    return _replace(user, {**given, "consent": consent}, now)
+
+
+def update_user(user: User, given: dict[str, Any], now: int) -> User:
+    """Return the user with these fields changed; `InvalidFields` if one is too large now.
+
+    Attributes, metadata and consent are merged by name, and null removes one. Other fields are
+    replaced, also a group.
+    """
+    merged = {
+        name: _merge(name, getattr(user, name), given[name])
+        for name in _MERGED
+        if given.get(name) is not None
+    }
+    return _replace(user, given | merged, now)
+
+
+def _replace(user: User, given: dict[str, Any], now: int) -> User:
+    groups = {name: given[name] for name in _GROUPS if name in given}
+    plain = {
+        name: {} if value is None and name in _MERGED else value
+        for name, value in given.items()
+        if name not in _GROUPS
+    }
+    profile = structs.replace(user.profile, **groups) if groups else user.profile
+    return replace(user, **plain, profile=profile, updated_at=now)
+
+
+_MERGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "attributes": check_attributes,
+    "metadata": check_object,
+    "consent": check_consent,
+}
+
+
+def _merge(name: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    merged = {key: value for key, value in {**old, **new}.items() if value is not None}
+    return check_value(name, _MERGED[name], merged)
+
+
+def _check(now: int, name: str, value: Any) -> Any:
+    if name in _GROUPS or (value is None and name in _MERGED):
+        return value
+    if name == "last_login_at":
+        return to_milliseconds(value, name)
+    if name == "consent":
+        check_consent(value)
+        return {each: _read_consent(each, given, now) for each, given in value.items()}
+    return check_field(name, value)
+
+
+def _read_consent(name: str, given: ConsentBody | None, now: int) -> Consent | None:
+    if given is None:
+        return None
+    moment = to_milliseconds(given.at, f"consent.{name}.at")
+    return Consent(
+        granted=given.granted,
+        at=now if moment is None else moment,
+        source=given.source,
+        version=given.version,
+    )

@@ -1,0 +1,1 @@
+"""Deleting, restoring, erasing and exporting users."""

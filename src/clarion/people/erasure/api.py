@@ -1,0 +1,187 @@
+"""Deleting, restoring, erasing and exporting users over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Response, delete, get, post
+from litestar.openapi import ResponseSpec
+from litestar.params import Parameter
+from litestar.types import ASGIApp
+from msgspec import UNSET, Struct, UnsetType
+
+from clarion.access.model import Scope
+from clarion.clock import Clock, to_rfc3339
+from clarion.errors import NotFound
+from clarion.fields import is_plain
+from clarion.http.callers import ApiRequest, app_of, owner_of
+from clarion.http.dependencies import Injected
+from clarion.http.parts import Parts
+from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
+from clarion.http.views import Timestamp, View
+from clarion.people.active_users import ActiveUsers
+from clarion.people.api.shapes import UserView, view_user
+from clarion.people.erasure.eraser import DAY_MS, Eraser
+from clarion.people.erasure.export import write_export
+from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
+from clarion.people.erasure.port import Erasures, Exports
+
+_TAGS = ("Users",)
+Hard = Annotated[
+    bool, Parameter(description="Erase everything about the user now; it cannot be undone.")
+]
+IncludeDeleted = Annotated[bool, Parameter(description="Also if the user was deleted.")]
+
+
+class DeletedUser(View):
+    """A user who was deleted, and until when they can be restored."""
+
+    id: str
+    deleted_at: Timestamp
+    restorable_until: Timestamp
+
+
+class Receipt(View):
+    """What an erasure has removed. It holds no personal data.
+
+    `status` is `running` while data is being removed, then `erased`. `user_hash` is a keyed hash:
+    the same user id has the same hash in this app. `removed` counts rows by table.
+    """
+
+    receipt_id: str
+    status: str
+    cause: ErasureCause
+    user_hash: str
+    removed: dict[str, int]
+    requested_at: Timestamp
+    completed_at: Timestamp | None
+
+
+class UserExport(Struct):
+    """Everything that is stored about a user. Secrets are left out.
+
+    `user` and `inbox` are left out if there is none: an app may use an id before it creates the
+    user. Each notification has its deliveries and attempts. `messages` are those to the user's
+    devices, `events` those to the user.
+    """
+
+    user_id: str
+    exported_at: Timestamp
+    tickets: list[dict[str, Any]]
+    followed_topics: list[dict[str, Any]]
+    notifications: list[dict[str, Any]]
+    devices: list[dict[str, Any]]
+    former_devices: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    subscriptions: list[dict[str, Any]]
+    push_endpoints: list[dict[str, Any]]
+    feedback: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    dedupe_keys: list[dict[str, Any]]
+    limit_counts: list[dict[str, Any]]
+    idempotency_keys: list[dict[str, Any]]
+    user: dict[str, Any] | UnsetType = UNSET
+    inbox: dict[str, Any] | UnsetType = UNSET
+
+
+def view_receipt(erasure: Erasure) -> Receipt:
+    is_running = erasure.status is ErasureStatus.RUNNING
+    return Receipt.of(
+        erasure,
+        receipt_id=erasure.id,
+        status="running" if is_running else "erased",
+        user_hash=erasure.user_hash.hex(),
+        removed=erasure.counts,
+    )
+
+
+@delete(
+    "/v1/users/{user_id:str}",
+    summary="Delete a user",
+    tags=_TAGS,
+    status_code=200,
+    responses={202: ResponseSpec(Receipt, description="The user is being erased.")},
+)
+async def delete_user(
+    request: ApiRequest,
+    user_id: str,
+    eraser: Injected[Eraser],
+    hard: Hard = False,  # noqa: FBT002 - a parameter of the query
+) -> Response[DeletedUser | Receipt]:
+    """Delete a user, who can be restored for some days; or erase them with `hard=true`.
+
+    Nothing is sent to a deleted user, and nobody can read or use what is theirs. An erasure removes
+    everything about the user and answers with its receipt: 200 when all is removed, 202 if that
+    takes longer. Nothing more is sent in either case.
+    """
+    app_id, user_id = owner_of(request, user_id, Scope.USERS_WRITE)
+    if hard:
+        erasure = await eraser.erase(app_id, user_id)
+        is_running = erasure.status is ErasureStatus.RUNNING
+        return Response(view_receipt(erasure), status_code=202 if is_running else 200)
+    user = await eraser.delete(app_id, user_id)
+    until = (user.deleted_at or 0) + eraser.kept_days * DAY_MS
+    view = DeletedUser.of(user, restorable_until=to_rfc3339(until))
+    return Response(view, status_code=200)
+
+
+@post(
+    "/v1/users/{user_id:str}/restore", summary="Restore a deleted user", tags=_TAGS, status_code=200
+)
+async def restore_user(request: ApiRequest, user_id: str, eraser: Injected[Eraser]) -> UserView:
+    """Restore a user. 409 if another user has the email address by now: change that user first."""
+    return view_user(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
+
+
+@get(
+    ["/v1/users/{user_id:str}/export", "/v1/me/export"],
+    summary="Export a user",
+    tags=_TAGS,
+    responses={200: ResponseSpec(UserExport, description="Everything about the user.")},
+)
+async def export_user(
+    request: ApiRequest,
+    exports: Injected[Exports],
+    active_users: Injected[ActiveUsers],
+    clock: Injected[Clock],
+    user_id: str | None = None,
+    deleted: IncludeDeleted = False,  # noqa: FBT002 - a parameter of the query
+) -> ASGIApp:
+    """Return everything that is stored about a user, as one JSON object.
+
+    It is written as it is read: if the response is cut off, it is not complete.
+    """
+    owner = owner_of(request, user_id, Scope.USERS_READ)
+    is_hidden = not deleted and await active_users.is_gone(*owner)
+    if is_hidden or not await exports.exists(*owner):
+        raise NotFound("Nothing is stored about this user.")
+    return Parts(write_export(exports, *owner, to_rfc3339(clock.now())))
+
+
+@get("/v1/erasures", summary="List erasures", tags=_TAGS)
+async def list_erasures(
+    request: ApiRequest,
+    erasures: Injected[Erasures],
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[Receipt]:
+    """Return the receipts of all erasures of the app, newest first."""
+    app_id = app_of(request, Scope.USERS_READ).app_id
+    page = await erasures.list(app_id, after=after, limit=check_limit(limit))
+    return Items([view_receipt(each) for each in page.items], page.next)
+
+
+@get("/v1/erasures/{receipt_id:str}", summary="Get an erasure", tags=_TAGS)
+async def get_erasure(
+    request: ApiRequest, receipt_id: str, erasures: Injected[Erasures]
+) -> Receipt:
+    """Return the receipt of an erasure, to see whether it is complete."""
+    app_id = app_of(request, Scope.USERS_READ).app_id
+    erasure = await erasures.get(app_id, receipt_id) if is_plain(receipt_id) else None
+    if erasure is None:
+        raise NotFound("There is no such receipt.")
+    return view_receipt(erasure)
+
+
+ROUTES = (delete_user, restore_user, export_user, list_erasures, get_erasure)

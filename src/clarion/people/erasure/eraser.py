@@ -1,0 +1,135 @@
+"""Deletes users for now, restores them, and erases them for good.
+
+An erasure is a tombstone first. Then everything about the user is removed in chunks, by whoever
+asked for it or by any node, also after a crash. Two minutes later it is done once more: what was
+being written when the tombstone was stored is removed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from clarion.clock import Clock
+from clarion.errors import Conflict, NotFound, ServiceError
+from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
+from clarion.people.erasure.port import DeletedUsers, Erasures
+from clarion.people.model import User
+from clarion.telemetry.logs import get_logger
+
+DAY_MS = 24 * 3600 * 1000
+# How long a request waits until everything is removed. Then it goes on without the request.
+WAIT_S = 10.0
+LEASE_MS = 60_000
+# Longer than a job is claimed for, and than an attempt takes.
+SETTLE_MS = 120_000
+# At most so many are erased at once by a node.
+AT_ONCE = 4
+CLAIMED = 10
+
+# Called with app and user: their connections end, and what this node has cached of them is dropped.
+OnGone = Callable[[str, str], Awaitable[None]]
+# Removes what was deleted from the files of the database; False if it must be tried again.
+Scrub = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eraser:
+    """Deletes, restores and erases users."""
+
+    deleted: DeletedUsers
+    erasures: Erasures
+    clock: Clock
+    scrub: Scrub
+    on_deleted: OnGone
+    on_erased: OnGone
+    kept_days: int
+    wait_s: float = WAIT_S
+    settle_ms: int = SETTLE_MS
+    _slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(AT_ONCE), init=False
+    )
+
+    async def delete(self, app_id: str, user_id: str) -> User:
+        """Delete a user who can be restored; `NotFound` if there is none."""
+        user = await self.deleted.delete(app_id, user_id, self.clock.now())
+        if user is None:
+            raise NotFound("This app has no such user.")
+        await self.on_deleted(app_id, user_id)
+        return user
+
+    async def restore(self, app_id: str, user_id: str) -> User:
+        """Restore a deleted user; `NotFound` if there is none, `EmailTaken` if the address is."""
+        now = self.clock.now()
+        since = now - self.kept_days * DAY_MS
+        user = await self.deleted.restore(app_id, user_id, since=since, now=now)
+        if user is None:
+            raise NotFound("This app has no such deleted user who can be restored.")
+        await self.on_deleted(app_id, user_id)
+        return user
+
+    async def erase(
+        self, app_id: str, user_id: str, cause: ErasureCause = ErasureCause.REQUEST
+    ) -> Erasure:
+        """Erase a user; return the receipt. It is `running` if it takes long, and goes on.
+
+        Nothing is sent to the user after this returns but what was being sent. `NotFound` if
+        nothing is known of the user.
+        """
+        erasure = await self.begin(app_id, user_id, cause)
+        if erasure.status is not ErasureStatus.RUNNING:
+            return erasure
+        try:
+            async with asyncio.timeout(self.wait_s), self._slots:
+                return await self._run(erasure) or erasure
+        except (TimeoutError, ServiceError):
+            get_logger().info("erasure_goes_on", erasure=erasure.id)
+            with contextlib.suppress(ServiceError):  # then it is due when its lease ends
+                await self.erasures.release(erasure, self.clock.now())
+            return erasure
+
+    async def begin(self, app_id: str, user_id: str, cause: ErasureCause) -> Erasure:
+        """Store the tombstone, and end what the user has open on this node."""
+        now = self.clock.now()
+        erasure = await self.erasures.begin(
+            app_id, user_id, cause, now=now, until=now + int(self.wait_s * 1000)
+        )
+        if erasure is None:
+            raise NotFound("Nothing is stored about this user.")
+        await self.on_erased(app_id, user_id)
+        return erasure
+
+    async def check_writable(self, app_id: str, *user_ids: str) -> None:
+        """Refuse to create users who are being erased: `Conflict`."""
+        if (user_id := await self.erasures.find_running(app_id, user_ids)) is not None:
+            raise Conflict(f"The user {user_id} is being erased. Try again in a few seconds.")
+
+    async def purge(self, before: int, limit: int) -> int:
+        """Begin to erase the users who were deleted before a time; return how many."""
+        found = await self.deleted.list_deleted((0, "", ""), limit)
+        due = [(app_id, user_id) for time, app_id, user_id in found if time < before]
+        for app_id, user_id in due:
+            await self.begin(app_id, user_id, ErasureCause.RETENTION)
+        return len(due)
+
+    async def run_due(self, now: int) -> int:
+        """Go on with the erasures that nobody works on; return how many there were."""
+        claimed = await self.erasures.claim_due(now, now + LEASE_MS, CLAIMED)
+        for erasure in claimed:
+            async with self._slots:
+                await self._run(erasure)
+        return len(claimed)
+
+    async def _run(self, erasure: Erasure) -> Erasure | None:
+        erased = await self.erasures.run(erasure)
+        if erasure.status is ErasureStatus.SETTLING:
+            await self.scrub()
+            # The user was created again if it was stopped: then what is there is not theirs.
+            await self.erasures.finish(erased or erasure)
+            return erased
+        if erased is None or not await self.scrub():
+            return None
+        now = self.clock.now()
+        return await self.erasures.settle(erased, now=now, due_at=now + self.settle_ms)

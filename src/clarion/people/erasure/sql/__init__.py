@@ -1,0 +1,1 @@
+"""Deletion, erasure and export in SQL."""

@@ -1,0 +1,119 @@
+"""Everything about a user in SQL, table by table."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from clarion.clock import to_rfc3339
+from clarion.events.sql.events import EVENTS
+from clarion.people.erasure.model import OwnedDevice
+from clarion.people.erasure.sql import naming_events
+from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
+from clarion.store.engine import Engine
+from clarion.store.personal_tables import Owner, PersonalTable, Shape
+from clarion.store.statement import Row, Value, statement
+
+EXISTS = statement(
+    "find_traces_of_user",
+    """SELECT 1 FROM users WHERE app_id = :app_id AND id = :user_id
+    UNION ALL SELECT 1 FROM (SELECT 1 FROM devices WHERE app_id = :app_id
+      AND user_id = :user_id LIMIT 1) AS d
+    UNION ALL SELECT 1 FROM (SELECT 1 FROM former_device_users WHERE app_id = :app_id
+      AND user_id = :user_id LIMIT 1) AS f
+    UNION ALL SELECT 1 FROM inboxes WHERE app_id = :app_id AND user_id = :user_id
+    UNION ALL SELECT 1 FROM (SELECT 1 FROM notifications WHERE app_id = :app_id
+      AND user_id = :user_id LIMIT 1) AS n LIMIT 1""",
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class SqlExports:
+    """The `Exports` port."""
+
+    def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
+        self._engine = engine
+        self._tables = tables
+
+    async def exists(self, app_id: str, user_id: str) -> bool:
+        return bool(await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id))
+
+    async def read(self, app_id: str, user_id: str) -> AsyncIterator[tuple[str, bytes | None]]:
+        devices = await find_devices(self._engine, app_id, user_id)
+        for table in self._tables:
+            if table.section and table.owner is not Owner.NOTIFICATION:
+                if table.cursor or table.owner is Owner.EVENT:
+                    yield table.section, None  # it may be empty
+                async for shown in self._read_table(table, app_id, user_id, devices):
+                    yield table.section, _encode(shown)
+
+    async def _read_table(
+        self, table: PersonalTable, app_id: str, user_id: str, devices: Sequence[OwnedDevice]
+    ) -> AsyncIterator[dict[str, object]]:
+        if table.owner is Owner.EVENT:
+            async for page in naming_events.scan(self._engine, app_id, user_id):
+                for found in page:
+                    if found.is_for(user_id):
+                        yield show(table, found.row, EVENTS.names)
+            return
+        for device in choose_devices(table, devices):
+            async for shown in self._pages(table, values_of(app_id, user_id, device)):
+                yield shown
+
+    async def _pages(
+        self, table: PersonalTable, values: Mapping[str, Value]
+    ) -> AsyncIterator[dict[str, object]]:
+        query, after = table.show, table.first
+        is_short = table.owner is Owner.NOTIFICATION  # a few rows, by an index
+        fetch = self._engine.fetch if is_short else self._engine.fetch_slowly
+        while True:
+            cursor = {f"after_{n}": v for n, v in zip(table.cursor, after, strict=True)}
+            given = {n: v for n, v in {**values, **cursor}.items() if n in query.names}
+            rows = await fetch(query, **given)
+            shown = [show(table, row, (*table.cursor, *table.columns)) for row in rows]
+            if table.table == "notifications":
+                await self._add_children([str(row[0]) for row in rows], shown)
+            for each in shown:
+                yield each
+            if not rows or not table.cursor:
+                return
+            after = rows[-1][: len(table.cursor)]
+
+    async def _add_children(self, ids: Sequence[str], shown: Sequence[dict[str, object]]) -> None:
+        """Add their deliveries and attempts to notifications."""
+        for table in self._tables:
+            if table.owner is Owner.NOTIFICATION:
+                for notification_id, each in zip(ids, shown, strict=True):
+                    own = {"notification_id": notification_id}
+                    each[table.section] = [one async for one in self._pages(table, own)]
+
+
+def show(table: PersonalTable, row: Row, names: Sequence[str]) -> dict[str, object]:
+    """Return a row as an export shows it; the names are those of its values."""
+    # A column of the cursor stands in the row twice.
+    values = dict(zip(names, row, strict=False))
+    return {name: _SHOWN[shape](values[name]) for name, shape in table.columns.items()}
+
+
+def _show_payload(payload: bytes) -> object:
+    try:
+        msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return base64.b64encode(payload).decode()
+    return msgspec.Raw(payload)
+
+
+def _optional(convert: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda value: None if value is None else convert(value)
+
+
+_SHOWN: dict[Shape, Callable[[Any], object]] = {
+    Shape.PLAIN: lambda value: value,
+    Shape.TIME: _optional(to_rfc3339),
+    Shape.FLAG: _optional(bool),
+    Shape.JSON: _optional(lambda text: msgspec.Raw(text.encode())),
+    Shape.PAYLOAD: _optional(lambda payload: _show_payload(bytes(payload))),
+}

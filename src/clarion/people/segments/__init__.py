@@ -1,0 +1,1 @@
+"""Segments: the filter language, and the users that a filter selects."""

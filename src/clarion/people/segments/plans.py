@@ -1,0 +1,98 @@
+"""Which conditions of a filter the users are found by; the others are checked for each of them.
+
+Every user of the filter fulfils one of the conditions found here. To find few users in vain, the
+rarest are taken, by how many users fulfil each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clarion.people.segments.filters import (
+    All,
+    AnyOf,
+    Between,
+    Condition,
+    Filter,
+    Not,
+    OneOf,
+)
+
+LOOKUPS_LIMIT = 50
+# More than any directory has.
+_ALL_USERS = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The conditions to look up, together fulfilled by so many users; None stands for all users."""
+
+    conditions: tuple[Condition, ...] | None
+    cost: int
+
+
+_EVERYONE = Plan(None, _ALL_USERS)
+
+
+def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> Plan:
+    """Return the cheapest plan for a filter in its normal form.
+
+    A condition that is not counted costs as much as all users.
+    """
+    match of:
+        case OneOf() | Between():
+            return Plan((of,), counts.get(of, _ALL_USERS - 1))
+        case Not():
+            return _EVERYONE
+        case All():
+            plans = (choose_plan(part, counts) for part in of.parts)
+            return min(plans, key=lambda plan: plan.cost, default=_EVERYONE)
+        case AnyOf():
+            return _add([choose_plan(part, counts) for part in of.parts])
+
+
+def _add(plans: list[Plan]) -> Plan:
+    conditions: dict[Condition, None] = {}
+    for plan in plans:
+        if plan.conditions is None:
+            return _EVERYONE
+        conditions |= dict.fromkeys(plan.conditions)
+    return Plan(tuple(conditions), min(sum(plan.cost for plan in plans), _ALL_USERS - 1))
+
+
+def list_positive(of: Filter) -> tuple[Condition, ...]:
+    """Return the conditions of a filter in its normal form by which users can be found."""
+    match of:
+        case OneOf() | Between():
+            return (of,)
+        case Not():
+            return ()
+        case All() | AnyOf():
+            return tuple(dict.fromkeys(each for part in of.parts for each in list_positive(part)))
+
+
+def has_choice(of: Filter) -> bool:
+    """Whether there is more than one plan, so that it is worth to count."""
+    match of:
+        case All():
+            usable = [part for part in of.parts if choose_plan(part, {}).conditions is not None]
+            return len(usable) > 1 or any(map(has_choice, usable))
+        case AnyOf():
+            return any(map(has_choice, of.parts))
+        case _:
+            return False
+
+
+def split_values(conditions: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
+    """Return a condition for each value; None if there are too many, or a range is among them.
+
+    An index has the users of one value in the order of their ids, so that a page of them reads
+    no more than it shows. A range has its users in the order of its values.
+    """
+    found: list[Condition] = []
+    for each in conditions:
+        if isinstance(each, Between):
+            return None
+        found += [OneOf(each.term, (value,)) for value in each.values]
+    return tuple(found) if len(found) <= LOOKUPS_LIMIT else None

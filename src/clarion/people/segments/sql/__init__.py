@@ -1,0 +1,1 @@
+"""Segments in SQL: their table, and how a filter is looked up."""

@@ -1,0 +1,166 @@
+"""Segments in SQL, and the users that a filter selects."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from clarion.pages import Page
+from clarion.people.model import Segment
+from clarion.people.segments.filters import NO_ONE, Condition, Filter, list_conditions
+from clarion.people.segments.normal_form import normalise
+from clarion.people.segments.parser import parse
+from clarion.people.segments.plans import (
+    Plan,
+    choose_plan,
+    has_choice,
+    list_positive,
+    split_values,
+)
+from clarion.people.segments.sql import queries
+from clarion.people.segments.sql.queries import Query
+from clarion.store.engine import Engine
+from clarion.store.records import Record
+from clarion.store.statement import Row, Statement, Unit, statement
+
+SEGMENTS_LIMIT = 200
+SEGMENTS = Record(Segment)
+_SELECT = f"SELECT {SEGMENTS.columns} FROM segments WHERE app_id = :app_id"
+
+# An app that has too many can still replace those that it has.
+PUT = statement(
+    "put_segment",
+    f"""INSERT INTO segments ({SEGMENTS.columns}) SELECT {SEGMENTS.parameters} WHERE :cap >
+    (SELECT COUNT(*) FROM segments WHERE app_id = :app_id AND name <> :name)
+    ON CONFLICT (app_id, name) DO UPDATE SET {SEGMENTS.assign("filter", "updated_at")}
+    RETURNING created_at""",
+)
+GET = statement("get_segment", f"{_SELECT} AND name = :name")
+LIST = statement("list_segments", f"{_SELECT} AND name > :after ORDER BY name LIMIT :limit")
+DELETE = statement(
+    "delete_segment", "DELETE FROM segments WHERE app_id = :app_id AND name = :name RETURNING name"
+)
+
+# How far the users of each condition are counted to find the rarest, until one has fewer.
+_COUNTED = (1_000, 16_000, 256_000)
+# The same for a page, where short reads must not wait: in all, for all conditions.
+_COUNTED_FOR_PAGE = 32_000
+# So many can be read for each page, and sorted.
+_SORTED = 8_000
+# Conditions that are checked for a page, over all of its users.
+_CHECKS = 2_000
+_LEAST_CANDIDATES = 20
+# A plan is made anew after so many pages: by then another condition may be the rarest.
+_PAGES = 100
+_PLANS = 1_000
+
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
+
+
+@dataclass(slots=True)
+class _PagePlan:
+    """How the pages of a filter are read."""
+
+    filter: Filter
+    conditions: tuple[Condition, ...] | None
+    candidates: int  # in a page
+    pages: int = 0
+
+
+class SqlSegments:
+    """The `Segments` port. A cursor is the last item of its page."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._plans: dict[tuple[str, str], _PagePlan] = {}
+
+    async def put(self, segment: Segment) -> tuple[Segment, bool] | None:
+        step = PUT.guard(**SEGMENTS.values(segment), cap=SEGMENTS_LIMIT)
+        done = await self._engine.write(Unit(segment.name, (step,), segment.app_id))
+        if done is None:
+            return None
+        created_at = done[0][0][0]
+        return replace(segment, created_at=created_at), created_at == segment.created_at
+
+    async def get(self, app_id: str, name: str) -> Segment | None:
+        rows = await self._engine.fetch(GET, app_id=app_id, name=name)
+        return SEGMENTS.read(rows[0]) if rows else None
+
+    async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
+        rows = await self._engine.fetch(LIST, app_id=app_id, after=after or "", limit=limit + 1)
+        items = tuple(map(SEGMENTS.read, rows[:limit]))
+        return Page(items, items[-1].name if len(rows) > limit else None)
+
+    async def delete(self, app_id: str, name: str) -> bool:
+        step = DELETE.guard(app_id=app_id, name=name)
+        return await self._engine.write(Unit(name, (step,), app_id)) is not None
+
+    async def count(self, app_id: str, filter_text: str) -> int:
+        of = normalise(parse(filter_text))
+        if of == NO_ONE:
+            return 0
+        fetch = self._engine.fetch_slowly
+        choices = list_positive(of) if has_choice(of) else ()
+        plan = await _make_plan(fetch, app_id, of, choices, _COUNTED)
+        query = Query(app_id=app_id)
+        found = queries.count_users(query, of, plan.conditions)
+        rows = await fetch(found, **query.values)
+        return int(rows[0][0])
+
+    async def list_users(
+        self, app_id: str, filter_text: str, *, after: str | None, limit: int
+    ) -> Page[str]:
+        plan = await self._plan_pages(app_id, filter_text)
+        if plan.filter == NO_ONE:
+            return Page((), None)
+        size = min(limit, plan.candidates)
+        query = Query(app_id=app_id, after=after or "", limit=size)
+        found = queries.list_users(query, plan.filter, plan.conditions)
+        rows = await self._engine.fetch(found, **query.values)
+        items = tuple(user_id for user_id, is_member in rows if is_member)
+        return Page(items, rows[-1][0] if len(rows) == size else None)
+
+    async def _plan_pages(self, app_id: str, filter_text: str) -> _PagePlan:
+        plan = self._plans.get((app_id, filter_text))
+        if plan is None or plan.pages >= _PAGES:
+            plan = await self._make_page_plan(app_id, normalise(parse(filter_text)))
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            self._plans[app_id, filter_text] = plan
+        plan.pages += 1
+        return plan
+
+    async def _make_page_plan(self, app_id: str, of: Filter) -> _PagePlan:
+        choices = list_positive(of)
+        caps = (_COUNTED[0], max(_COUNTED[0], _COUNTED_FOR_PAGE // max(1, len(choices))))
+        plan = await _make_plan(self._engine.fetch, app_id, of, choices, caps)
+        conditions = plan.conditions
+        # What reached the cap may be any number.
+        if conditions is not None and plan.cost >= min(_SORTED, caps[-1]):
+            conditions = split_values(conditions)
+        effort = len(tuple(list_conditions(of))) + len(conditions or ())
+        return _PagePlan(of, conditions, max(_LEAST_CANDIDATES, _CHECKS // (effort + 1)))
+
+
+async def _make_plan(
+    fetch: Fetch, app_id: str, of: Filter, choices: Sequence[Condition], caps: Sequence[int]
+) -> Plan:
+    """Return the plan by the rarest conditions.
+
+    All are counted up to a cap. If that is not enough to know the rarest, they are counted further.
+    """
+    counts: dict[Condition, int] = {}
+    plan = choose_plan(of, counts)
+    known = 0
+    for cap in caps:
+        pending = [each for each in choices if counts.get(each, known) >= known]
+        if not pending:
+            break
+        query = Query(app_id=app_id, cap=cap)
+        counting: Statement = queries.count_each(query, pending)
+        (row,) = await fetch(counting, **query.values)
+        counts |= dict(zip(pending, row, strict=True))
+        plan, known = choose_plan(of, counts), cap
+        if plan.cost < cap:
+            break
+    return plan

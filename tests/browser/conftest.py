@@ -1,0 +1,93 @@
+"""A real Chromium: the one on the PATH, else the one that comes by npm."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.e2e.conftest import no_stall
+from tests.node import find_node, install
+
+__all__ = ["no_stall"]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SOURCE = Path(__file__).parent / "node"
+# As root, Chromium runs only without its sandbox.
+FLAGS = ("--no-sandbox", "--disable-dev-shm-usage")
+UNPACK = """
+import chromium from "@sparticuz/chromium";
+console.log(await chromium.executablePath());
+"""
+
+
+@pytest.fixture(scope="session")
+def packages() -> Path:
+    """The folder with the packages of npm."""
+    return install(find_node(), SOURCE)
+
+
+@pytest.fixture(scope="session")
+def chromium(packages: Path) -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, NAMES)), None) or _unpack(packages)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS])
+        yield browser
+        browser.close()
+
+
+def _unpack(packages: Path) -> str:
+    done = subprocess.run(
+        [find_node().node, "--input-type=module", "--eval", UNPACK],
+        cwd=packages,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@dataclass
+class Window:
+    """A page, and what went wrong in it."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.faults.append(message.text)
+
+
+@pytest.fixture
+def open_window(chromium: Browser) -> Iterator["OpenWindow"]:
+    """Opens pages, each in a context of its own; the test fails if one logs an error."""
+    opener = OpenWindow(chromium)
+    yield opener
+    faults = [fault for window in opener.windows for fault in window.faults]
+    for window in opener.windows:
+        window.page.context.close()
+    assert faults == []
+
+
+class OpenWindow:
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self.windows: list[Window] = []
+
+    def __call__(self, url: str, *, width: int = 1000, height: int = 800, **context: str) -> Window:
+        viewport = {"width": width, "height": height}
+        page = self._browser.new_context(viewport=viewport, **context).new_page()  # type: ignore[arg-type]
+        page.set_default_timeout(15_000)
+        window = Window(page)
+        window.watch()
+        self.windows.append(window)
+        page.goto(url)
+        return window

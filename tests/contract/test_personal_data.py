@@ -1,0 +1,63 @@
+"""Every table and column that could hold data about a user is in the inventory, on both engines."""
+
+import re
+
+import pytest
+
+from clarion.personal_data import IMPERSONAL, PERSONAL
+from clarion.store.engine import Engine
+from tests.planting import read_schema
+
+# Names of columns that identify a user, or hold what one was sent.
+SUSPICIOUS = re.compile(r"user|email|phone|name$|title|body|payload|content|audience|address")
+
+
+async def test_every_table_is_in_the_inventory(engine: Engine, database_url: str) -> None:
+    personal = {each.table for each in PERSONAL}
+    assert set(await read_schema(engine, database_url)) == personal | IMPERSONAL.keys()
+    assert not personal & IMPERSONAL.keys()
+
+
+async def test_every_column_is_exported_or_omitted_for_a_reason(
+    engine: Engine, database_url: str
+) -> None:
+    schema = await read_schema(engine, database_url)
+    listed = {each.table: {*each.columns, *each.omitted} for each in PERSONAL}
+    assert listed == {each.table: set(schema[each.table]) for each in PERSONAL}
+    assert [each.table for each in PERSONAL if each.columns.keys() & each.omitted.keys()] == []
+
+
+async def test_tables_without_personal_data_have_no_suspicious_columns(
+    engine: Engine, database_url: str
+) -> None:
+    """Each of these was looked at: they are of apps and of those who operate Clarion."""
+    schema = await read_schema(engine, database_url)
+    found = {
+        (table, column)
+        for table in IMPERSONAL
+        for column in schema[table]
+        if SUSPICIOUS.search(column)
+    }
+    assert found == {
+        ("administrators", "username"),
+        ("apps", "name"),
+        ("audit_entries", "address"),
+        ("erasures", "user_hash"),
+        ("migrations", "name"),
+        ("providers", "name"),
+        ("segments", "name"),
+        ("templates", "body"),
+        ("topic_messages", "payload"),
+    }
+
+
+@pytest.mark.parametrize("each", PERSONAL, ids=lambda each: each.table)
+def test_a_row_by_which_others_are_found_is_erased_after_them(each: object) -> None:
+    order = [known.table for known in PERSONAL]
+    before = {
+        "notifications": {"attempts", "deliveries"},
+        "devices": {"messages", "subscriptions", "push_endpoints", "feedback"},
+        "former_device_users": {"messages", "feedback"},
+    }
+    name = getattr(each, "table", "")
+    assert all(order.index(child) < order.index(name) for child in before.get(name, set()))
