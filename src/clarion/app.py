@@ -388,7 +388,11 @@ def _build_front(
         *docs.routes(),
         *static_files.component_routes(),
     )
-    more = {"limits": limits, "on_user_changed": services.on_user_changed}
+    more = {
+        "limits": limits,
+        "on_user_changed": services.on_user_changed,
+        "check_present": services.active_users.check_present,
+    }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
     callbacks = TwilioCallbacks(
