@@ -409,7 +409,11 @@ def build_front(
         *static_files.component_routes(),
         *_list_demo_routes(settings, stores, services),
     )
-    more = {"limits": limits, "on_user_changed": services.on_user_changed}
+    more = {
+        "limits": limits,
+        "on_user_changed": services.on_user_changed,
+        "check_present": services.active_users.check_present,
+    }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
     callbacks = TwilioCallbacks(

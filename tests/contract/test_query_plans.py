@@ -18,8 +18,10 @@ import pytest
 import clarion
 from clarion import app_deletion
 from clarion.events.model import NEVER
+from clarion.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
+from clarion.store.personal_tables import Owner
 from clarion.store.statement import Statement, Unit, Value, statement
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, NOW
@@ -32,9 +34,11 @@ BIG = {
     "deliveries",
     "device_topics",
     "devices",
+    "erasures",
     "events",
     "feedback",
     "follows",
+    "former_device_users",
     "idempotency_keys",
     "inboxes",
     "jobs",
@@ -60,6 +64,10 @@ ALLOWED = {
     "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
+    "find_personal_jobs": "an erasure reads the queue whole: an index would cost every job",
+    "show_personal_jobs": "as above, for an export",
+    "find_personal_tickets": "an erasure reads all tickets, which live for seconds",
+    "show_personal_tickets": "as above, for an export",
 }
 APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
@@ -175,9 +183,32 @@ VALUES: dict[str, Value] = {
     "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
+VALUES |= {
+    **{
+        f"after_{name}": ""
+        for name in ("id", "tag", "term", "topic", "channel", "device_id", "key")
+    },
+    **dict.fromkeys(["after_number", "after_invalidated_at", "after_until"], -1),
+    **dict.fromkeys(["after_token_hash", "after_hash"], b""),
+    **dict.fromkeys(["known_audience", "known_content", "counts"], "{}"),
+    "cause": "request",
+    "completed_at": NOW,
+    "hash": b"hash-7",
+    "length": 7,
+    "pattern": '%"user-7"%',
+    "prefix": "user-7\n",
+    "requested_at": NOW,
+    "term": "text.plan",
+    "upto": "event-8",
+    "user_hash": b"hash-7",
+}
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "add_erasure": {"subject": b"sealed"},
+    "add_erasure_key": {"key": b"sealed"},
     "delete_expired_tickets": {"id": b"t-7"},
+    "list_erasures": {"before": "erasure-2"},
+    "set_erasure_subject": {"subject": b"sealed"},
     "insert_user_keys": {"key": b"key"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
@@ -197,7 +228,21 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
 }
 
 
+def status_of(n: int) -> str:
+    """Return the status of an erasure: few are not done."""
+    return ("running", "settling")[n % 2] if n % 300 < 2 else "done"
+
+
 def find_statements() -> Iterator[Statement]:
+    for table in PERSONAL:
+        if table.owner is Owner.EVENT:
+            continue
+        yield table.find
+        yield table.delete
+        if table.owner is Owner.NOTIFICATION:
+            yield table.delete_owned
+        if table.section:
+            yield table.show
     for module in pkgutil.walk_packages(clarion.__path__, "clarion."):
         if not re.search(r"\.sql(\.|$)", module.name):
             continue
@@ -243,7 +288,29 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
         "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
         "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
-        "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
+        "idempotency_keys": [
+            (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
+            for _, a, n in devices
+        ],
+        "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
+        "former_device_users": [
+            (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
+        ],
+        "erasures": [
+            (
+                a,
+                f"erasure-{n}",
+                b"hash-%d" % n,
+                None,
+                "request",
+                status_of(n),
+                "{}",
+                NOW + n,
+                NOW,
+                NOW,
+            )
+            for _, a, n in devices
+        ],
         "device_topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
