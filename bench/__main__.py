@@ -5,7 +5,17 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 
-from bench.subjects import broadcast, channels, connections, events, inbox, offline, online, writes
+from bench.subjects import (
+    broadcast,
+    channels,
+    connections,
+    events,
+    inbox,
+    offline,
+    online,
+    segments,
+    writes,
+)
 from bench.table import Row, json_lines, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
@@ -17,6 +27,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
+    "segments": segments.measure,
 }
 
 
