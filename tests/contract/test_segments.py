@@ -259,6 +259,23 @@ async def test_the_largest_filter_is_counted_and_listed(users: Users, segments: 
         assert len(await list_all(segments, "app", text)) == 40
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("status = 'inactive'", []),
+        ("language = 'de' and language = 'en'", []),
+        ("status = 'active'", ["ana", "bo"]),
+        ("tag = 'a' or status = 'active'", ["ana", "bo"]),
+    ],
+)
+async def test_filters_that_decide_nothing(
+    users: Users, segments: Segments, text: str, expected: list[str]
+) -> None:
+    await add_all(users, [make_user("ana", language="de"), make_user("bo", tags=("a",))])
+    assert await segments.count("app", text) == len(expected)
+    assert await list_all(segments, "app", text) == expected
+
+
 async def test_pages_go_on_while_users_change(users: Users, segments: Segments) -> None:
     """Each user is listed once, whatever happens to the value by which they are found."""
     some = [make_user(f"u{n:03}", attributes={"n": n}) for n in range(90)]

@@ -86,7 +86,7 @@ def has_choice(of: Filter) -> bool:
 
 def leave_out(of: Filter, conditions: tuple[Condition, ...] | None) -> Filter:
     """Return what must be checked of a filter for users who were found by these conditions."""
-    if conditions is None:
+    if not conditions:
         return of
     found = conditions[0] if len(conditions) == 1 else AnyOf(conditions)
     parts = of.parts if isinstance(of, All) else (of,)
