@@ -13,7 +13,10 @@ import sys
 import msgspec
 import uvloop
 
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.callers import Callers
+from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Request, Response
@@ -89,11 +92,16 @@ def build_front(settings: Settings, stores: Stores) -> Front:
         routes=routes(stores),
         prefixes={},
         framework=NoFramework(),
-        authenticator=Callers(
-            stores.keys,
-            UserTokens(stores.apps, stores.vault),
-            stores.clock,
-            is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+        authenticators=Authenticators(
+            Callers(
+                stores.keys,
+                UserTokens(stores.apps, stores.vault),
+                stores.clock,
+                is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+            ),
+            AdminAuthentication(
+                stores.admins, apps=stores.apps, policy=SignInPolicy(), clock=stores.clock
+            ),
         ),
         limits=MemoryLimits(),
         clock=stores.clock,

@@ -14,7 +14,18 @@ from pathlib import Path
 
 from clarion import descriptors
 from clarion.access import api as access_api
+from clarion.access.administrators.api import administrators as administrators_api
+from clarion.access.administrators.api import keys as admin_keys_api
+from clarion.access.administrators.api import second_factors as second_factors_api
+from clarion.access.administrators.api import sessions as admin_sessions_api
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.invitations import Invitations
+from clarion.access.administrators.passwords import HashingThreads
+from clarion.access.administrators.policy import HOUR_MS, MINUTE_MS, SignInPolicy
+from clarion.access.administrators.second_factor import CodeChecker, Enrolment
+from clarion.access.administrators.sign_in import SignIn
 from clarion.access.callers import Callers
+from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
@@ -94,6 +105,10 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The handlers of the management API.
 ROUTES = (
     *access_api.ROUTES,
+    *admin_sessions_api.ROUTES,
+    *second_factors_api.ROUTES,
+    *admin_keys_api.ROUTES,
+    *administrators_api.ROUTES,
     *users_api.ROUTES,
     *preferences_api.ROUTES,
     *follows_api.ROUTES,
@@ -138,6 +153,7 @@ class Services:
             clock,
             is_active=self.active_users.is_active,
         )
+        self._build_administrators(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -168,6 +184,28 @@ class Services:
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
 
+    def _build_administrators(self, settings: Settings, stores: Stores) -> None:
+        clock, vault, admins = stores.clock, stores.vault, stores.admins
+        self.sign_in_policy = policy = SignInPolicy(
+            idle_ms=settings.admin_idle_minutes * MINUTE_MS,
+            session_ms=settings.admin_session_hours * HOUR_MS,
+            mfa=settings.admin_mfa,
+            networks=settings.admin_networks,
+        )
+        self.hashing = hashing = HashingThreads()
+        self.enrolment = Enrolment(admins.factors, hashing, vault, clock)
+        self.sign_in = SignIn(
+            admins,
+            codes=CodeChecker(admins.factors, hashing, vault),
+            hashing=hashing,
+            policy=policy,
+            clock=clock,
+        )
+        self.invitations = Invitations(admins.links, clock, settings.external_url)
+        self.administration = AdminAuthentication(
+            admins, apps=stores.apps, policy=policy, clock=clock
+        )
+
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
         self.metrics.watch_writer(stores.engine.commit)
@@ -193,9 +231,10 @@ class Services:
         return Routing(stores.providers, KINDS, context, metrics)
 
     async def close(self) -> None:
-        """Close the connections to providers."""
+        """Close the connections to providers, and the threads."""
         await self.channels.close()
         await self.http_clients.close()
+        self.hashing.close()
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
         devices = DeviceEndpoint(
@@ -325,7 +364,7 @@ def _build_front(
             **unsubscribe.prefixes,
         },
         framework=framework,
-        authenticator=services.callers,
+        authenticators=Authenticators(services.callers, services.administration),
         limits=limits,
         clock=stores.clock,
         metrics=services.metrics,

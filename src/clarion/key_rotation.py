@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from clarion.access.administrators.model import totp_context
 from clarion.access.user_tokens import user_key_context
 from clarion.access.vault import AesVault, find_key_id, key_id_of
 from clarion.channels.model import secrets_context
@@ -62,11 +63,24 @@ SEALED = (
         fields=("id", "app_id", "token_hash"),
         context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
     ),
+    SealedColumn(
+        table="totp_secrets",
+        column="secret",
+        key=("administrator_id", "state"),
+        fields=("administrator_id", "state"),
+        context=lambda administrator_id, _state: totp_context(administrator_id),
+    ),
 )
 # Bytes that are no secrets: hashes, and messages.
 PLAIN = frozenset(
     {
         ("api_keys", "secret_hash"),
+        ("admin_keys", "secret_hash"),
+        ("admin_links", "token_hash"),
+        ("admin_sessions", "secret_hash"),
+        ("trusted_devices", "token_hash"),
+        ("recovery_codes", "code_hash"),
+        ("recovery_codes", "salt"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
         ("push_endpoints", "capability_hash"),

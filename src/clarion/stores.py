@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.port import Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.sql import SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
@@ -56,7 +57,7 @@ class Stores:
         self.vault = vault
         self.apps = SqlApps(engine)
         self.keys = SqlKeys(engine)
-        self.administrators = SqlAdministrators(engine)
+        self.admins = make_admin_stores(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
         self.types = SqlTypes(engine)

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from clarion.access.port import Administrators, Apps, Keys
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.port import Apps, Keys
+from clarion.access.sql import SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
@@ -144,8 +146,8 @@ def keys(engine: Engine) -> Keys:
 
 
 @pytest.fixture
-def administrators(engine: Engine) -> Administrators:
-    return SqlAdministrators(engine)
+def admins(engine: Engine) -> AdminStores:
+    return make_admin_stores(engine)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, NOW
 
 BIG = {
+    "admin_sessions",
     "api_keys",
     "attempts",
     "dedupes",
@@ -41,9 +42,11 @@ BIG = {
     "notifications",
     "provider_keys",
     "push_endpoints",
+    "sign_in_attempts",
     "subscriptions",
     "templates",
     "topic_messages",
+    "trusted_devices",
     "users",
 }
 # What may read a big table whole, and why.
@@ -51,12 +54,34 @@ ALLOWED = {
     "count_devices": "counts the devices of an app; read where nobody waits for it",
     "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
+    "forget_sign_in_attempts": "run by an operator who resets an account; an hour of failures",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
 }
 APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
 VALUES: dict[str, Value] = {
     "address": b"sealed",
+    "administrator_id": "administrator-7",
+    "app_roles": "{}",
+    "code_hash": b"code",
+    "confirmed_at": NOW,
+    "disabled_at": None,
+    "forgotten": NOW,
+    "is_operator": 0,
+    "kept": "",
+    "last_step": 1,
+    "last_used_at": None,
+    "lower": "name",
+    "mfa_at": None,
+    "networks": "[]",
+    "password_changed_at": None,
+    "pattern": "account:7%",
+    "salt": b"salt",
+    "secret": b"sealed",
+    "state": "current",
+    "step": 5,
+    "threshold": 5,
+    "user_agent": "text",
     "after": "",
     "answer": b"answer",
     "app_id": "app-7",
@@ -154,6 +179,8 @@ VALUES: dict[str, Value] = {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "insert_admin_session": {"address": "192.0.2.7"},
+    "rehash_administrator_password": {"before": "hash"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
     "prune_topic": {"before": NOW + 200},
@@ -219,6 +246,14 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "inboxes": [(a, f"user-{n}", 1, 5) for _, a, n in devices],
         "notifications": [notification_row(a, n, k) for _, a, n in devices for k in range(5)],
         "users": [user_row(a, n) for _, a, n in devices],
+        "admin_sessions": [
+            (i, f"administrator-{n}", b"s-%d" % n, NOW, NOW, NOW + DAY + n, None, NOW, "", "")
+            for i, _, n in devices
+        ],
+        "sign_in_attempts": [(f"key-{n}", 1, NOW + n, 0) for _, _, n in devices],
+        "trusted_devices": [
+            (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
+        ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
         "templates": [

@@ -10,7 +10,7 @@ import pytest
 
 from clarion.access.vault import AesVault
 from clarion.data_directory import DataDirectory
-from clarion.key_rotation import count_keys
+from clarion.key_rotation import SEALED, count_keys
 from clarion.store.opening import migrate, open_engine
 from tests.faults.migrating import PROCESSES
 from tests.faults.rotating import rotate
@@ -35,7 +35,7 @@ async def plant_more(directory: DataDirectory, url: str, number: int) -> None:
     """Seal as a server that is started now would, and read everything there is."""
     vault = AesVault(*directory.read_master_keys())
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    assert await open_all(engine, vault) == 4 * number, f"killed at step {number}"
+    assert await open_all(engine, vault) == len(SEALED) * number, f"killed at step {number}"
     await plant(engine, vault, 1, first=number)
     await engine.close()
 
@@ -59,7 +59,7 @@ async def test_a_killed_rotation_loses_nothing_and_is_finished_by_the_next(
     assert 10 < step < STEPS_AT_MOST
     vault = AesVault(*directory.read_master_keys())
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    assert await count_keys(engine.fetch) == {vault.key_id: 4 * (step + 1)}
-    assert await open_all(engine, vault) == 4 * (step + 1)
+    assert await count_keys(engine.fetch) == {vault.key_id: len(SEALED) * (step + 1)}
+    assert await open_all(engine, vault) == len(SEALED) * (step + 1)
     await engine.close()
     assert len(directory.read_master_keys()) == 1

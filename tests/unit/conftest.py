@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import apsw
 import pytest
 
-from clarion.access.port import Administrators, Apps, Keys, Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.port import Apps, Keys, Vault
+from clarion.access.sql import SqlApps, SqlKeys
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange
@@ -56,8 +58,8 @@ def keys(engine: MemoryEngine) -> Keys:
 
 
 @pytest.fixture
-def administrators(engine: MemoryEngine) -> Administrators:
-    return SqlAdministrators(engine)  # type: ignore[arg-type]
+def admins(engine: MemoryEngine) -> AdminStores:
+    return make_admin_stores(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture

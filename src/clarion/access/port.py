@@ -1,10 +1,10 @@
-"""The ports of apps, keys, administrators, authentication, and the vault for secrets."""
+"""The ports of apps, keys, authentication, and the vault for secrets."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from clarion.access.model import Administrator, ApiKey, App, Caller, ProviderKey
+from clarion.access.model import AdminCaller, AdminCredential, ApiKey, App, Caller, ProviderKey
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 
@@ -48,16 +48,6 @@ class Keys(Protocol):
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
 
 
-class Administrators(Protocol):
-    """The accounts for operating Clarion."""
-
-    async def create(self, administrator: Administrator) -> None:
-        """Add an administrator; `Conflict` if the username exists."""
-
-    async def find(self, username: str) -> Administrator | None:
-        """Return the administrator with this username, or None."""
-
-
 class Authenticator(Protocol):
     """Identifies callers by the credential that they send."""
 
@@ -66,6 +56,28 @@ class Authenticator(Protocol):
 
         `Unauthenticated`, with the reason, if the credential is missing or not valid.
         """
+
+
+class AdminAuthenticator(Protocol):
+    """Identifies administrators by a session or by an admin API key."""
+
+    async def identify(self, credential: AdminCredential, *, is_use: bool = True) -> AdminCaller:
+        """Return the administrator.
+
+        Unless `is_use` is false, the time of the use is recorded: a session ends when it is not
+        used.
+
+        `Unauthenticated` if the session or key is not valid any more, `AddressNotAllowed` if it
+        must not be used from this address, `InsecureTransport` if others could read it on the way,
+        and `NotFound` if there is no such app, or no role for it.
+        """
+
+
+class Authenticators(NamedTuple):
+    """Who identifies the callers of the API."""
+
+    callers: Authenticator
+    administrators: AdminAuthenticator
 
 
 class Vault(Protocol):

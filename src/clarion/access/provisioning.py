@@ -1,4 +1,4 @@
-"""Creates apps and administrators, with all the keys they need."""
+"""Creates apps with all the keys they need."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.keys import issue_key, random_text
-from clarion.access.model import Administrator, App, ProviderKey, Role, UserTokenAlgorithm
-from clarion.access.passwords import hash_password
-from clarion.access.port import Administrators, Apps, Keys, Vault
+from clarion.access.model import App, ProviderKey, UserTokenAlgorithm
+from clarion.access.port import Apps, Keys, Vault
 from clarion.access.user_tokens import user_key_context
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 
 # Apple's team and key ids have ten characters, and APNs clients expect that.
 _APPLE_ID_LENGTH = 10
-_PASSWORD_LENGTH = 20
 _USER_SECRET_LENGTH = 43  # 256 bits
 _BUNDLE_ID = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
@@ -69,23 +67,6 @@ async def create_app(
         key_id=provider_key.key_id,
         provider_key_pem=_private_pem(private_key),
     )
-
-
-def new_password() -> str:
-    return random_text(_PASSWORD_LENGTH)
-
-
-async def create_administrator(
-    *, username: str, password: str, administrators: Administrators, clock: Clock
-) -> None:
-    administrator = Administrator(
-        id=clock.new_id(),
-        username=username,
-        password_hash=hash_password(password),
-        role=Role.ADMIN,
-        created_at=clock.now(),
-    )
-    await administrators.create(administrator)
 
 
 def _apple_id() -> str:

@@ -1,8 +1,8 @@
-"""Apps, API keys and administrators in SQL."""
+"""Apps and API keys in SQL."""
 
 from __future__ import annotations
 
-from clarion.access.model import Administrator, ApiKey, App, ProviderKey, Scope
+from clarion.access.model import ApiKey, App, ProviderKey, Scope
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
@@ -22,7 +22,6 @@ def _split_scopes(text: str) -> frozenset[Scope]:
 APPS = Record(App)
 PROVIDER_KEYS = Record(ProviderKey)
 KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
-ADMINISTRATORS = Record(Administrator)
 
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
@@ -54,15 +53,6 @@ REVOKE_KEY = statement(
     "revoke_api_key",
     f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
     WHERE id = :id AND app_id = :app_id RETURNING {KEYS.columns}""",
-)
-INSERT_ADMINISTRATOR = statement(
-    "insert_administrator",
-    f"""INSERT INTO administrators ({ADMINISTRATORS.columns})
-    VALUES ({ADMINISTRATORS.parameters})""",
-)
-SELECT_ADMINISTRATOR = statement(
-    "select_administrator",
-    f"SELECT {ADMINISTRATORS.columns} FROM administrators WHERE username = :username",
 )
 
 
@@ -121,19 +111,3 @@ class SqlKeys:
         step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
         return KEYS.read(done[0][0]) if done else None
-
-
-class SqlAdministrators:
-    """The `Administrators` port."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def create(self, administrator: Administrator) -> None:
-        insert = INSERT_ADMINISTRATOR.step(**ADMINISTRATORS.values(administrator))
-        with explain_conflict("An administrator with this username already exists."):
-            await self._engine.write(Unit(administrator.id, (insert,)))
-
-    async def find(self, username: str) -> Administrator | None:
-        rows = await self._engine.fetch(SELECT_ADMINISTRATOR, username=username)
-        return ADMINISTRATORS.read(rows[0]) if rows else None

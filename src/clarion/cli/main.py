@@ -35,8 +35,8 @@ app.command("clarion.cli.serve:serve", name="serve", help="Start the server.")
 app.command(
     "clarion.cli.init:init",
     name="init",
-    help="Create the data directory, the first administrator, the demo app, keys and certificates. "
-    f"If they already exist, nothing changes. {_TAKES_SETTINGS}",
+    help="Create the data directory, the demo app, keys, certificates, and a link with which the "
+    f"first administrator is made. If they already exist, nothing changes. {_TAKES_SETTINGS}",
 )
 app.command(
     "clarion.cli.migrate:migrate",
@@ -50,7 +50,11 @@ app.command(
 )
 app.command("clarion.cli.app:app", name="app", help="Create and list apps.")
 app.command("clarion.cli.key:key", name="key", help="Create and revoke API keys.")
-app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
+app.command(
+    "clarion.cli.admin:admin",
+    name="admin",
+    help="Create, list, reset, disable and delete administrators.",
+)
 app.command(
     "clarion.cli.vault:app",
     name="vault",

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mutab
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from clarion.access.model import AdminCaller, AppCaller, Caller
+from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
 from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
@@ -47,6 +47,7 @@ class Request:
     is_trusted = False  # may see what is not for strangers: metrics, versions, host names
     is_whole = False  # `body` has returned all of it
     is_read = False  # the end of the body was received
+    credential: AdminCredential | None = None  # if an administrator calls
 
     def __init__(
         self,

@@ -7,14 +7,16 @@ functions, everything else by the framework.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from clarion.access.model import AdminCaller, AppCaller, Caller
-from clarion.access.port import Authenticator
+from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
+from clarion.access.port import Authenticators
 from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
@@ -24,6 +26,8 @@ from clarion.errors import (
     InvalidFields,
     MethodNotAllowed,
     NotFound,
+    RequestError,
+    ServiceError,
     TooManyRequests,
 )
 from clarion.http import problems
@@ -49,6 +53,7 @@ from clarion.http.connections import Requests, watch
 from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
+from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
@@ -69,6 +74,11 @@ _FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
+# What nobody has a credential for yet: administrators sign in.
+_SIGN_IN = frozenset({"/v1/admin/session", "/v1/admin/setup"})
+_SIGN_INS_PER_MINUTE = 120
+# How often the session of an administrator is looked at while a stream is open.
+_RECHECK_S = 2.0
 # Callers whose quotas are kept.
 _QUOTAS_LIMIT = 10_000
 
@@ -91,7 +101,7 @@ class Front:
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
-        authenticator: Authenticator,
+        authenticators: Authenticators,
         limits: Limits,
         clock: Clock,
         metrics: Metrics,
@@ -105,7 +115,7 @@ class Front:
         self._own_paths = self._paths - {route.path for route in framework.routes}
         self._methods = Methods(routes, framework.routes)
         self._framework = framework
-        self._authenticator = authenticator
+        self._callers, self._administrators = authenticators
         self._limits = limits
         self._clock = clock
         self._metrics = metrics
@@ -136,7 +146,7 @@ class Front:
         try:
             self._check(request)
             if scope["path"].startswith("/v1/"):
-                request.caller = await self._admit(scope, extra)
+                request.caller = await self._admit(request, extra)
             endpoint = self._find(scope["method"], scope["path"])
             is_admitted = True
             await self._answer(request, sender, endpoint, started)
@@ -194,7 +204,26 @@ class Front:
         # Streams have limits of their own.
         sender.is_stream = True
         self._observe(request.scope, 200, time.perf_counter() - started, request.id)
-        await stream(sender, request, answer)
+        await self._stream(sender, request, answer)
+
+    async def _stream(self, sender: Sender, request: Request, answer: Streamed) -> None:
+        """Send a stream until it ends; that of an administrator ends with the session."""
+        if request.credential is None:
+            await stream(sender, request, answer)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(stream(sender, request, answer))
+            watching = tasks.create_task(self._wait_ended(request.credential))
+            sending.add_done_callback(lambda _: watching.cancel())
+            watching.add_done_callback(lambda _: sending.cancel())
+
+    async def _wait_ended(self, credential: AdminCredential) -> None:
+        """Return when a session has ended or a key was revoked."""
+        with contextlib.suppress(RequestError):
+            while True:
+                await asyncio.sleep(_RECHECK_S)
+                with contextlib.suppress(ServiceError):  # the store is away for a moment
+                    await self._administrators.identify(credential, is_use=False)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -245,11 +274,35 @@ class Front:
         given = header(scope, b"x-request-id")
         return given if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, scope: Scope, extra: Headers) -> Caller:
+    async def _admit(self, request: Request, extra: Headers) -> Caller | None:
         """Authenticate the caller, and count the request against its limit."""
-        caller = await self._authenticator.identify(header(scope, b"authorization"))
+        scope = request.scope
+        if scope["path"].startswith("/v1/admin/"):
+            scope["clarion.visitor"] = read_visitor(scope, self._settings.trusted_proxies)
+        if scope["method"] == "POST" and scope["path"].removesuffix("/") in _SIGN_IN:
+            check_same_site(scope)
+            address = scope["clarion.visitor"].address
+            await self._count(None, (Quota(f"sign_in:{address}", _SIGN_INS_PER_MINUTE),), extra)
+            return None
+        caller = await self._identify(request)
+        await self._count(caller, self._find_quotas(caller), extra)
+        return caller
+
+    async def _identify(self, request: Request) -> Caller:
+        authorization = header(request.scope, b"authorization")
+        if authorization is not None and not is_admin_key(authorization):
+            return await self._callers.identify(authorization)
+        proxies = self._settings.trusted_proxies
+        request.credential = read_credential(request.scope, authorization, proxies)
+        if request.credential is None:
+            return await self._callers.identify(None)
+        return await self._administrators.identify(request.credential)
+
+    async def _count(
+        self, caller: Caller | None, quotas: tuple[Quota, ...], extra: Headers
+    ) -> None:
         position, allowance = await self._limits.take_all(
-            self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
+            quotas, window_s=_WINDOW_S, now=self._clock.now()
         )
         extra += (
             (b"ratelimit-limit", b"%d" % allowance.limit),
@@ -259,7 +312,6 @@ class Front:
         )
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
-        return caller
 
     def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""
@@ -317,10 +369,11 @@ class Front:
             )
 
 
-def _explain_limit(caller: Caller, position: int) -> str:
+def _explain_limit(caller: Caller | None, position: int) -> str:
     if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
+    names = {AppCaller: "API key", AdminCaller: "administrator", type(None): "address"}
+    who = names.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.policy import SignInPolicy
+from clarion.access.administrators.port import AdminStores
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
-from clarion.access.port import Apps, Keys, Vault
+from clarion.access.port import Apps, Authenticators, Keys, Vault
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
@@ -168,7 +171,9 @@ Make = Callable[..., Client]
 
 
 @pytest.fixture
-async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
+async def make(
+    keys: Keys, apps: Apps, admins: AdminStores, vault: Vault, clock: FixedClock
+) -> Make:
     issued = issue()
     await keys.create(issued.key)
 
@@ -190,7 +195,10 @@ async def make(keys: Keys, apps: Apps, vault: Vault, clock: FixedClock) -> Make:
             ],
             prefixes={},
             framework=framework,
-            authenticator=Callers(keys, UserTokens(apps, vault), clock, is_active=anyone),
+            authenticators=Authenticators(
+                Callers(keys, UserTokens(apps, vault), clock, is_active=anyone),
+                AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),
+            ),
             limits=MemoryLimits(),
             clock=clock,
             metrics=metrics,
