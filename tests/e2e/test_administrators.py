@@ -134,6 +134,22 @@ def test_an_unknown_name_and_a_wrong_password_have_the_same_answer(server: Serve
     assert all(each == shown[0] for each in shown)
 
 
+@pytest.mark.parametrize("odd", ["a\0b", "x" * 256, ""])
+def test_odd_names_passwords_and_codes_are_wrong_and_no_fault(server: Server, odd: str) -> None:
+    browser = Browser(server.installation.port)
+    assert browser.sign_in(odd).status in (401, 422)
+    account = make_administrator(server.installation)
+    assert browser.sign_in(account.username, odd).status in (401, 422)
+    sign_in(server.installation, account)
+    browser.sign_in(account.username)
+    assert browser.post("/v1/admin/session/totp", {"code": odd}).status in (401, 422)
+    setup = {"token": odd, "username": odd, "password": odd}
+    assert browser.post("/v1/admin/setup", setup).status in (401, 422)
+    admin = sign_in(server.installation)
+    given = {"username": "bob", "app_roles": {odd: "viewer"}}
+    assert admin.post("/v1/admin/administrators", given).status == 422
+
+
 def test_a_name_can_be_written_in_capitals(server: Server) -> None:
     account = make_administrator(server.installation)
     assert Browser(server.installation.port).sign_in(account.username.upper()).status == 201

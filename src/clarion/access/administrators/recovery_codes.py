@@ -40,7 +40,7 @@ def hash_code(code: str, salt: bytes) -> bytes:
     """Return the hash of a code, however it is typed."""
     plain = "".join(code.lower().split()).replace("-", "")
     return argon2.low_level.hash_secret_raw(
-        plain.encode(),
+        plain.encode("utf-8", "replace"),
         salt,
         time_cost=2,
         memory_cost=19456,

@@ -77,7 +77,9 @@ class SignIn:
         """Start a session; `SignInFailed` in the same way whatever is wrong."""
         self._policy.check(visitor)
         now = self._clock.now()
-        account = await self._administrators.find(username)
+        # What no store can hold is nobody's name.
+        name = username if is_plain(username) else ""
+        account = await self._administrators.find(name)
         device = await self._find_device(account, visitor, now)
         counters = sign_in_counters(username, visitor.address, device)
         await take_attempt(self._attempts, counters, now)

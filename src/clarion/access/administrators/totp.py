@@ -34,7 +34,7 @@ def find_step(secret: bytes, code: str, now: int, after: int) -> int | None:
 
     Steps up to `after` were used before.
     """
-    current, given = now // STEP_MS, code.replace(" ", "").encode()
+    current, given = now // STEP_MS, code.replace(" ", "").encode("utf-8", "replace")
     steps = range(max(0, current - _DRIFT, after + 1), current + _DRIFT + 1)
     # All are compared, so that the time says nothing about which one it is.
     found = [step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)]

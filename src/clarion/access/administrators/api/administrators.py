@@ -25,6 +25,7 @@ from clarion.access.model import Role
 from clarion.access.port import Apps
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -245,7 +246,9 @@ async def _check_apps(app_roles: dict[str, Role], apps: Apps) -> None:
     if len(app_roles) > APP_ROLES_LIMIT:
         reason = f"must have at most {APP_ROLES_LIMIT} apps"
         raise InvalidFields(FieldFault("app_roles", reason))
-    found = await asyncio.gather(*(apps.get(app_id) for app_id in app_roles))
+    # What no store can hold is no app's id.
+    ids = [app_id if is_plain(app_id) else "" for app_id in app_roles]
+    found = await asyncio.gather(*map(apps.get, ids))
     faults = [
         FieldFault(f"app_roles.{app_id}", "there is no app with this id")
         for app_id, app in zip(app_roles, found, strict=True)
