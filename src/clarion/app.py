@@ -235,6 +235,7 @@ class Services:
             codes=CodeChecker(admins.factors, hashing, vault),
             hashing=hashing,
             policy=policy,
+            audit_log=stores.audit_log,
             clock=clock,
         )
         self.invitations = Invitations(admins.links, clock, settings.external_url)
@@ -477,7 +478,14 @@ def build_front(
             **callbacks.prefixes,
             **unsubscribe.prefixes,
         },
-        framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
+        framework=AuditedFramework(
+            framework,
+            stores.audit_log,
+            ACTIONS,
+            limits,
+            stores.clock,
+            settings.trusted_proxies,
+        ),
         authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,
