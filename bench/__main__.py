@@ -5,18 +5,31 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 
-from bench.subjects import broadcast, channels, connections, events, inbox, offline, online, writes
+from bench.subjects import (
+    broadcast,
+    channels,
+    connections,
+    directory,
+    events,
+    inbox,
+    offline,
+    online,
+    segments,
+    writes,
+)
 from bench.table import Row, json_lines, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "writes": writes.measure,
     "events": events.measure,
     "inbox": inbox.measure,
+    "directory": directory.measure,
     "offline": offline.measure,
     "online": online.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
+    "segments": segments.measure,
 }
 
 

@@ -11,9 +11,20 @@ import datetime as dt
 import gc
 import signal
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from clarion import descriptors
+from clarion.access.administrators.api import administrators as administrators_api
+from clarion.access.administrators.api import keys as admin_keys_api
+from clarion.access.administrators.api import second_factors as second_factors_api
+from clarion.access.administrators.api import sessions as admin_sessions_api
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.invitations import Invitations
+from clarion.access.administrators.passwords import HashingThreads
+from clarion.access.administrators.policy import HOUR_MS, MINUTE_MS, SignInPolicy
+from clarion.access.administrators.second_factor import CodeChecker, Enrolment
+from clarion.access.administrators.sign_in import SignIn
 from clarion.access.api import app_keys as app_keys_api
 from clarion.access.api import apps as apps_api
 from clarion.access.api import keys as keys_api
@@ -21,6 +32,8 @@ from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.origins import AllowedOrigins
+from clarion.access.port import Authenticators
+from clarion.access.signing import UserTokenSigner
 from clarion.access.user_tokens import UserTokens
 from clarion.audit import api as audit_api
 from clarion.audit.log_file import LogFile
@@ -37,14 +50,16 @@ from clarion.channels.routing import Routing
 from clarion.channels.targets import Targets
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.data_directory import DataDirectory
+from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
-from clarion.events.api.intake import EventEndpoint
+from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.housekeeping import list_tasks
 from clarion.http import docs, openapi, static_files
+from clarion.http.asgi import FastRoute
 from clarion.http.auditing import AuditedFramework
 from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
@@ -114,6 +129,10 @@ ROUTES = (
     *apps_api.ROUTES,
     *app_keys_api.ROUTES,
     *tickets_api.ROUTES,
+    *admin_sessions_api.ROUTES,
+    *second_factors_api.ROUTES,
+    *admin_keys_api.ROUTES,
+    *administrators_api.ROUTES,
     *users_api.ROUTES,
     *erasure_api.ROUTES,
     *preferences_api.ROUTES,
@@ -162,6 +181,7 @@ class Services:
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
+        self._build_administrators(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -199,6 +219,28 @@ class Services:
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
+
+    def _build_administrators(self, settings: Settings, stores: Stores) -> None:
+        clock, vault, admins = stores.clock, stores.vault, stores.admins
+        self.sign_in_policy = policy = SignInPolicy(
+            idle_ms=settings.admin_idle_minutes * MINUTE_MS,
+            session_ms=settings.admin_session_hours * HOUR_MS,
+            mfa=settings.admin_mfa,
+            networks=settings.admin_networks,
+        )
+        self.hashing = hashing = HashingThreads()
+        self.enrolment = Enrolment(admins.factors, hashing, vault, clock)
+        self.sign_in = SignIn(
+            admins,
+            codes=CodeChecker(admins.factors, hashing, vault),
+            hashing=hashing,
+            policy=policy,
+            clock=clock,
+        )
+        self.invitations = Invitations(admins.links, clock, settings.external_url)
+        self.administration = AdminAuthentication(
+            admins, apps=stores.apps, policy=policy, clock=clock
+        )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
@@ -259,9 +301,10 @@ class Services:
         return Routing(stores.providers, KINDS, context, metrics)
 
     async def close(self) -> None:
-        """Close the connections to providers."""
+        """Close the connections to providers, and the threads."""
         await self.channels.close()
         await self.http_clients.close()
+        self.hashing.close()
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
         devices = DeviceEndpoint(
@@ -368,7 +411,23 @@ def _build_web_push(
     return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
 
 
-def _build_front(
+def _list_demo_routes(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[FastRoute, ...]:
+    """Return the page `/demo`: for one machine, not for several nodes."""
+    if sqlite_path(settings.database_url) is None:
+        return ()
+    page = DemoPage(
+        apps=stores.apps,
+        users=stores.users,
+        sign=UserTokenSigner(stores.user_keys, stores.vault, stores.clock).sign,
+        send=partial(send_event, services.pipeline.intake),
+        clock=stores.clock,
+    )
+    return page.routes
+
+
+def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
     web_push, matrix = _build_web_push(settings, stores, services)
@@ -387,6 +446,7 @@ def _build_front(
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),
         *static_files.component_routes(),
+        *_list_demo_routes(settings, stores, services),
     )
     more = {
         "limits": limits,
@@ -418,7 +478,7 @@ def _build_front(
             **unsubscribe.prefixes,
         },
         framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
-        authenticator=services.callers,
+        authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,
         clock=stores.clock,
@@ -454,7 +514,7 @@ class Server:
                 find_failing_loops=supervisor.find_failing,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
-            front = _build_front(settings, stores, services, health, limits)
+            front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()

@@ -13,13 +13,15 @@ T = TypeVar("T")
 TURN_S = 0.005
 # Short for what a request does; a switch costs a thousandth of it.
 SLICE_S = 0.004
-# For background work. While it pauses, every request that has come goes a step further: with
-# shorter slices requests would get nearly all of the time, and work would pile up.
+# All background work together may take so long each time the loop comes round, or as long as
+# everything else took, if that is more: requests alone would otherwise get nearly all of the time,
+# and work would pile up. Never more than the second: everybody waits for it.
+_WORK_S = 0.002
 WORK_SLICE_S = 0.015
 # Sixteen events of the largest size take 30 ms to decode; as many small ones are quick, and then
 # more are read at once.
 _FIRST_CHUNK = 16
-_QUICK_S = 0.003
+_QUICK_S = 0.001
 
 
 class Pace:
@@ -72,11 +74,45 @@ class Slices:
             self._ends_at = time.perf_counter() + self._slice_s
 
 
+class WorkSlices:
+    """Slices of background work: the tasks that do it share its part of the loop's time.
+
+    Counted in processor time, so that work on a busy machine is not cut short.
+    """
+
+    __slots__ = ("_began", "_ends_at")
+    # The time of all background work so far, and how many of its tasks pause.
+    _spent_s = 0.0
+    _paused = 0
+
+    def __init__(self) -> None:
+        self._start(time.thread_time(), _WORK_S)
+
+    def _start(self, now: float, slice_s: float) -> None:
+        self._began = now
+        self._ends_at = now + slice_s / (WorkSlices._paused + 1)
+
+    async def pause(self) -> None:
+        """Let other tasks run, if this one has worked for its share of a slice."""
+        paused_at = time.thread_time()
+        if paused_at < self._ends_at:
+            return
+        spent_s = WorkSlices._spent_s = WorkSlices._spent_s + paused_at - self._began
+        WorkSlices._paused += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            WorkSlices._paused -= 1
+        now = time.thread_time()
+        others_s = now - paused_at - (WorkSlices._spent_s - spent_s)
+        self._start(now, min(max(others_s, _WORK_S), WORK_SLICE_S))
+
+
 async def read_in_chunks(
     items: Sequence[T], read: Callable[[Sequence[T]], Awaitable[None]]
 ) -> None:
     """Read items with pauses, in chunks that double for as long as reading them is quick."""
-    slices, start, size = Slices(WORK_SLICE_S), 0, _FIRST_CHUNK
+    slices, start, size = WorkSlices(), 0, _FIRST_CHUNK
     while start < len(items):
         before = time.thread_time()
         await read(items[start : start + size])

@@ -27,6 +27,7 @@ from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, NOW
 
 BIG = {
+    "admin_sessions",
     "api_keys",
     "attempts",
     "audit_entries",
@@ -48,6 +49,7 @@ BIG = {
     "notifications",
     "provider_keys",
     "push_endpoints",
+    "sign_in_attempts",
     "subscriptions",
     "templates",
     "tickets",
@@ -56,6 +58,7 @@ BIG = {
     "user_attributes",
     "user_tags",
     "user_keys",
+    "trusted_devices",
     "users",
 }
 # What may read a big table whole, and why.
@@ -63,6 +66,7 @@ ALLOWED = {
     "count_devices": "counts the devices of an app; read where nobody waits for it",
     "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
+    "forget_sign_in_attempts": "run by an operator who resets an account; an hour of failures",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
     "find_personal_jobs": "an erasure reads the queue whole: an index would cost every job",
     "show_personal_jobs": "as above, for an export",
@@ -73,6 +77,26 @@ APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
 VALUES: dict[str, Value] = {
     "address": b"sealed",
+    "administrator_id": "administrator-7",
+    "app_roles": "{}",
+    "code_hash": b"code",
+    "confirmed_at": NOW,
+    "disabled_at": None,
+    "forgotten": NOW,
+    "is_operator": 0,
+    "kept": "",
+    "last_step": 1,
+    "lower": "name",
+    "mfa_at": None,
+    "networks": "[]",
+    "password_changed_at": None,
+    "pattern": "account:7%",
+    "salt": b"salt",
+    "secret": b"sealed",
+    "state": "current",
+    "step": 5,
+    "threshold": 5,
+    "user_agent": "text",
     "after": "",
     "answer": b"answer",
     "app_id": "app-7",
@@ -210,6 +234,8 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "list_erasures": {"before": "erasure-2"},
     "set_erasure_subject": {"subject": b"sealed"},
     "insert_user_keys": {"key": b"key"},
+    "insert_admin_session": {"address": "192.0.2.7"},
+    "rehash_administrator_password": {"before": "hash"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
     "insert_audit_entry": {"address": "192.0.2.1", "sequence": None},
@@ -325,6 +351,14 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "users": [user_row(a, n) for _, a, n in devices],
         "segments": [(a, f"segment-{n}", "", NOW, NOW) for _, a, n in devices],
         "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
+        "admin_sessions": [
+            (i, f"administrator-{n}", b"s-%d" % n, NOW, NOW, NOW + DAY + n, None, NOW, "", "")
+            for i, _, n in devices
+        ],
+        "sign_in_attempts": [(f"key-{n}", 1, NOW + n, 0) for _, _, n in devices],
+        "trusted_devices": [
+            (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
+        ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
         "audit_entries": [audit_row(a, n) for _, a, n in devices],

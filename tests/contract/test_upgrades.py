@@ -16,6 +16,7 @@ from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.people.profile import Profile
+from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
@@ -181,3 +182,28 @@ async def test_the_user_secret_of_an_app_becomes_its_first_key(empty_url: str) -
         tokens = UserTokens(KnownApps(apps, user_keys, vault))
         token = jwt.encode({"sub": "ana", "aud": "app", "exp": NOW // 1000}, secret, "HS256")
         assert (await tokens.verify(token, NOW)).user_id == "ana"
+
+
+BEFORE_SEGMENTS = next(each.version for each in load("sqlite") if each.name == "segments") - 1
+USERS_WITH_ATTRIBUTES = r"""INSERT INTO users (app_id, id, language, timezone, status, tags,
+attributes, preferences, created_at, updated_at, version) VALUES
+('app', 'ana', 'en', 'UTC', 'active', '[]',
+ '{"plan":"pro","age":42,"new":true,"a\u0000":"b\u0000","list":[1],"none":null}', '{}', 1, 1, 1),
+('app', 'bo', 'en', 'UTC', 'active', '[]', '{"plan":"free","huge":1%s}', '{}', 1, 1, 1),
+('other', 'ana', 'en', 'UTC', 'active', '[]', '{"plan":"pro"}', '{}', 1, 1, 1)""" % ("0" * 400)
+
+
+async def test_attributes_from_before_can_be_looked_up(empty_url: str) -> None:
+    await migrate_to(BEFORE_SEGMENTS, empty_url, USERS_WITH_ATTRIBUTES)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        segments = SqlSegments(engine)
+        counts = {
+            "attributes.plan = 'pro'": 1,
+            "attributes.plan in ('pro', 'free')": 2,
+            "attributes.age = 42 and attributes.new = true": 1,
+            "attributes.huge > 0": 0,
+            "attributes.'a\ufffd' = 'b\ufffd'": 1,
+        }
+        for text, expected in counts.items():
+            assert await segments.count("app", text) == expected

@@ -27,7 +27,8 @@ class Installation:
         self._stalls_taken = 0
         # Thousands of requests that end in one moment make the loop late, although none is long.
         self.is_flooded = False
-        self.under: list[str] = []  # a program that starts the server, with its options
+        # A program that starts the server and the commands, with its options.
+        self.under: list[str] = []
         # How many descriptors the server may open; None for what the machine allows.
         self.descriptors: int | None = None
         self._flags = {
@@ -57,7 +58,11 @@ class Installation:
 
     def run(self, *arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
         """Run a command on this installation; `flags` are added to its own."""
-        return run_clarion(*arguments, **self._flags | flags)
+        return run_command([*self.under, *command(*arguments, **self._flags | flags)])
+
+    def answer(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that asks something, and type an answer."""
+        return run_command(command(*arguments, **self._flags), stdin_text=text)
 
     def initialise(self) -> dict[str, Any]:
         """Run `clarion init --json` and return what it printed."""
@@ -125,10 +130,14 @@ def command(*arguments: str, **flags: str) -> list[str]:
 
 
 def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
+    return run_command(command(*arguments, **flags))
+
+
+def run_command(arguments: list[str], *, stdin_text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments, **flags),
+        arguments,
         env=environment(),
-        stdin=subprocess.DEVNULL,
+        input=stdin_text,
         capture_output=True,
         text=True,
         check=False,

@@ -135,7 +135,7 @@ def test_the_doctor_counts_providers(installation: Installation, first: dict[str
     )
     connection.close()
     found = findings_of(installation)["providers"]
-    assert found == "note disabled after failures: webhook/crm (no answer)"
+    assert found == "note 0 active; disabled after failures: webhook/crm (no answer)"
 
 
 def test_no_secret_is_in_the_files_of_the_database(

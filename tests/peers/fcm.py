@@ -119,7 +119,10 @@ class FcmPeer:
             raise RefusedError(401, "", "Request had invalid authentication credentials.")
         if request.path != f"/v1/projects/{PROJECT}/messages:send":
             return Reply(status=404, body=b"<html>Not Found</html>")
-        message = json.loads(request.body)["message"]
+        body = json.loads(request.body)
+        if body.get("validate_only"):
+            return Reply(body=json.dumps({"name": f"projects/{PROJECT}/messages/fake"}).encode())
+        message = body["message"]
         check_message(message)
         if message["token"] in self.answers:
             return self.answers[message["token"]]

@@ -126,6 +126,8 @@ class Twilio:
         assert headers["content-type"] == "application/x-www-form-urlencoded"
         fields = parse_qs(body.decode("ascii"), strict_parsing=True, keep_blank_values=True)
         form = {name: value for name, (value,) in fields.items()}
+        if "To" not in form:
+            return Reply.of_error(400, 21604)
         if not form["To"].startswith("+"):
             return Reply.of_error(400, 21211)
         self.headers.append(headers)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from clarion.pacing import Pace
+from clarion.pacing import WORK_SLICE_S, Pace, WorkSlices
 
 TURN_S = 0.01
 STEP_S = 0.001
@@ -69,3 +69,35 @@ async def test_work_that_is_cancelled_leaves_the_turn_to_others() -> None:
     first.cancel()
     await work(pace, done)
     assert done == list(range(STEPS))
+
+
+async def work_in_slices(steps: int) -> None:
+    slices = WorkSlices()
+    for _ in range(steps):
+        spin(STEP_S / 2)
+        await slices.pause()
+
+
+def spin(seconds: float) -> None:
+    """Use the processor for so long."""
+    ends_at = time.thread_time() + seconds
+    while time.thread_time() < ends_at:
+        pass
+
+
+async def test_the_tasks_of_background_work_share_its_part_of_the_loop() -> None:
+    """Each does a step or two in a turn: eight with a slice of their own would do dozens."""
+    watched = await watch(*(asyncio.ensure_future(work_in_slices(50)) for _ in range(8)))
+    assert watched.turns >= 50 / 2
+
+
+async def test_work_has_as_much_of_the_loop_as_all_else() -> None:
+    """Requests that take long must not leave it next to nothing."""
+    steps = int(40 * WORK_SLICE_S / STEP_S)
+    working = asyncio.ensure_future(work_in_slices(2 * steps))
+    turns = 0
+    while not working.done():
+        spin(WORK_SLICE_S)
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns <= 80

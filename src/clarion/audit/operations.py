@@ -1,7 +1,7 @@
 """One table: which operations of the API are recorded in the audit log, and why others are not.
 
 An operation that may change something and is in neither table is recorded under its method and
-path; `tests/e2e/test_audit.py` asks for a line here.
+path; `tests/unit/audit/test_operations.py` asks for a line here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ AUDITED = {
     "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": "provider_key.revoke",
     "PUT /v1/users/{user_id}/preferences": "preferences.replace",
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
+    "PUT /v1/segments/{name}": "segment.replace",
+    "DELETE /v1/segments/{name}": "segment.delete",
     "PUT /v1/types/{type_name}": "type.replace",
     "DELETE /v1/types/{type_name}": "type.delete",
     "PUT /v1/types/{type_name}/templates/{channel}": "template.replace",
@@ -43,11 +45,14 @@ _DIRECTORY = "An app keeps its users here as they are in its own database."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,
+    "POST /v1/segments/count": _NOTHING_CHANGES,
+    "POST /v1/segments/{name}/count": _NOTHING_CHANGES,
     "PUT /v1/me/preferences": _OWN,
     "PATCH /v1/me/preferences": _OWN,
     "POST /v1/me/tickets": _OWN,
     "PUT /v1/users/{user_id}": _DIRECTORY,
     "PATCH /v1/users/{user_id}": _DIRECTORY,
+    "POST /v1/users/batch": _DIRECTORY,
     "PUT /v1/users/{user_id}/topics/{topic}": _DIRECTORY,
     "DELETE /v1/users/{user_id}/topics/{topic}": _DIRECTORY,
     "POST /v1/events": _TRAFFIC,
@@ -70,6 +75,7 @@ NOT_AUDITED = {
     "DELETE /v1/devices/{device_id}/topics/{topic}": _TRAFFIC,
     "PUT /v1/topics/{topic}": _TRAFFIC,
     "POST /v1/topics/{topic}/messages": _TRAFFIC,
+    "POST /_matrix/push/v1/notify": _TRAFFIC,
 }
 
 ACTIONS: dict[str, str | None] = {**dict.fromkeys(NOT_AUDITED), **AUDITED}

@@ -15,12 +15,11 @@ from clarion.catalog.model import Category, Channel, Priority
 from clarion.channels.kinds import Kind
 from clarion.channels.model import (
     Address,
-    Delivered,
     Failure,
     Outcome,
     OutgoingMessage,
     Provider,
-    Sent,
+    Verified,
 )
 from clarion.channels.port import Providers
 from clarion.channels.routing import OWN_PLATFORM, Routing
@@ -97,14 +96,15 @@ class ProviderView(View):
 class TestTarget(Body):
     """Where a test message goes: an e-mail address, a phone number or a token.
 
-    For Web Push a subscription; for a webhook nothing.
+    For Web Push a subscription; for a webhook nothing. For email, SMS, APNs and FCM it can be left
+    out: then the credentials are tried, and nothing is sent.
     """
 
     to: str | dict[str, Any] | None = None
 
 
 class TestResult(View):
-    """What came of a test message."""
+    """What came of a test message; `verified` if only the credentials were tried."""
 
     outcome: str
     provider_response: str | None
@@ -195,13 +195,18 @@ class ProvidersController(Controller):
         channels: Injected[Routing],
         clock: Injected[Clock],
     ) -> TestResult:
-        """Send a test message at once, with no retry, and return what the provider answered."""
+        """Send a test message at once, with no retry, and return what the provider answered.
+
+        Without `to`, only try the credentials, if the kind of provider has a way to.
+        """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         provider = await _find(channels.providers, app_id, channel, name)
         route, began = channels.open_route(provider), clock.monotonic()
         try:
-            message = _make_test_message(provider, route.kind, data.to, clock)
-            outcome = await route.test(message)
+            outcome = await channels.verify(provider) if data.to is None else None
+            if outcome is None:
+                message = _make_test_message(provider, route.kind, data.to, clock)
+                outcome = await route.test(message)
         finally:
             await route.close()
         return _view_outcome(outcome, clock.monotonic() - began)
@@ -245,7 +250,9 @@ def _check(
     ]
     if not faults:
         faults += kind.find_faults(*decoded)
-        faults += _find_url_faults(kind.list_urls(decoded[0]), targets)
+        known = {each.field for each in faults}
+        urls = {f: url for f, url in kind.list_urls(decoded[0]).items() if f not in known}
+        faults += _find_url_faults(urls, targets)
     if faults:
         raise InvalidFields(*faults)
 
@@ -390,11 +397,11 @@ def _make_test_notification(app_id: str, id_: str, now: int) -> Notification:
     )
 
 
-def _view_outcome(outcome: Outcome, duration_ms: int) -> TestResult:
+def _view_outcome(outcome: Verified | Outcome, duration_ms: int) -> TestResult:
     failure = outcome if isinstance(outcome, Failure) else None
     return TestResult(
         outcome=type(outcome).__name__.lower(),
-        provider_response=outcome.response if isinstance(outcome, Delivered | Sent) else None,
+        provider_response=None if isinstance(outcome, Failure) else outcome.response,
         error_code=failure.error_code if failure else None,
         error_message=failure.error_message if failure else None,
         duration_ms=duration_ms,

@@ -24,7 +24,7 @@ from clarion.channels.answers import (
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.http_clients import HttpAnswer, HttpClients
 from clarion.channels.kinds import Kind
-from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage
+from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage, Verified
 from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import (
@@ -47,6 +47,8 @@ TOKEN_SETTLED_MS = 60_000
 ERROR_WAIT_S = 900.0
 TOKEN_UPDATE_WAIT_S = 1200.0
 BAD_DEVICE_TOKEN = "400 BadDeviceToken"  # noqa: S105
+NO_DEVICE = "0" * 64
+_NO_SUCH_DEVICE = frozenset({BAD_DEVICE_TOKEN, "410 Unregistered", "410 ExpiredToken"})
 EXPIRED_PROVIDER_TOKEN = "403 ExpiredProviderToken"  # noqa: S105
 TOKEN_UPDATES = "429 TooManyProviderTokenUpdates"  # noqa: S105
 UNNAMED = "4xx without a reason"
@@ -187,25 +189,42 @@ class ApnsSender:
             outcome = await self._attempt(message, other) if other else outcome
         return outcome
 
+    async def verify(self) -> Verified | Outcome:
+        """Push to a token that no device has: Apple looks at the key and the topic first."""
+        headers = self._sign(self._token.get())
+        outcome = await self._post(NO_DEVICE, headers, b'{"aps":{"alert":"test"}}')
+        if isinstance(outcome, Failure) and outcome.error_code in _NO_SUCH_DEVICE:
+            return Verified(response="key and topic accepted")
+        return outcome
+
     async def close(self) -> None:
         await self._http.close()
 
     async def _attempt(self, message: OutgoingMessage, token: str) -> Outcome:
+        headers, body = self._headers(message, token), build_push_payload(message)
+        return await self._post(message.address.value, headers, body)
+
+    async def _post(self, device: str, headers: dict[str, str], body: bytes) -> Outcome:
         request = ProviderRequest(
-            url=self._path + message.address.value,
-            headers=self._headers(message, token),
-            body=build_push_payload(message),
+            url=self._path + device,
+            headers=headers,
+            body=body,
             timeout_s=self._timeout_s,
             ca_path=self._settings.ca_path,
         )
         answer = await post(self._http, request, ANSWERS)
         return self._judge(answer) if isinstance(answer, HttpAnswer) else answer
 
-    def _headers(self, message: OutgoingMessage, token: str) -> dict[str, str]:
-        headers = {
+    def _sign(self, token: str) -> dict[str, str]:
+        return {
             "authorization": f"bearer {token}",
             "apns-topic": self._settings.topic,
             "apns-push-type": "alert",
+        }
+
+    def _headers(self, message: OutgoingMessage, token: str) -> dict[str, str]:
+        headers = {
+            **self._sign(token),
             "apns-priority": str(apns_priority(message.notification.priority)),
             "apns-id": str(uuid_utils.uuid5(_IDS, message.id)),
         }
@@ -283,5 +302,6 @@ APNS = Kind(
     settings=ApnsSettings,
     secrets=ApnsSecrets,
     find_faults=_find_faults,
+    verify=ApnsSender.verify,
     list_urls=lambda settings: {"settings.base_url": settings.base_url},
 )

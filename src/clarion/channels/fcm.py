@@ -26,7 +26,15 @@ from clarion.channels.google_tokens import (
 )
 from clarion.channels.http_clients import HttpAnswer
 from clarion.channels.kinds import Kind
-from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage
+from clarion.channels.model import (
+    Configuration,
+    Delivered,
+    Failure,
+    Outcome,
+    OutgoingMessage,
+    Rejected,
+    Verified,
+)
 from clarion.channels.payloads import (
     PAYLOAD_LIMIT_BYTES,
     PushContent,
@@ -53,6 +61,7 @@ _URGENT = frozenset({Priority.HIGH, Priority.CRITICAL})
 _UNAUTHENTICATED = frozenset({"UNAUTHENTICATED", "401"})
 _CODE = re.compile(r"[A-Z_]{1,64}")
 _encode = msgspec.json.Encoder().encode
+_DRY_RUN = b'{"validate_only":true,"message":{"topic":"test","data":{"test":"1"}}}'
 
 ANSWERS = AnswerTable(
     Answer("200", Action.DELIVERED, "Accepted."),
@@ -171,24 +180,38 @@ class FcmSender:
             return await self._attempt(message, other) if isinstance(other, AccessToken) else other
         return outcome
 
+    async def verify(self) -> Verified | Outcome:
+        """Get an access token, and have a message checked that is not sent."""
+        token = await self._tokens.get()
+        if not isinstance(token, AccessToken):
+            return token
+        outcome = await self._post(_DRY_RUN, token)
+        # One that is refused for what it says was sent by someone who may send.
+        is_allowed = isinstance(outcome, Delivered | Rejected)
+        return Verified(response="the account may send") if is_allowed else outcome
+
     async def close(self) -> None:
         await self._tokens.close()
 
     async def _attempt(self, message: OutgoingMessage, token: AccessToken) -> Outcome:
+        body = build_fcm_message(message, self._clock.now())
+        return await self._post(body, token, message.address.value)
+
+    async def _post(self, body: bytes, token: AccessToken, hidden: str = "") -> Outcome:
         request = ProviderRequest(
             url=self._url,
             headers={
                 "authorization": f"Bearer {token.text}",
                 "content-type": "application/json",
             },
-            body=build_fcm_message(message, self._clock.now()),
+            body=body,
             timeout_s=self._timeout_s,
             ca_path=self._ca_path,
         )
         answer = await post(self._http, request, ANSWERS)
         if not isinstance(answer, HttpAnswer):
             return answer
-        return self._judge(answer, hidden=(token.text, message.address.value))
+        return self._judge(answer, hidden=(token.text, hidden))
 
     def _judge(self, answer: HttpAnswer, hidden: tuple[str, str]) -> Outcome:
         found = _read_answer(answer.body)
@@ -291,5 +314,6 @@ FCM = Kind(
     settings=FcmSettings,
     secrets=FcmSecrets,
     find_faults=_find_faults,
+    verify=FcmSender.verify,
     list_urls=lambda settings: {"settings.base_url": settings.base_url},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, AnswerTable
-from clarion.channels.model import Address, Configuration
+from clarion.channels.model import Address, Configuration, Outcome, Verified
 from clarion.channels.port import Sender, SenderContext
 from clarion.errors import FieldFault
 from clarion.people.model import User
@@ -52,6 +52,8 @@ class Kind:
     # Of the address: what fails together. Users choose the servers of their browsers, and one that
     # fails must not stop the others.
     find_circuit: Callable[[Address], str] = lambda _address: ""
+    # Of the sender: try the credentials without sending. None: the protocol has no way to.
+    verify: Callable[[Any], Awaitable[Verified | Outcome]] | None = None
     is_watched: bool = True  # whether failures open the circuit breaker
 
 

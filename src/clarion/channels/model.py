@@ -98,6 +98,13 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The provider accepts our credentials; nothing was sent."""
+
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The attempt failed; what that means is the class."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,17 +26,19 @@ from clarion.channels.model import (
     Provider,
     Retry,
     Unknown,
+    Verified,
 )
 from clarion.channels.port import Providers, Sender, SenderContext
 from clarion.channels.sql import DAY_MS
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
+T = TypeVar("T")
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
 SLOT_WAIT_S = 5.0
 SANDBOX = "sandbox: not sent"
 CIRCUITS_LIMIT = 1_000
-WAITING_LIMIT = 10_000
+WAITING_LIMIT = 1_000
 
 
 @dataclass(slots=True)
@@ -152,16 +155,7 @@ class Route:
         """Send, and turn errors and time-outs into outcomes."""
         if self.provider.is_sandbox:
             return Delivered(response=SANDBOX)
-        limit_s = self.provider.timeout_s
-        try:
-            sender = self._open()
-            async with asyncio.timeout(limit_s):
-                return await sender.send(message)
-        except TimeoutError:
-            return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
-        except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
-            get_logger().error("provider_failed", kind=self.kind.name, exc_info=error)
-            return Unknown(error_code="provider_failed", error_message=type(error).__name__)
+        return await _limit(self.provider, lambda: self._open().send(message))
 
     def _open(self) -> Sender:
         if self._sender is None:
@@ -172,6 +166,8 @@ class Route:
         clock, provider = self.context.clock, self.provider
         now, took_s = clock.monotonic(), (clock.monotonic() - began) / 1000
         self.metrics.observe(provider.channel, self.kind.name, outcome, took_s)
+        if isinstance(outcome, NotTried):
+            return  # the sender had no room: that says nothing of the provider
         if isinstance(outcome, Failure):
             self.health.failed_at = clock.now()
             self.health.error_code = outcome.error_code
@@ -201,6 +197,33 @@ class Route:
             kind=each.kind,
             code=outcome.error_code,
         )
+
+
+async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T | Unknown:
+    """Make an attempt, and turn an error or a time-out into an outcome."""
+    limit_s = provider.timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            return await attempt()
+    except TimeoutError:
+        return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
+    except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
+        get_logger().error("provider_failed", kind=provider.kind, exc_info=error)
+        return Unknown(error_code="provider_failed", error_message=type(error).__name__)
+
+
+async def verify(
+    provider: Provider, kind: Kind, context: SenderContext
+) -> Verified | Outcome | None:
+    """Try the credentials of a provider without sending; None if its kind has no way to."""
+    try_credentials = kind.verify
+    if try_credentials is None or provider.is_sandbox:
+        return None
+    sender = kind.open(configure(provider, kind), context)
+    try:
+        return await _limit(provider, lambda: try_credentials(sender))
+    finally:
+        await sender.close()
 
 
 def configure(provider: Provider, kind: Kind) -> Configuration[Any, Any]:

@@ -12,14 +12,16 @@ from clarion.channels.kinds import Kind, find_address
 from clarion.channels.model import (
     Address,
     Misconfigured,
+    Outcome,
     OutgoingMessage,
     Provider,
     Rejected,
     Retry,
     Try,
+    Verified,
 )
 from clarion.channels.port import Providers, SenderContext
-from clarion.channels.route import Route, close_all
+from clarion.channels.route import Route, close_all, verify
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
@@ -134,6 +136,10 @@ class Routing:
         """Return a route of its own for a provider, to be closed by the caller."""
         kind = self.kinds[provider.kind]
         return Route(provider, kind, self._context, self.providers, self._metrics)
+
+    async def verify(self, provider: Provider) -> Verified | Outcome | None:
+        """Try the credentials of a provider without sending; None if its kind has no way to."""
+        return await verify(provider, self.kinds[provider.kind], self._context)
 
     async def close(self) -> None:
         """Close all connections to providers."""

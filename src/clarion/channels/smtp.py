@@ -25,7 +25,7 @@ from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, 
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.kinds import Kind
 from clarion.channels.mail import Draft, make_mailbox, read_mailbox
-from clarion.channels.model import Configuration, Outcome, OutgoingMessage
+from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Verified
 from clarion.channels.port import SenderContext
 from clarion.channels.smtp_connections import Connections
 from clarion.channels.smtp_dialogue import (
@@ -135,18 +135,19 @@ class SmtpSender:
         progress = Progress()
         try:
             async with asyncio.timeout(self._limit_s):
-                response = await self._send(message, progress)
-        except Refused as error:
-            return ANSWERS.judge([error.code], str(error))
-        except SMTPAuthenticationError as error:
-            progress.step = "auth"
-            return _judge(progress, SMTPResponse(error.code, error.message))
-        except (SMTPException, OSError, TimeoutError) as error:
-            if isinstance(error, SMTPResponseException) and error.code > 0 and not progress.is_sent:
-                return _judge(progress, SMTPResponse(error.code, error.message))
-            code = NO_ANSWER if progress.is_sent else NOT_CONNECTED
-            return ANSWERS.judge([code], _explain(error))
-        return _judge(progress, response)
+                return _judge(progress, await self._send(message, progress))
+        except (Refused, SMTPException, OSError, TimeoutError) as error:
+            return _judge_error(progress, error)
+
+    async def verify(self) -> Verified | Outcome:
+        """Connect, encrypt and sign in."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                async with self._connections.lend(is_new=True):
+                    pass
+        except (Refused, SMTPException, OSError, TimeoutError) as error:
+            return _judge_error(Progress(), error)
+        return Verified(response="signed in" if self._settings.username else "connected")
 
     async def close(self) -> None:
         self._connections.close()
@@ -210,7 +211,7 @@ class SmtpSender:
         """Connect to the address that was checked: a second look-up could lead elsewhere."""
         host, port = self._settings.host, self._settings.port or _PORTS[self._settings.security]
         try:
-            address = await self._context.http.targets.resolve_host(host, port)
+            address = await self._context.http.targets.resolve_host(host)
         except TargetRefused as error:
             raise Refused("bad_settings", _PRIVATE) from error
         is_public = ipaddress.ip_address(address).is_global
@@ -233,6 +234,17 @@ class SmtpSender:
             except UnreadableAuthority as error:
                 raise Refused("bad_settings", str(error)) from error
         return self._tls
+
+
+def _judge_error(progress: Progress, error: Exception) -> Outcome:
+    if isinstance(error, Refused):
+        return ANSWERS.judge([error.code], str(error))
+    if isinstance(error, SMTPAuthenticationError):
+        progress.step = "auth"
+        return _judge(progress, SMTPResponse(error.code, error.message))
+    if isinstance(error, SMTPResponseException) and error.code > 0 and not progress.is_sent:
+        return _judge(progress, SMTPResponse(error.code, error.message))
+    return ANSWERS.judge([NO_ANSWER if progress.is_sent else NOT_CONNECTED], _explain(error))
 
 
 def _judge(progress: Progress, response: SMTPResponse) -> Outcome:
@@ -318,4 +330,5 @@ SMTP = Kind(
     settings=SmtpSettings,
     secrets=SmtpSecrets,
     find_faults=find_faults,
+    verify=SmtpSender.verify,
 )

@@ -95,9 +95,14 @@ class SqlProviders:
         return await self._engine.write(Unit(name, (step,), app_id)) is not None
 
     def _read(self, row: Row) -> Provider:
-        stored = PROVIDERS.read(row)
-        opened = self._vault.open(stored.secrets, _context_of(stored))  # type: ignore[arg-type]
-        return replace(stored, secrets=msgspec.json.decode(opened, type=dict[str, str]))
+        return read_provider(row, self._vault)
+
+
+def read_provider(row: Row, vault: Vault) -> Provider:
+    """Return a provider with its secrets, from the columns of `PROVIDERS`."""
+    stored = PROVIDERS.read(row)
+    opened = vault.open(stored.secrets, _context_of(stored))  # type: ignore[arg-type]
+    return replace(stored, secrets=msgspec.json.decode(opened, type=dict[str, str]))
 
 
 def _context_of(provider: Provider) -> str:

@@ -24,7 +24,7 @@ from clarion.channels.answers import (
 )
 from clarion.channels.http_clients import HttpAnswer
 from clarion.channels.kinds import Kind
-from clarion.channels.model import Configuration, Outcome, OutgoingMessage
+from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Rejected, Verified
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import ProviderRequest, post
 from clarion.channels.targets import split
@@ -32,6 +32,7 @@ from clarion.errors import FieldFault
 from clarion.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 
 CALLBACKS_PREFIX = "/callbacks/twilio/"
+NO_RECIPIENT = "21604"
 _TEXT_LIMIT = 300
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}", re.ASCII)
 _SENDER = re.compile(r"[A-Za-z0-9 ]{1,11}", re.ASCII)
@@ -67,7 +68,7 @@ ANSWERS = AnswerTable(
     Answer("21408", Action.REJECT, "The account may not send to the region of the number."),
     Answer("21602", Action.REJECT, "The text is empty."),
     Answer("21603", Action.DISABLE, "`from` is missing."),
-    Answer("21604", Action.REJECT, "The user's number is missing."),
+    Answer(NO_RECIPIENT, Action.REJECT, "The user's number is missing."),
     Answer("21606", Action.DISABLE, "`from` is not a number of the account that can send."),
     Answer("21609", Action.DISABLE, "The public URL of this server is not valid."),
     Answer("21610", Action.GONE, "The user has unsubscribed by replying STOP: opted out."),
@@ -159,7 +160,17 @@ class TwilioSender:
             return ANSWERS.judge(("too_long",), f"the text takes {segments}, {_MOST}")
         # Twilio ignores the key; a compatible service may honour it.
         headers = {**self._headers, "idempotency-key": message.id}
-        request = ProviderRequest(self._url, headers, self._encode(message), self._timeout_s)
+        return await self._post(headers, self._encode(message), segments)
+
+    async def verify(self) -> Verified | Outcome:
+        """Ask for a message to nobody: the account and its token are checked first."""
+        form = urlencode({self._sender[0]: self._sender[1], "Body": "test"})
+        outcome = await self._post(self._headers, form.encode(), count_segments("test"))
+        is_known = isinstance(outcome, Rejected) and outcome.error_code == NO_RECIPIENT
+        return Verified(response="account and token accepted") if is_known else outcome
+
+    async def _post(self, headers: dict[str, str], form: bytes, segments: Segments) -> Outcome:
+        request = ProviderRequest(self._url, headers, form, self._timeout_s)
         answer = await post(self._context.http, request, ANSWERS)
         return self._read(answer, segments) if isinstance(answer, HttpAnswer) else answer
 
@@ -277,4 +288,5 @@ TWILIO = Kind(
     settings=TwilioSettings,
     secrets=TwilioSecrets,
     find_faults=_find_faults,
+    verify=TwilioSender.verify,
 )

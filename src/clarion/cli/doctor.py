@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Literal
 
 import apsw
 import asyncpg
@@ -22,7 +21,9 @@ from clarion.access.vault import AesVault, key_id_of
 from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
+from clarion.channels.sql import PROVIDERS, read_provider
 from clarion.cli.flags import SettingFlags, load_settings
+from clarion.cli.provider_trials import TRIED_LIMIT, State, describe_trials, try_providers
 from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
@@ -38,14 +39,18 @@ from clarion.stores import open_audit_keys
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
-_SHOWN = 5
+_SELECT_DISABLED = statement(
+    "select_disabled_providers_for_doctor",
+    """SELECT channel, name, disabled_reason FROM providers WHERE disabled_reason IS NOT NULL
+    ORDER BY channel, name LIMIT 5""",
+)
 _SELECT_PROVIDERS = statement(
     "select_providers_for_doctor",
-    "SELECT channel, name, is_active, disabled_reason FROM providers ORDER BY channel, name",
+    f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
+    ORDER BY channel, name, app_id LIMIT {TRIED_LIMIT + 1}""",  # noqa: S608 - of constants
 )
 
-# A `note` is worth knowing, a `fault` must be fixed.
-Finding = tuple[Literal["ok", "note", "fault"], str]
+Finding = tuple[State, str]
 
 
 async def doctor(**settings: SettingFlags) -> int:
@@ -180,12 +185,16 @@ async def _providers(settings: Settings) -> Finding:
     async with _open_reader(settings) as fetch:
         if fetch is None:
             return "note", "not checked without a database that is up to date"
+        disabled = await fetch(_SELECT_DISABLED)
         rows = await fetch(_SELECT_PROVIDERS)
-    disabled = [f"{channel}/{name} ({reason})" for channel, name, _, reason in rows if reason]
+    keys = DataDirectory(settings.data).read_master_keys() if rows else ()
+    active = [read_provider(row, AesVault(*keys)) for row in rows]
+    state, parts = describe_trials(await try_providers(active, settings))
     if disabled:
-        return "note", f"disabled after failures: {', '.join(disabled[:_SHOWN])}"
-    active = sum(is_active for _, _, is_active, _ in rows)
-    return "ok", f"{active} active; POST /v1/providers/{{channel}}/{{name}}/test tries one"
+        names = [f"{channel}/{name} ({reason})" for channel, name, reason in disabled]
+        state = "note" if state == "ok" else state
+        parts.insert(0, f"disabled after failures: {', '.join(names)}")
+    return state, "; ".join([f"{len(active)} active", *parts])
 
 
 @contextlib.asynccontextmanager

@@ -81,11 +81,21 @@ class HttpClient:
 
     def request_api(self, method: str, path: str, body: object = None, *, returns: type[T]) -> T:
         """Call the API; `CommandFailed` with the API's own error text if it refuses."""
-        headers = {"authorization": f"Bearer {self._api_key}"}
         sent = b"" if body is None else msgspec.json.encode(body)
-        if sent:
+        return self.read(self._call(method, path, sent, {}), returns)
+
+    def post_json(self, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        """Call the API with a body that is JSON already."""
+        return self._call("POST", path, body, headers)
+
+    def _call(self, method: str, path: str, body: bytes, more: Mapping[str, str]) -> Response:
+        headers = {"authorization": f"Bearer {self._api_key}", **more}
+        if body:
             headers["content-type"] = "application/json"
-        response = self.request(method, path, headers, sent)
+        return self.request(method, path, headers, body)
+
+    def read(self, response: Response, returns: type[T]) -> T:
+        """Return what a response of the API holds; `CommandFailed` as in `request_api`."""
         if not response.is_success:
             raise CommandFailed(_explain_problem(response, self._url))
         try:

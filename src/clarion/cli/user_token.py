@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import jwt
 from cyclopts import Parameter
 
-from clarion.access.app_keys import user_key_context
-from clarion.access.model import App, UserTokenAlgorithm
+from clarion.access.model import App
+from clarion.access.signing import UserTokenSigner
 from clarion.cli.app import find_app
 from clarion.cli.first_run import read_first_run
 from clarion.cli.flags import SettingFlags, Switch, load_settings
@@ -20,6 +19,10 @@ from clarion.http.shapes import check_value
 from clarion.stores import Stores, open_stores
 
 _HOUR_S = 3600
+_CANNOT_SIGN = (
+    "This app has no live HS256 secret to sign with. `clarion user-key create` adds one; of ES256 "
+    "and EdDSA keys only you have the private key."
+)
 
 
 async def token(
@@ -52,8 +55,11 @@ async def token(
         raise InvalidFields(FieldFault("--hours", reason))
     async with open_stores(loaded) as stores:
         found = await _choose_app(stores, app)
-        expires_s = stores.clock.now() // 1000 + hours * _HOUR_S
-        signed = await _sign(stores, found, {"sub": user_id, "aud": found.id, "exp": expires_s})
+        signer = UserTokenSigner(stores.user_keys, stores.vault, stores.clock)
+        done = await signer.sign(found.id, user_id, lasts_s=hours * _HOUR_S)
+    if done is None:
+        raise CommandFailed(_CANNOT_SIGN)
+    signed, expires_s = done
     if json:
         expires_at = to_rfc3339(expires_s * 1000)
         print_json(
@@ -72,15 +78,3 @@ async def _choose_app(stores: Stores, app_id: str) -> App:
     if len(found) != 1:
         raise CommandFailed("Choose an app with --app. `clarion app list` lists the apps.")
     return found[0]
-
-
-async def _sign(stores: Stores, app: App, claims: dict[str, str | int]) -> str:
-    now = stores.clock.now()
-    for key in await stores.user_keys.list(app.id):
-        if key.algorithm is UserTokenAlgorithm.HS256 and key.is_live(now):
-            secret = stores.vault.open(key.key, user_key_context(app.id, key.kid))
-            return jwt.encode(claims, secret, algorithm="HS256", headers={"kid": key.kid})
-    raise CommandFailed(
-        "This app has no live HS256 secret to sign with. `clarion user-key create` adds one; of "
-        "ES256 and EdDSA keys only you have the private key."
-    )

@@ -12,7 +12,7 @@ from clarion.errors import ClarionError, TooManyRequests
 from clarion.events.leases import LeaseClock
 from clarion.events.model import DueJobs
 from clarion.events.port import Queue
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WorkSlices
 
 INTERVAL_S = 0.5
 # A measurement that takes long is repeated less often: it takes a twentieth of the time.
@@ -108,7 +108,7 @@ class Backlog:
         """Find every app that has due jobs, and how old they are."""
         lanes: dict[int, int] = {}
         apps: dict[str, int] = {}
-        now, slices, last = self._time.now(), Slices(WORK_SLICE_S), _FIRST
+        now, slices, last = self._time.now(), WorkSlices(), _FIRST
         while True:
             page = await self._queue.find_oldest(after=last, limit=PAGE)
             for each in page:

@@ -13,7 +13,7 @@ from clarion.events.decide.case import Case, Limit
 from clarion.events.model import Content, EarlierNotification
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import LIKE_INBOX
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WorkSlices
 from clarion.people.model import User
 from clarion.push.model import Device
 
@@ -113,7 +113,7 @@ class CaseReader:
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
         facts = _Facts(channels, used, devices)
-        slices, prepared = Slices(WORK_SLICE_S), []
+        slices, prepared = WorkSlices(), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
             prepared.append(self._prepare(each, user, before, facts))

@@ -15,7 +15,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
 from clarion.events.port import PipelinePorts
 from clarion.events.waiting import fail_without_type
-from clarion.pacing import WORK_SLICE_S, Slices, read_in_chunks
+from clarion.pacing import WorkSlices, read_in_chunks
 
 # A batch can hold many events for one user, which refuse each other. After so many rounds they go
 # back to the queue, and other jobs come first.
@@ -83,7 +83,7 @@ class Decider:
         self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
-        batch, slices = BatchView(), Slices(WORK_SLICE_S)
+        batch, slices = BatchView(), WorkSlices()
         outcomes: list[JobOutcome] = []
         later: list[Job] = []
         clock = asyncio.get_running_loop().time

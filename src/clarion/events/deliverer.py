@@ -25,7 +25,7 @@ from clarion.events.outcomes import make_jobs
 from clarion.events.port import PipelinePorts
 from clarion.events.sending import LONGEST_ATTEMPT_S, Sending
 from clarion.events.waiting import WaitingNotification, WaitingReader
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WorkSlices
 from clarion.telemetry.logs import get_logger
 
 # Attempts under way of one provider. An app may have as many as there is room left for others:
@@ -109,7 +109,7 @@ class Deliverer:
             return []
         pairs = [(job, job.subject.partition("/")[2]) for job in jobs]
         waiting, outcomes = await self.waiting.read(pairs, _is_to_send)
-        slices = Slices(WORK_SLICE_S)
+        slices = WorkSlices()
         for each in waiting:
             if (outcome := self._decide(each)) is not None:
                 outcomes.append(outcome)

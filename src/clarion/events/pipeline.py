@@ -33,8 +33,8 @@ TURNS_PER_APP = 2
 # Other apps find a free worker while one app has all the turns that it may have.
 DECIDERS = 8
 EXPANDERS = 2
-# They only start the attempts.
-SENDERS = 1
+# They only start the attempts, a turn of an app each.
+SENDERS = 4
 _CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Channel.IN_APP]
 
 

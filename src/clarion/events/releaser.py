@@ -10,7 +10,7 @@ from clarion.events.model import Delivery, DeliveryStatus, Job, JobOutcome, Resc
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import claim_limits, find_held_until, make_jobs, shows, update_inbox
 from clarion.events.waiting import WaitingNotification, WaitingReader
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WorkSlices
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Releaser:
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Decide again for jobs of one app. Refused ones are due again when their lease expires."""
         held, outcomes = await self.waiting.read([(job, job.subject) for job in jobs], _is_held)
-        batch, slices = BatchView(), Slices(WORK_SLICE_S)
+        batch, slices = BatchView(), WorkSlices()
         for each in held:
             projected = batch.project(each.prepared) or each.prepared
             waiting = replace(each, prepared=projected)

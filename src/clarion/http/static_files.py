@@ -6,6 +6,7 @@ from importlib import resources
 
 from clarion.http.asgi import Endpoint, FastRoute, Request, Response
 
+_PACKAGE = "clarion.http"
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 _TYPES = {".js": _SCRIPT, ".css": (b"content-type", b"text/css; charset=utf-8")}
 _CACHED = (b"cache-control", b"max-age=3600")
@@ -31,14 +32,15 @@ def component_routes() -> tuple[FastRoute, ...]:
     )
 
 
-def serve(path: str, name: str) -> FastRoute:
+def serve(path: str, name: str, package: str = _PACKAGE) -> FastRoute:
     """Return the route of a script or style sheet."""
-    return FastRoute("GET", path, constant(read(name), (_TYPES[name[name.rindex(".") :]], _CACHED)))
+    headers = (_TYPES[name[name.rindex(".") :]], _CACHED)
+    return FastRoute("GET", path, constant(read(name, package), headers))
 
 
-def read(name: str) -> bytes:
-    """Return a file of the folder `static`."""
-    return (resources.files(__package__) / "static" / name).read_bytes()
+def read(name: str, package: str = _PACKAGE) -> bytes:
+    """Return a file of the folder `static` of a package."""
+    return (resources.files(package) / "static" / name).read_bytes()
 
 
 def constant(body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint:

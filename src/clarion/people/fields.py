@@ -13,6 +13,7 @@ from clarion.fields import check_json, check_language, check_timezone
 from clarion.people.model import User
 
 TAGS_LIMIT = 50
+ATTRIBUTES_LIMIT = 100
 OBJECT_LIMIT_BYTES = 16_384
 CONSENTS_LIMIT = 50
 _LOCAL_PART_LIMIT = 64
@@ -85,6 +86,15 @@ def check_object(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes, if they are not too many: each can be looked up by its value."""
+    if len(attributes) > ATTRIBUTES_LIMIT:
+        raise ValueError(
+            f"must have at most {ATTRIBUTES_LIMIT} names; what no segment asks for can be metadata"
+        )
+    return check_object(attributes)
+
+
 def check_consent(consent: dict[str, Any]) -> dict[str, Any]:
     if len(consent) > CONSENTS_LIMIT or not all(_PURPOSE.fullmatch(each) for each in consent):
         raise ValueError(
@@ -101,7 +111,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "language": check_language,
     "timezone": check_timezone,
     "tags": check_tags,
-    "attributes": check_object,
+    "attributes": check_attributes,
     "metadata": check_object,
     "consent": check_consent,
 }

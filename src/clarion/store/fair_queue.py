@@ -16,6 +16,13 @@ from clarion.store.statement import Row, Unit
 # What a row counts beside its texts. It takes about so much memory while it waits, and as long to
 # write as a kibibyte of text: 4 to 12 microseconds.
 ROW_BYTES = 1024
+# What one owner may have of a batch while others are active: they wait for the batch that runs and
+# for the one they are in. It takes 1 to 3 ms to write, about as long as the sync that follows.
+SHARED_BYTES = 64 * 1024
+# If the others have no more than this waiting, their batch is a short one, every other time.
+LIGHT_BYTES = 16 * 1024
+# An owner is active for about so many batches after its last unit.
+ACTIVE_BATCHES = 1_000
 _Future = asyncio.Future[tuple[tuple[Row, ...], ...] | None]
 # A unit that waits, its size, and the future of its caller.
 Waiting = tuple[Unit, int, _Future]
@@ -46,6 +53,11 @@ class FairQueue:
         # as for the one whose turn it is), the order in which they came, and the owner.
         self._turns: list[tuple[int, int, str | None]] = []
         self._turn = self._arrivals = 0
+        # The owners of the last batches, and of those before.
+        self._active: set[str] = set()
+        self._active_before: set[str] = set()
+        self._batches = 0
+        self._is_light = False  # the last batch
 
     def add(self, unit: Unit, size: int, future: _Future) -> None:
         """Add a unit; `Overloaded` if there is no space for one more of its owner.
@@ -62,16 +74,45 @@ class FairQueue:
 
     def take(self, *, units: int, size: int) -> list[Waiting]:
         """Remove and return so much at most, but at least one unit if any waits."""
-        if self.units <= units and self.bytes <= size:  # the usual case
+        is_shared = self._is_shared()
+        least = min(LIGHT_BYTES, size) if is_shared else size
+        if self.units <= units and self.bytes <= least:  # the usual case
             return self._take_all()
         self._sort()
+        return self._take_fairly(units, size, self._find_share() if is_shared else size)
+
+    def _find_share(self) -> int:
+        """Return how much of the next batch each app may have."""
+        heaviest = max(own.bytes for own in self._owners.values())
+        self._is_light = not self._is_light and 0 < self.bytes - heaviest <= LIGHT_BYTES
+        return LIGHT_BYTES if self._is_light else SHARED_BYTES
+
+    def _take_fairly(self, units: int, size: int, share: int) -> list[Waiting]:
         taken: list[Waiting] = []
+        had: dict[str | None, int] = {}
+        rested: list[tuple[int, int, str | None]] = []
         while len(taken) < units and self._turns:
-            size -= self._owners[self._turns[0][2]].units[0][1]
-            if taken and size < 0:
+            owner = self._turns[0][2]
+            next_size = self._owners[owner].units[0][1]
+            if taken and next_size > size:
                 break
+            own = had[owner] = had.get(owner, 0) + next_size
+            if owner is not None and own > share and own > next_size:
+                rested.append(heappop(self._turns))
+                continue
+            size -= next_size
             taken.append(self._take_next())
+        for turn in rested:
+            heappush(self._turns, turn)
         return taken
+
+    def _is_shared(self) -> bool:
+        """Whether several apps have been active lately."""
+        self._batches += 1
+        if self._batches % ACTIVE_BATCHES == 0:
+            self._active, self._active_before = set(), self._active
+        self._active.update(unit.owner for unit, _, _ in self._unsorted if unit.owner is not None)
+        return len(self._active) > 1 or len(self._active | self._active_before) > 1
 
     def _check_space(self, owner: str | None, size: int) -> None:
         free_units, free_bytes = self._units_limit - self.units, self._bytes_limit - self.bytes

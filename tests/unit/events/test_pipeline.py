@@ -91,7 +91,7 @@ def make_pipeline(
 
 async def test_there_is_a_loop_for_each_worker(queue: EmptyQueue) -> None:
     loops = make_pipeline(queue).worker_loops()
-    assert set(loops) == {f"worker_{n}" for n in range(1, 16)}
+    assert set(loops) == {f"worker_{n}" for n in range(1, 31)}
     assert set(make_pipeline(queue, has_workers=False).worker_loops()) == set()
 
 

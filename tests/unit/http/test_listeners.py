@@ -87,19 +87,26 @@ class Asked(Watcher):
 
 
 async def test_the_requests_of_a_moment_wake_the_loop_once() -> None:
-    async def answer(_scope: Any, _receive: Any, _send: Any) -> None:
-        """There is nothing to answer."""
+    """They are started in parts, one connection after the other."""
+    asked = [Asked("flood") for _ in range(3 * listeners._STARTED_TOGETHER)]
+    asked.append(Asked("other"))
+    order: list[str] = []
+    all_begun = asyncio.Event()
+
+    async def answer(scope: Any, _receive: Any, _send: Any) -> None:
+        order.append(scope["client"])
+        if len(order) == len(asked):
+            all_begun.set()
 
     loop = CountingLoop(asyncio.get_running_loop())
     scheduler = listeners._Scheduler(loop, answer, None, None, None)  # type: ignore[arg-type]
     scheduler.count_streams = lambda: 0
-    # More than run at once: the others wait for their turn.
-    asked = [Asked(str(number % 3)) for number in range(listeners._AT_ONCE + 10)]
     for each in asked:
         scheduler._schedule(each)
-    await asyncio.sleep(0)
+    await asyncio.wait_for(all_begun.wait(), 10)
     await asyncio.gather(*(each.task for each in asked))
     assert all(each.is_answered for each in asked)
+    assert order.index("other") <= listeners._STARTED_TOGETHER + 1
     assert (loop.woken, scheduler._running) == (1, 0)
 
 

@@ -74,3 +74,10 @@ def test_no_control_character_comes_into_a_header(name: str, text: str) -> None:
     for character in map(chr, (*range(32), *range(127, 160))):
         with pytest.raises(ValueError, match=r"^must "):
             check_field(name, text.format(character))
+
+
+def test_a_user_has_at_most_a_hundred_attributes() -> None:
+    many = {f"a{n}": n for n in range(100)}
+    assert check_field("attributes", many) == many
+    with pytest.raises(ValueError, match="at most 100 names"):
+        check_field("attributes", many | {"more": 1})

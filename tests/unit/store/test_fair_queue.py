@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import Overloaded
-from clarion.store.fair_queue import ROW_BYTES, FairQueue, size_of
+from clarion.store.fair_queue import (
+    ACTIVE_BATCHES,
+    LIGHT_BYTES,
+    ROW_BYTES,
+    SHARED_BYTES,
+    FairQueue,
+    size_of,
+)
 from clarion.store.statement import Unit, statement
 
 INSERT = statement("insert", "INSERT INTO things (id, n, b) VALUES (:id, :n, :b)")
@@ -105,6 +112,41 @@ async def test_a_unit_that_is_larger_than_a_batch_goes_alone(queue: FairQueue) -
     for size in (500, 1, 500):
         add(queue, "a", size=size)
     assert [len(take(queue, size=100)) for _ in range(3)] == [1, 1, 1]
+
+
+async def test_an_app_that_is_not_alone_has_but_a_share_of_each_batch() -> None:
+    queue = FairQueue(units_limit=MANY, bytes_limit=MANY * MANY)
+    add(queue, "a", size=10 * SHARED_BYTES)
+    assert owners_of(take(queue, size=MANY)) == "a"  # it is larger than a share, and alone
+    for _ in range(10):
+        add(queue, "a", size=SHARED_BYTES // 2)
+    add(queue, "b", size=LIGHT_BYTES)
+    # The batch in which another waits is short, and after it comes a longer one.
+    assert sorted(owners_of(take(queue, size=MANY))) == ["a", "b"]
+    assert owners_of(take(queue, size=MANY)) == "aa"
+    assert owners_of(take(queue, size=MANY)) == "aa"
+    add(queue, "b", size=LIGHT_BYTES)
+    assert sorted(owners_of(take(queue, size=MANY))) == ["a", "b"]
+    add(queue, "b", size=LIGHT_BYTES)
+    assert sorted(owners_of(take(queue, size=MANY))) == ["a", "a", "b"]
+
+
+async def test_an_app_has_whole_batches_again_when_the_others_are_quiet() -> None:
+    queue = FairQueue(units_limit=MANY, bytes_limit=MANY * MANY)
+    add(queue, "b")
+    for _ in range(2 * ACTIVE_BATCHES):
+        add(queue, "a")
+        take(queue, size=MANY)
+    for _ in range(10):
+        add(queue, "a", size=SHARED_BYTES)
+    assert owners_of(take(queue, size=MANY)) == 10 * "a"
+
+
+async def test_what_the_server_writes_itself_makes_no_app_share() -> None:
+    queue = FairQueue(units_limit=MANY, bytes_limit=MANY * MANY)
+    for owner in ("a", None, "a", None):
+        add(queue, owner, size=SHARED_BYTES)
+    assert len(take(queue, size=MANY)) == 4
 
 
 async def test_one_app_gets_half_of_the_space(queue: FairQueue) -> None:

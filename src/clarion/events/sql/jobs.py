@@ -116,7 +116,7 @@ class SqlQueue:
         steps = tuple(
             CLAIM.step(**values, lane=lane.value, limit=quota) for lane, quota in quotas.items()
         )
-        done = await self._engine.write(Unit("", steps)) or ()
+        done = await self._engine.write(Unit("", steps, app_id)) or ()
         return tuple(JOBS.read(row) for rows in done for row in rows)
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:

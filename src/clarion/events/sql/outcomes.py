@@ -21,7 +21,7 @@ from clarion.events.sql import deliveries
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
-from clarion.pacing import WORK_SLICE_S, Slices
+from clarion.pacing import WorkSlices
 from clarion.push.sql import messages
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
@@ -98,7 +98,7 @@ class SqlOutcomes:
         self._engine = engine
 
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
-        slices = Slices(WORK_SLICE_S)
+        slices = WorkSlices()
         writes: list[asyncio.Future[Rows | None]] = []
         for each in outcomes:
             unit = Unit(each.job.user_id, tuple(_steps(each, now)), each.job.app_id)

@@ -35,6 +35,7 @@ class Service:
         self.intake = WebPushIntake(
             endpoints=self.endpoints,
             dispatch=self.gateway.dispatch,
+            history=SqlHistory(self.gateway.store.open),
             signatures=VapidSignatures(URL),
             limits=MemoryLimits(),
             clock=self.clock,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clarion.people.segments.filters import (
     CREATED_AT,
+    EVERYONE,
     LANGUAGE,
     LAST_SEEN_AT,
     TAG,
@@ -63,7 +64,7 @@ def count_each(query: Query, conditions: Sequence[Condition]) -> Statement:
 
 def count_users(query: Query, of: Filter, conditions: Sequence[Condition] | None) -> Statement:
     """Return how many users a filter selects."""
-    if of == All():
+    if of == EVERYONE and conditions is None:
         return query.finish("count_active_users", f"SELECT COUNT(*) FROM ({_find_all()}) AS found")
     found = " UNION ".join(_look_up(query, conditions))
     text = f"SELECT COUNT(*) FROM ({found}) AS found WHERE {_is_member(query, of)} IS NOT NULL"
@@ -91,10 +92,10 @@ def _count(query: Query, condition: Condition) -> str:
 
     A planner that knows how frequent a value is would otherwise read the table instead.
     """
-    is_list = isinstance(condition, OneOf) and len(condition.values) > 1
-    if is_list and len(condition.values) <= _COUNTED_APART:
+    number = len(condition.values) if isinstance(condition, OneOf) else 1
+    if 1 < number <= _COUNTED_APART:
         return " + ".join(_count(query, each) for each in split_values((condition,)) or ())
-    order = "" if is_list else _sort(condition)
+    order = "" if number > 1 else _sort(condition)
     return f"(SELECT COUNT(*) FROM ({_find(query, condition)} {order} LIMIT :cap) AS counted)"
 
 

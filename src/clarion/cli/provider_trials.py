@@ -1,0 +1,75 @@
+"""For `clarion doctor`: tries the credentials of providers, without sending anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from clarion.channels.http_clients import HttpClients
+from clarion.channels.kind_table import KINDS
+from clarion.channels.model import Failure, Misconfigured, Outcome, Provider, Verified
+from clarion.channels.port import SenderContext
+from clarion.channels.route import verify
+from clarion.channels.targets import Targets
+from clarion.clock import SystemClock
+from clarion.settings import Settings
+
+# A `note` is worth knowing, a `fault` must be fixed.
+State = Literal["ok", "note", "fault"]
+TRIED_LIMIT = 100
+_AT_ONCE = 8
+_SHOWN = 5
+
+
+class Trial(NamedTuple):
+    """A provider, and what came of trying its credentials; None if they cannot be tried."""
+
+    provider: Provider
+    outcome: Verified | Outcome | None
+
+    @property
+    def state(self) -> State:
+        if isinstance(self.outcome, Misconfigured):
+            return "fault"
+        return "note" if isinstance(self.outcome, Failure) else "ok"
+
+
+async def try_providers(providers: Sequence[Provider], settings: Settings) -> list[Trial]:
+    """Try the first hundred providers, a few at a time."""
+    http = HttpClients(Targets(settings.allow_private_targets))
+    context = SenderContext(clock=SystemClock(), http=http, public_url=settings.external_url)
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(provider: Provider) -> Trial:
+        kind = KINDS.get(provider.kind)
+        async with slots:
+            return Trial(provider, await verify(provider, kind, context) if kind else None)
+
+    try:
+        return list(await asyncio.gather(*map(run, providers[:TRIED_LIMIT])))
+    finally:
+        await http.close()
+
+
+def describe_trials(trials: Sequence[Trial]) -> tuple[State, list[str]]:
+    """Return the worst state, and what to tell: faults first, then what was not tried, and why."""
+    states = {each.state for each in trials}
+    failed = sorted((each for each in trials if each.state != "ok"), key=lambda each: each.state)
+    parts = [_describe(each) for each in failed[:_SHOWN]]
+    if verified := sum(isinstance(each.outcome, Verified) for each in trials):
+        parts.append(f"{verified} accept their credentials")
+    untried = sorted({each.provider.kind for each in trials if each.outcome is None})
+    if untried:
+        parts.append(
+            f"not tried, since that would send something: {', '.join(untried)} "
+            "(POST /v1/providers/{channel}/{name}/test tries one)"
+        )
+    worst: State = "fault" if "fault" in states else "note" if "note" in states else "ok"
+    return worst, parts
+
+
+def _describe(trial: Trial) -> str:
+    provider, outcome = trial
+    text = f"{outcome.error_code} {outcome.error_message}" if isinstance(outcome, Failure) else ""
+    return f"{provider.channel}/{provider.name} of app {provider.app_id}: {text}"

@@ -1,0 +1,32 @@
+"""The front of a server, built in this process: its routes as they are, without listeners."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from clarion.app import Services, build_front
+from clarion.http.front import Front
+from clarion.http.health import Health
+from clarion.nodes.memory import MemoryLimits
+from clarion.settings import load
+from clarion.stores import open_stores
+from clarion.supervisor import Supervisor
+
+
+@asynccontextmanager
+async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
+    settings, supervisor = load({"data": str(folder)}), Supervisor()
+    async with open_stores(settings) as stores:
+        services = Services(settings, stores, supervisor)
+        health = Health(
+            server_id="test",
+            database=stores.engine,
+            others={},
+            clock=stores.clock,
+            metrics=services.metrics,
+            find_failing_loops=supervisor.find_failing,
+        )
+        try:
+            yield build_front(settings, stores, services, health, MemoryLimits()), services
+        finally:
+            await services.close()
