@@ -86,24 +86,27 @@ def test_an_app_that_is_not_there_is_one_sentence(server: Server, words: str) ->
     assert "nobody" in line
 
 
-def test_every_kind_of_user_key_is_accepted_and_refused_when_revoked(
-    server: Server, app: dict[str, Any], tmp_path: Path
+KEYS: dict[str, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey] = {
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+}
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_a_public_key_is_accepted_and_refused_when_revoked(
+    server: Server, app: dict[str, Any], tmp_path: Path, algorithm: str
 ) -> None:
-    keys = {
-        "ES256": ec.generate_private_key(ec.SECP256R1()),
-        "EdDSA": ed25519.Ed25519PrivateKey.generate(),
-    }
-    for algorithm, key in keys.items():
-        file = tmp_path / f"{algorithm}.pem"
-        file.write_text(public_pem(key))
-        made = run(
-            server, "user-key", "create", app["id"], algorithm=algorithm, public_key=str(file)
-        )
-        assert (made["algorithm"], made["secret"]) == (algorithm, None)
-        for token in (sign(app, key, algorithm), sign(app, key, algorithm, kid=made["kid"])):
-            wait_until(lambda token=token: is_let_in(server, token))
-        run(server, "user-key", "revoke", app["id"], made["kid"])
-        wait_until(lambda token=token: not is_let_in(server, token))
+    key, file = KEYS[algorithm], tmp_path / "public.pem"
+    file.write_text(public_pem(key))
+    flags = {"algorithm": algorithm, "public_key": str(file)}
+    made = run(server, "user-key", "create", app["id"], **flags)
+    assert (made["algorithm"], made["secret"]) == (algorithm, None)
+    plain, named = sign(app, key, algorithm), sign(app, key, algorithm, kid=made["kid"])
+    wait_until(lambda: is_let_in(server, plain))
+    assert is_let_in(server, named)
+    run(server, "user-key", "revoke", app["id"], made["kid"])
+    wait_until(lambda: not is_let_in(server, named))
+    assert not is_let_in(server, plain)
     assert is_let_in(server, sign(app))
 
 
