@@ -5,6 +5,9 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
+from clarion.access.administrators.model import Administrator
+from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.model import Role
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
@@ -92,3 +95,31 @@ async def test_devices_subscriptions_and_topics_stay_and_topics_are_closed(empty
         found = [await topics.get("app", name) for name in ("news", "channel")]
         assert [each and each.is_open for each in found] == [False, True]
         assert len(await SqlBroadcasts(engine).subscriptions("d1")) == 1
+
+
+BEFORE_ADMINISTRATORS = (
+    next(each.version for each in load("sqlite") if each.name == "administrators") - 1
+)
+OLD_ADMINISTRATOR = """INSERT INTO administrators (id, username, password_hash, role, created_at)
+VALUES ('1', 'admin', '$argon2id$…', 'admin', 5), ('2', 'Bob', '$argon2id$…', 'viewer', 6)"""
+
+
+async def test_administrators_keep_their_password_and_role(empty_url: str) -> None:
+    await migrate_to(BEFORE_ADMINISTRATORS, empty_url, OLD_ADMINISTRATOR)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        accounts = make_admin_stores(engine).accounts
+        page = await accounts.list(after=None, limit=5)
+        assert await accounts.find("bob") is None
+    assert page.items == (
+        Administrator(
+            id="1",
+            username="admin",
+            password_hash="$argon2id$…",
+            role=Role.ADMIN,
+            created_at=5,
+        ),
+        Administrator(
+            id="2", username="Bob", password_hash="$argon2id$…", role=Role.VIEWER, created_at=6
+        ),
+    )

@@ -1,7 +1,7 @@
 """T29: whatever is sent to any operation, nothing fails, and every answer is as documented.
 
-Schemathesis reads the OpenAPI document of a real server and attacks each operation, once with the
-key of an app and once with the token of a user.
+Schemathesis reads the OpenAPI document of a real server and attacks each operation: with the key of
+an app, with the token of a user, and with admin API keys of each role.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from pathlib import Path
 import jwt
 import pytest
 
+from clarion.access.model import Role
+from tests.e2e.administrators import make_key
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.sizes import SIZES
 
@@ -25,13 +27,12 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 SEED = 29
 
 
-@pytest.mark.parametrize("role", ["app", "user"])
+@pytest.mark.parametrize("role", ["app", "user", *Role])
 async def test_every_operation_answers_as_documented(
     tmp_path: Path, figures: Callable[[str], None], role: str
 ) -> None:
     async with ClarionServer(tmp_path) as server:
-        credential = server.api_key if role == "app" else sign_user_token(server)
-        code, output = await fuzz(server, credential, tmp_path)
+        code, output = await fuzz(server, await make_headers(server, role), tmp_path)
         assert await server.is_ready(), server.log_tail
         log = server.log_tail
     found = re.search(r"(\d+) generated.*", output)
@@ -42,6 +43,17 @@ async def test_every_operation_answers_as_documented(
     assert "request_failed" not in log
 
 
+async def make_headers(server: ClarionServer, role: str) -> list[str]:
+    """Return the headers of an app, a user, or an administrator with a role."""
+    if role not in set(Role):
+        credential = server.api_key if role == "app" else sign_user_token(server)
+        return [f"Authorization: Bearer {credential}"]
+    app = json.loads((server.data / "first-run.json").read_bytes())["app"]
+    url = f"sqlite:///{server.data / 'clarion.db'}"
+    key = await asyncio.to_thread(make_key, url, Role(role))
+    return [f"Authorization: Bearer {key}", f"Clarion-App: {app['id']}"]
+
+
 def sign_user_token(server: ClarionServer) -> str:
     app = json.loads((server.data / "first-run.json").read_bytes())["app"]
     now = int(time.time())
@@ -49,14 +61,14 @@ def sign_user_token(server: ClarionServer) -> str:
     return jwt.encode(claims, app["user_secret"], algorithm="HS256")
 
 
-async def fuzz(server: ClarionServer, credential: str, folder: Path) -> tuple[int, str]:
+async def fuzz(server: ClarionServer, headers: list[str], folder: Path) -> tuple[int, str]:
     """Run schemathesis on all operations; return its exit code and what it printed."""
     process = await asyncio.create_subprocess_exec(
         SCHEMATHESIS,
         f"--config-file={CONFIGURATION}",
         "run",
         f"http://127.0.0.1:{server.port}/openapi.json",
-        f"--header=Authorization: Bearer {credential}",
+        *(f"--header={each}" for each in headers),
         "--checks=all",
         # JSON Schema cannot say all that our rules do: that a type exists, that a time zone does,
         # that two fields go together.
