@@ -1,7 +1,7 @@
 """T29: whatever is sent to any operation, nothing fails, and every answer is as documented.
 
-Schemathesis reads the OpenAPI document of a real server and attacks each operation there is, once
-in each role.
+Schemathesis reads the OpenAPI document of a real server and attacks each operation there is: with
+the key of an app, the token of a user and an admin API key; at night also with less.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from typing import Any
 import jwt
 import pytest
 
+from clarion.access.model import Role
+from tests.e2e.administrators import make_key
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.http_client import Connection
 from tests.faults.sizes import SIZES
@@ -46,6 +48,19 @@ checks.negative_data_rejection.enabled = false
 """
 
 
+async def make_headers(server: ClarionServer, role: str) -> list[str]:
+    """Return the headers of an app, a user, an administrator with a role, or a stranger."""
+    if role == STRANGER:
+        return ["Authorization: Bearer ck_00000000000000000000000000_unknown"]
+    if role not in set(Role):
+        credential = server.api_key if role == "app" else sign_user_token(server)
+        return [f"Authorization: Bearer {credential}"]
+    app = json.loads((server.data / "first-run.json").read_bytes())["app"]
+    url = f"sqlite:///{server.data / 'clarion.db'}"
+    key = await asyncio.to_thread(make_key, url, Role(role))
+    return [f"Authorization: Bearer {key}", f"Clarion-App: {app['id']}"]
+
+
 def sign_user_token(server: ClarionServer) -> str:
     app = json.loads((server.data / "first-run.json").read_bytes())["app"]
     now = int(time.time())
@@ -53,12 +68,10 @@ def sign_user_token(server: ClarionServer) -> str:
     return jwt.encode(claims, app["user_secret"], algorithm="HS256")
 
 
-# Each kind of caller with its `Authorization`.
-ROLES: dict[str, Callable[[ClarionServer], str]] = {
-    "app": lambda server: f"Bearer {server.api_key}",
-    "user": lambda server: f"Bearer {sign_user_token(server)}",
-    "stranger": lambda _server: "Bearer ck_00000000000000000000000000_unknown",
-}
+STRANGER = "stranger"
+ROLES = ["app", "user", Role.ADMIN]
+if SIZES.has_all_roles:
+    ROLES += [Role.EDITOR, Role.VIEWER, STRANGER]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -70,8 +83,8 @@ async def test_every_operation_answers_as_documented(
             document = (await connection.ask("GET", "/openapi.json")).json
         tmp_path.joinpath("schemathesis.toml").write_text(CHECKS + "".join(exempt(document)))
         # A stranger is refused before the request is looked at.
-        phases = "examples,coverage" if role == "stranger" else "examples,coverage,fuzzing,stateful"
-        code, output = await fuzz(server, ROLES[role](server), phases, tmp_path)
+        phases = "examples,coverage" if role == STRANGER else "examples,coverage,fuzzing,stateful"
+        code, output = await fuzz(server, await make_headers(server, role), phases, tmp_path)
         assert await server.is_ready(), server.log_tail
         log = server.log_tail
     tested, found = re.search(r"Tested: (\d+)", output), re.search(r"(\d+) generated.*", output)
@@ -106,7 +119,7 @@ def exempt(document: dict[str, Any]) -> Iterator[str]:
 
 
 async def fuzz(
-    server: ClarionServer, credential: str, phases: str, folder: Path
+    server: ClarionServer, headers: list[str], phases: str, folder: Path
 ) -> tuple[int, str]:
     """Run schemathesis on all operations; return its exit code and what it printed."""
     process = await asyncio.create_subprocess_exec(
@@ -114,7 +127,7 @@ async def fuzz(
         f"--config-file={folder / 'schemathesis.toml'}",
         "run",
         f"http://127.0.0.1:{server.port}/openapi.json",
-        f"--header=Authorization: {credential}",
+        *(f"--header={each}" for each in headers),
         f"--phases={phases}",
         f"--max-examples={SIZES.fuzz_examples}",
         f"--seed={SEED}",
