@@ -86,6 +86,7 @@ class Stores:
             known_apps=self.known_apps,
             vault=vault,
             clock=clock,
+            audit_log=audit_log,
         )
         self.admins = make_admin_stores(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
