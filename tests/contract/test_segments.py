@@ -15,7 +15,12 @@ from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member, read_terms
 from clarion.people.segments.filters import FLAG, NUMBER, TEXT, Filter
 from clarion.people.segments.parser import parse
-from clarion.people.segments.sql.segments import SEGMENTS_LIMIT
+from clarion.people.segments.sql.segments import (
+    SEGMENTS_LIMIT,
+    USUAL,
+    SearchLimits,
+    SqlSegments,
+)
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_user, new_app_id
@@ -27,6 +32,9 @@ TERMS = statement(
     "SELECT user_id, term, value, number FROM user_attributes WHERE app_id = :app_id",
 )
 ERASE = statement("erase_of_test", "DELETE FROM users WHERE app_id = :app_id AND id = :id")
+# With these, a dozen users are many: all kinds of plans are made.
+FEW = SearchLimits(counted=(1, 2, 4), counted_for_page=4, sorted=3, checks=6, least_users=2)
+NONE = SearchLimits(counted=(0,), counted_for_page=0, sorted=0, checks=0, least_users=1)
 DELETE = statement(
     "delete_of_test", "UPDATE users SET deleted_at = :at WHERE app_id = :app_id AND id = :id"
 )
@@ -110,15 +118,17 @@ async def test_a_filter_that_is_not_valid_is_refused(segments: Segments) -> None
     ),
     asked=st.lists(filters, min_size=1, max_size=4),
     limit=st.sampled_from([3, 500]),
+    limits=st.sampled_from([USUAL, FEW, NONE]),
 )
 async def test_a_filter_selects_in_sql_whom_it_means(
     users: Users,
-    segments: Segments,
+    engine: Engine,
+    limits: SearchLimits,
     some: tuple[User, ...],
     asked: list[Filter],
     limit: int,
 ) -> None:
-    app_id = new_app_id()
+    app_id, segments = new_app_id(), SqlSegments(engine, limits)
     await add_all(users, (replace(user, app_id=app_id) for user in some))
     for each in asked:
         text = write(each)

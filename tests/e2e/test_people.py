@@ -222,7 +222,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"consent": {"a b": {"granted": True}}}, "consent"),
     ({"consent": {f"c{n}": {"granted": True} for n in range(51)}}, "consent"),
     ({"consent": {"terms": {"granted": True, "at": "2026-01-01T00:00:00"}}}, "consent.terms.at"),
-    ({"consent": {"terms": {}}}, "consent"),
+    ({"consent": {"terms": {}}}, "consent.terms.granted"),
     ({"billing_address": {"country": "Germany"}}, "billing_address.country"),
     ({"billing_address": {"planet": "Mars"}}, "billing_address.planet"),
     ({"business": {"subscription_status": "rich"}}, "business.subscription_status"),

@@ -42,6 +42,7 @@ _NOTHING_CHANGES = "It changes nothing."
 _OWN = "Users do it with what is their own."
 _TRAFFIC = "It is what apps do all the time: the store has what was sent, and its timeline."
 _DIRECTORY = "An app keeps its users here as they are in its own database."
+_DEMO = "It is for the demo app alone, from this machine."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,
@@ -76,6 +77,8 @@ NOT_AUDITED = {
     "PUT /v1/topics/{topic}": _TRAFFIC,
     "POST /v1/topics/{topic}/messages": _TRAFFIC,
     "POST /_matrix/push/v1/notify": _TRAFFIC,
+    "POST /demo/token": _DEMO,
+    "POST /demo/events": _DEMO,
 }
 
 ACTIONS: dict[str, str | None] = {**dict.fromkeys(NOT_AUDITED), **AUDITED}
