@@ -32,6 +32,7 @@ from clarion.access.api import keys as keys_api
 from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
+from clarion.access.ended_keys import EndedKeys
 from clarion.access.origins import AllowedOrigins
 from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
@@ -70,7 +71,7 @@ from clarion.http.listeners import HttpListener, check_free
 from clarion.http.router import build
 from clarion.inbox import api as inbox_api
 from clarion.inbox.actions import InboxActions
-from clarion.inbox.live import LiveClients
+from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
@@ -185,6 +186,7 @@ class Services:
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
         self._build_administrators(settings, stores)
+        self.ended_keys = self._build_ended_keys(stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -278,6 +280,14 @@ class Services:
             clock=stores.clock,
             metrics=GatewayMetrics(self.metrics.registry),
             stored_limit=settings.device_stored,
+        )
+
+    def _build_ended_keys(self, stores: Stores) -> EndedKeys:
+        return EndedKeys(
+            known_apps=stores.known_apps,
+            clock=stores.clock,
+            list_apps=self.live_clients.list_apps,
+            disconnect=partial(self.live_clients.disconnect_app, reason=EndReason.KEY_ENDED),
         )
 
     async def _forget_app(self, app_id: str) -> None:
@@ -620,6 +630,7 @@ def _start_loops(
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
+    supervisor.start("ended_keys", services.ended_keys.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
