@@ -325,7 +325,19 @@ PERSONAL = (
 
 # Tables without data about the users of apps, and why.
 IMPERSONAL = {
-    "administrators": "those who operate Clarion, not users of apps",
+    **dict.fromkeys(
+        (
+            "admin_keys",
+            "admin_links",
+            "admin_sessions",
+            "administrators",
+            "recovery_codes",
+            "sign_in_attempts",
+            "totp_secrets",
+            "trusted_devices",
+        ),
+        "of those who operate Clarion, not of users of apps",
+    ),
     "api_keys": "of apps",
     "apps": "apps",
     "audit_chain": "numbers and signatures of entries",
