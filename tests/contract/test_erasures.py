@@ -219,7 +219,8 @@ async def test_an_interrupted_erasure_goes_on_and_keeps_late_users_out_until_the
     begun = await replace(eraser, wait_s=0).erase("app", user_id)
     assert begun.status is ErasureStatus.RUNNING
     with pytest.raises(Conflict):
-        await eraser.check_writable("app", "bob", user_id)
+        await eraser.check_writable("app", user_id)
+    assert list(await eraser.find_unwritable("app", ["bob", user_id, "cy"])) == [user_id]
     await eraser.check_writable("app", "bob")
     await eraser.check_writable("other", user_id)
     assert await eraser.run_due(clock.now()) == 1
