@@ -52,9 +52,6 @@ TABLES = (
     AppTable("templates", ("type", "channel", "language", "version")),
     AppTable("notification_types", ("type",)),
     AppTable("idempotency_keys", ("key",)),
-    AppTable("former_device_users", ("user_id", "device_id", "until")),
-    AppTable("erasures", ("id",)),
-    AppTable("erasure_keys", ("app_id",)),
 )
 # Tables with the id of an app whose rows stay, and why.
 KEPT = {"audit_entries": "They are a chain, and say who deleted the app. Their age ends them."}

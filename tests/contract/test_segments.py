@@ -135,6 +135,9 @@ async def test_a_filter_selects_in_sql_whom_it_means(
         expected = sorted(user.id for user in some if is_member(each, user))
         assert await segments.count(app_id, text) == len(expected), text
         assert await list_all(segments, app_id, text, limit) == expected, text
+        for user in some[:3]:
+            is_found = await segments.has_user(app_id, text, user.id)
+            assert is_found is (user.id in expected), text
 
 
 async def test_users_of_another_app_are_not_found(users: Users, segments: Segments) -> None:
@@ -284,6 +287,27 @@ async def test_filters_that_decide_nothing(
     await add_all(users, [make_user("ana", language="de"), make_user("bo", tags=("a",))])
     assert await segments.count("app", text) == len(expected)
     assert await list_all(segments, "app", text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tag in ('a', 'b')",
+        "tag in ('a', 'b', 'x') and language = 'en'",
+        "tag = 'a' or attributes.n = 1",
+        "attributes.n in (1, 2) or tag in ('a', 'b') or attributes.n > 0",
+    ],
+)
+@pytest.mark.parametrize("limits", [USUAL, FEW, NONE])
+async def test_who_fulfils_several_conditions_is_found_once(
+    users: Users, engine: Engine, text: str, limits: SearchLimits
+) -> None:
+    await add_all(
+        users, (make_user(f"u{n}", tags=("a", "b"), attributes={"n": 1}) for n in range(9))
+    )
+    segments = SqlSegments(engine, limits)
+    assert await segments.count("app", text) == 9
+    assert await list_all(segments, "app", text) == [f"u{n}" for n in range(9)]
 
 
 async def test_pages_go_on_while_users_change(users: Users, segments: Segments) -> None:

@@ -4,6 +4,7 @@ The operations are those of `/openapi.json`: one without an entry in the table f
 """
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -232,6 +233,7 @@ OF_ADMINS = {each: rule for each, rule in TABLE.items() if rule.who is Who.ADMIN
 SIGN_IN = {each for each, rule in TABLE.items() if rule.who is Who.STRANGER}
 # They finish or end a sign-in, and are open to those who have not finished it.
 OF_SIGN_IN = {"GET /v1/admin/session", "POST /v1/admin/session/totp", "DELETE /v1/admin/session"}
+LAST = re.compile(rb'"last_(seen|used)_at":[^,}]*')
 # The state of the event does not allow them; the caller is entitled all the same.
 NOT_NOW = {
     "POST /v1/events/{event_id}/replay",
@@ -369,7 +371,8 @@ class World:
             self.ask(admin if each in for_admins else self.server.app, each) for each in reads
         ]
         assert {each.status for each in answers} == {200}
-        return [each.body for each in answers]
+        # The server records by itself when a user or a device was last there, or a key last used.
+        return [LAST.sub(b"", each.body) for each in answers]
 
 
 @pytest.fixture(scope="module")
@@ -492,9 +495,8 @@ def find_refusals(world: World, askers: Mapping[str, Asks]) -> list[str]:
 
 
 def test_an_administrator_must_name_the_app(world: World) -> None:
-    """Except for the audit log: without an app it is that of the installation."""
     asker = world.server.make_admin()
-    allowed = {each: {422} for each in OF_APPS if each != "GET /v1/audit"}
+    allowed = {each: {422} for each in OF_APPS} | {"GET /v1/audit": {200}}  # of the installation
     assert find_faults(world, asker, allowed) == []
 
 

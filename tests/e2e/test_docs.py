@@ -51,6 +51,7 @@ PAGES = {
             '{"count":2}',
             '"notification_count":2',
             "Der Hafen ist offen",
+            '"is_recipient":false',
         ],
     ),
     "docs/how-to/apps-and-keys.md": (

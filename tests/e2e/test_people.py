@@ -228,6 +228,11 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"business": {"subscription_status": "rich"}}, "business.subscription_status"),
     ({"growth": {"nps": 11}}, "growth.nps"),
     ({"enterprise": {"webhook_ids": ["x"] * 101}}, "enterprise.webhook_ids"),
+    ({"enterprise": {"integrations": {f"{n}": "x" * 200 for n in range(100)}}}, "enterprise"),
+    (
+        {"consent": {f"c{n}": {"granted": True, "source": "ü" * 200} for n in range(50)}},
+        "consent",
+    ),
     ({"backup": {"retention_days": 0}}, "backup.retention_days"),
     ({"intelligence": {"churn_risk": 1.5}}, "intelligence.churn_risk"),
     ({"last_login_at": "2026-01-01T00:00:00"}, "last_login_at"),

@@ -331,12 +331,15 @@ class SqlUsers:
         query, values = _choose_list(chosen, after)
         read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
         rows = await self._engine.fetch(query, app_id=app_id, limit=read + 1, **values)
-
-        def read_user(row: Row) -> User | None:
-            user = USERS.read(row)
-            return user if _fits(user, chosen) else None
-
-        return fill_page(rows, read=read, limit=limit, item_of=read_user, place_of=_place_of)
+        # A user may have 80 KiB.
+        users = [(USERS.read(row), row) async for row in _in_slices(rows)]
+        return fill_page(
+            users,
+            read=read,
+            limit=limit,
+            item_of=lambda found: found[0] if _fits(found[0], chosen) else None,
+            place_of=lambda found: _place_of(found[1]),
+        )
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
         if not seen:

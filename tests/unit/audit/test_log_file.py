@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> LogFile:
 
 
 def sequences(path: Path) -> list[int | None]:
-    return [entry and entry.sequence for _, entry in read_entries(path)]
+    return [entry.sequence if entry else None for _, entry in read_entries(path)]
 
 
 def test_a_line_is_read_as_it_was_written_and_has_no_control_characters() -> None:

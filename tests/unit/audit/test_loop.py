@@ -39,7 +39,7 @@ async def change(engine: MemoryEngine, sql: str) -> None:
 
 
 def sequences(file: LogFile) -> list[int | None]:
-    return [entry and entry.sequence for _, entry in read_entries(file.path)]
+    return [entry.sequence if entry else None for _, entry in read_entries(file.path)]
 
 
 async def test_what_waits_is_linked_and_appended(log: SqlAuditLog, file: LogFile) -> None:

@@ -9,6 +9,7 @@ from clarion.people.segments.filters import (
     AnyOf,
     Between,
     Bound,
+    Condition,
     Filter,
     Not,
     OneOf,
@@ -23,7 +24,7 @@ from clarion.people.segments.plans import (
 
 A, B, C = (OneOf("tag", (name,)) for name in "abc")
 AGE = Between("number.age", low=Bound(5.0, is_included=True))
-COUNTS = {A: 5, B: 100, C: 1, AGE: 50}
+COUNTS: dict[Condition, int] = {A: 5, B: 100, C: 1, AGE: 50}
 
 
 @pytest.mark.parametrize(

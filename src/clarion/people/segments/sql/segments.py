@@ -119,6 +119,11 @@ class SqlSegments:
         rows = await fetch(found, **query.values)
         return int(rows[0][0])
 
+    async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
+        query = Query(app_id=app_id, user_id=user_id)
+        found = queries.check_user(query, normalise(parse(filter_text)))
+        return (await self._engine.fetch(found, **query.values))[0][0] is not None
+
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
     ) -> Page[str]:
