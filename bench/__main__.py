@@ -14,6 +14,7 @@ from bench.subjects import (
     inbox,
     offline,
     online,
+    segments,
     writes,
 )
 from bench.table import Row, json_lines, text
@@ -28,6 +29,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
+    "segments": segments.measure,
 }
 
 

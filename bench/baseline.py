@@ -13,9 +13,12 @@ import sys
 import msgspec
 import uvloop
 
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.callers import Callers
 from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
+from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Request, Response
@@ -92,12 +95,17 @@ def build_front(settings: Settings, stores: Stores) -> Front:
         routes=routes(stores),
         prefixes={},
         framework=NoFramework(),
-        authenticator=Callers(
-            stores.keys,
-            UserTokens(known_apps),
-            stores.clock,
-            tickets=stores.tickets,
-            is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+        authenticators=Authenticators(
+            Callers(
+                stores.keys,
+                UserTokens(known_apps),
+                stores.clock,
+                tickets=stores.tickets,
+                is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+            ),
+            AdminAuthentication(
+                stores.admins, apps=stores.apps, policy=SignInPolicy(), clock=stores.clock
+            ),
         ),
         origins=AllowedOrigins(known_apps, stores.clock),
         limits=MemoryLimits(),

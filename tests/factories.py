@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from clarion.access.administrators.model import Administrator, AdminSession, SetupLink
 from clarion.access.keys import IssuedKey, issue_key
 from clarion.access.model import (
-    Administrator,
     ApiKey,
     App,
     ProviderKey,
@@ -140,6 +140,33 @@ def make_administrator(username: str, **changes: Any) -> Administrator:
         "created_at": NOW,
     }
     return Administrator(**values | changes)
+
+
+def make_link(administrator_id: str, **changes: Any) -> SetupLink:
+    values: dict[str, Any] = {
+        "id": administrator_id,
+        "token_hash": f"token of {next(_numbers)}".encode(),
+        "created_at": NOW,
+        "expires_at": NOW + DAY,
+    }
+    return SetupLink(**values | changes)
+
+
+def make_session(administrator_id: str, **changes: Any) -> AdminSession:
+    number = next(_numbers)
+    values: dict[str, Any] = {
+        "id": f"session-{number:08}",
+        "administrator_id": administrator_id,
+        "secret_hash": b"secret %d" % number,
+        "created_at": NOW,
+        "last_seen_at": NOW,
+        "expires_at": NOW + DAY,
+        "mfa_at": None,
+        "confirmed_at": NOW,
+        "address": "192.0.2.7",
+        "user_agent": "Firefox",
+    }
+    return AdminSession(**values | changes)
 
 
 def make_once(app_id: str, *, now: int = NOW, **changes: Any) -> IdempotencyClaim:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
 from clarion.audit.chain import retired_key_context
@@ -36,6 +37,11 @@ _INSERT_DEVICE = statement(
     """INSERT INTO devices (id, app_id, token_hash, secret_hash, platform, created_at, last_seen_at,
     address) VALUES (:id, :app_id, :token_hash, :token_hash, 'ios', 1, 1, :sealed)""",
 )
+_INSERT_TOTP = statement(
+    "plant_totp",
+    """INSERT INTO totp_secrets (administrator_id, state, secret, last_step, created_at)
+    VALUES (:administrator_id, 'current', :sealed, 0, 1)""",
+)
 
 _INSERT_AUDIT_KEY = statement(
     "plant_audit_key",
@@ -65,6 +71,7 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
                 address_context(app, unique),
             ),
             (_INSERT_AUDIT_KEY, {"id": f"key-{number}"}, retired_key_context(f"key-{number}")),
+            (_INSERT_TOTP, {"administrator_id": app}, totp_context(app)),
         ]
         steps = [
             each.step(**values, sealed=vault.seal(secret, context))

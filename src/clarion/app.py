@@ -16,6 +16,16 @@ from functools import partial
 from pathlib import Path
 
 from clarion import descriptors
+from clarion.access.administrators.api import administrators as administrators_api
+from clarion.access.administrators.api import keys as admin_keys_api
+from clarion.access.administrators.api import second_factors as second_factors_api
+from clarion.access.administrators.api import sessions as admin_sessions_api
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.invitations import Invitations
+from clarion.access.administrators.passwords import HashingThreads
+from clarion.access.administrators.policy import HOUR_MS, MINUTE_MS, SignInPolicy
+from clarion.access.administrators.second_factor import CodeChecker, Enrolment
+from clarion.access.administrators.sign_in import SignIn
 from clarion.access.api import app_keys as app_keys_api
 from clarion.access.api import apps as apps_api
 from clarion.access.api import keys as keys_api
@@ -23,6 +33,7 @@ from clarion.access.api import tickets as tickets_api
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.origins import AllowedOrigins
+from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
 from clarion.access.user_tokens import UserTokens
 from clarion.audit import api as audit_api
@@ -121,6 +132,10 @@ ROUTES = (
     *apps_api.ROUTES,
     *app_keys_api.ROUTES,
     *tickets_api.ROUTES,
+    *admin_sessions_api.ROUTES,
+    *second_factors_api.ROUTES,
+    *admin_keys_api.ROUTES,
+    *administrators_api.ROUTES,
     *users_api.ROUTES,
     *erasure_api.ROUTES,
     *preferences_api.ROUTES,
@@ -169,6 +184,7 @@ class Services:
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
+        self._build_administrators(settings, stores)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -206,6 +222,28 @@ class Services:
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
+
+    def _build_administrators(self, settings: Settings, stores: Stores) -> None:
+        clock, vault, admins = stores.clock, stores.vault, stores.admins
+        self.sign_in_policy = policy = SignInPolicy(
+            idle_ms=settings.admin_idle_minutes * MINUTE_MS,
+            session_ms=settings.admin_session_hours * HOUR_MS,
+            mfa=settings.admin_mfa,
+            networks=settings.admin_networks,
+        )
+        self.hashing = hashing = HashingThreads()
+        self.enrolment = Enrolment(admins.factors, hashing, vault, clock)
+        self.sign_in = SignIn(
+            admins,
+            codes=CodeChecker(admins.factors, hashing, vault),
+            hashing=hashing,
+            policy=policy,
+            clock=clock,
+        )
+        self.invitations = Invitations(admins.links, clock, settings.external_url)
+        self.administration = AdminAuthentication(
+            admins, apps=stores.apps, policy=policy, clock=clock
+        )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
@@ -266,9 +304,10 @@ class Services:
         return Routing(stores.providers, KINDS, context, metrics)
 
     async def close(self) -> None:
-        """Close the connections to providers."""
+        """Close the connections to providers, and the threads."""
         await self.channels.close()
         await self.http_clients.close()
+        self.hashing.close()
 
     def _build_sockets(self, settings: Settings, stores: Stores) -> SocketListener:
         devices = DeviceEndpoint(
@@ -412,7 +451,11 @@ def build_front(
         *static_files.component_routes(),
         *_list_demo_routes(settings, stores, services),
     )
-    more = {"limits": limits, "on_user_changed": services.on_user_changed}
+    more = {
+        "limits": limits,
+        "on_user_changed": services.on_user_changed,
+        "check_present": services.active_users.check_present,
+    }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
     apns = _build_apns(settings, stores, services, health)
     callbacks = TwilioCallbacks(
@@ -438,7 +481,7 @@ def build_front(
             **unsubscribe.prefixes,
         },
         framework=AuditedFramework(framework, stores.audit_log, ACTIONS, limits, stores.clock),
-        authenticator=services.callers,
+        authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,
         clock=stores.clock,

@@ -6,7 +6,12 @@ ClarionError
 │   ├── MalformedBody       400  malformed_body
 │   ├── MalformedPush       400  malformed_push
 │   ├── Unauthenticated     401  unauthenticated
+│   ├── SignInFailed        401  sign_in_failed
 │   ├── Forbidden           403  forbidden
+│   ├── AddressNotAllowed   403  address_not_allowed
+│   ├── ConfirmationRequired 403 confirmation_required
+│   ├── CrossSiteRequest    403  cross_site_request
+│   ├── InsecureTransport   403  insecure_transport
 │   ├── MfaRequired         403  mfa_required
 │   ├── OriginNotAllowed    403  origin_not_allowed
 │   ├── TopicNotOpen        403  topic_not_open
@@ -93,8 +98,28 @@ class Unauthenticated(RequestError, code="unauthenticated", status=401):
     """Send an API key or a user token as `Authorization: Bearer …`."""
 
 
+class SignInFailed(RequestError, code="sign_in_failed", status=401):
+    """The name, the password, the code or the link is not valid."""
+
+
 class Forbidden(RequestError, code="forbidden", status=403):
     """The API key or user token does not allow this."""
+
+
+class AddressNotAllowed(RequestError, code="address_not_allowed", status=403):
+    """Administrators may not sign in from this address."""
+
+
+class ConfirmationRequired(RequestError, code="confirmation_required", status=403):
+    """Confirm the password again with `POST /v1/admin/session/confirm`, then repeat the request."""
+
+
+class CrossSiteRequest(RequestError, code="cross_site_request", status=403):
+    """A request with a session must come from this site, with its `Clarion-CSRF-Token`."""
+
+
+class InsecureTransport(RequestError, code="insecure_transport", status=403):
+    """Administrators use TLS, except on the machine of the server: call the https URL."""
 
 
 class MfaRequired(RequestError, code="mfa_required", status=403):

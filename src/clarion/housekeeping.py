@@ -35,6 +35,8 @@ CHUNK = 500
 # A device may have a thousand subscriptions and as many messages, which are deleted with it.
 DEVICES_AT_ONCE = 10
 DAY_MS = 24 * 3600 * 1000
+# Failed sign-ins count for an hour, and a lock ends before that.
+ATTEMPTS_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
 
 
@@ -82,6 +84,11 @@ def list_tasks(
         "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
         "prune_tickets": (60, partial(stores.tickets.prune, limit=CHUNK)),
         "prune_idempotency_keys": (60, partial(stores.idempotency_keys.prune, limit=CHUNK)),
+        "prune_admin_sessions": (60, partial(stores.admins.sessions.prune, limit=CHUNK)),
+        "prune_sign_in_attempts": (
+            60,
+            lambda now: stores.admins.attempts.prune(now - ATTEMPTS_KEPT_MS, CHUNK),
+        ),
         "prune_claims": (60, partial(stores.retention.prune_claims, limit=CHUNK)),
         "prune_orphaned_jobs": (60, lambda _now: stores.retention.prune_orphaned_jobs(CHUNK)),
         "prune_messages": (

@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault, find_key_id, key_id_of
 from clarion.audit.chain import derive_key, retired_key_context
@@ -79,12 +80,25 @@ SEALED = (
         fields=("id",),
         context=retired_key_context,
     ),
+    SealedColumn(
+        table="totp_secrets",
+        column="secret",
+        key=("administrator_id", "state"),
+        fields=("administrator_id", "state"),
+        context=lambda administrator_id, _state: totp_context(administrator_id),
+    ),
 )
 # Bytes that are no secrets: hashes, and messages.
 PLAIN = frozenset(
     {
         ("api_keys", "secret_hash"),
         ("tickets", "hash"),
+        ("admin_keys", "secret_hash"),
+        ("admin_links", "token_hash"),
+        ("admin_sessions", "secret_hash"),
+        ("trusted_devices", "token_hash"),
+        ("recovery_codes", "code_hash"),
+        ("recovery_codes", "salt"),
         ("idempotency_keys", "fingerprint"),
         ("devices", "token_hash"),
         ("push_endpoints", "capability_hash"),

@@ -133,6 +133,32 @@ class Settings:
     admin_requests_per_minute: int = _number(
         1200, 1, 100_000_000, "Requests per minute and administrator, by sessions and keys."
     )
+    admin_idle_minutes: int = _number(
+        30, 1, 1440, "How long a session of an administrator lasts without a request."
+    )
+    admin_session_hours: int = _number(
+        12, 1, 720, "How long a session of an administrator lasts at most."
+    )
+    admin_mfa: str = _choice(
+        "admin",
+        "all off",
+        "WHO",
+        "Who needs a second factor to sign in: admin (whoever has the role admin), all or off.",
+    )
+    admin_networks: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "",
+        parse.networks,
+        "LIST",
+        "Networks from which administrators may sign in, like 10.0.0.0/8, separated by commas. "
+        "Empty: all.",
+    )
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "",
+        parse.networks,
+        "LIST",
+        "Networks of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed when "
+        "administrators sign in, separated by commas. Empty: none.",
+    )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
     )

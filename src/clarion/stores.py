@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.port import Vault
 from clarion.access.sql import (
-    SqlAdministrators,
     SqlApps,
     SqlKeys,
     SqlTickets,
@@ -87,7 +87,7 @@ class Stores:
             vault=vault,
             clock=clock,
         )
-        self.administrators = SqlAdministrators(engine)
+        self.admins = make_admin_stores(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
         self.segments = SqlSegments(engine)

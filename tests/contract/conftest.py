@@ -11,10 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import ProviderKey, UserKey
-from clarion.access.port import Administrators, AppKeys, Apps, Keys, Tickets
+from clarion.access.port import AppKeys, Apps, Keys, Tickets
 from clarion.access.sql import (
-    SqlAdministrators,
     SqlApps,
     SqlKeys,
     SqlTickets,
@@ -168,8 +169,8 @@ def tickets(engine: Engine) -> Tickets:
 
 
 @pytest.fixture
-def administrators(engine: Engine) -> Administrators:
-    return SqlAdministrators(engine)
+def admins(engine: Engine) -> AdminStores:
+    return make_admin_stores(engine)
 
 
 @pytest.fixture

@@ -18,13 +18,16 @@ import pytest
 import clarion
 from clarion import app_deletion
 from clarion.events.model import NEVER
+from clarion.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
+from clarion.store.personal_tables import Owner
 from clarion.store.statement import Statement, Unit, Value, statement
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, NOW
 
 BIG = {
+    "admin_sessions",
     "api_keys",
     "attempts",
     "audit_entries",
@@ -32,9 +35,11 @@ BIG = {
     "deliveries",
     "device_topics",
     "devices",
+    "erasures",
     "events",
     "feedback",
     "follows",
+    "former_device_users",
     "idempotency_keys",
     "inboxes",
     "jobs",
@@ -44,6 +49,7 @@ BIG = {
     "notifications",
     "provider_keys",
     "push_endpoints",
+    "sign_in_attempts",
     "subscriptions",
     "templates",
     "tickets",
@@ -52,6 +58,7 @@ BIG = {
     "user_attributes",
     "user_tags",
     "user_keys",
+    "trusted_devices",
     "users",
 }
 # What may read a big table whole, and why.
@@ -59,12 +66,37 @@ ALLOWED = {
     "count_devices": "counts the devices of an app; read where nobody waits for it",
     "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
+    "forget_sign_in_attempts": "run by an operator who resets an account; an hour of failures",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",
+    "find_personal_jobs": "an erasure reads the queue whole: an index would cost every job",
+    "show_personal_jobs": "as above, for an export",
+    "find_personal_tickets": "an erasure reads all tickets, which live for seconds",
+    "show_personal_tickets": "as above, for an export",
 }
 APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
 VALUES: dict[str, Value] = {
     "address": b"sealed",
+    "administrator_id": "administrator-7",
+    "app_roles": "{}",
+    "code_hash": b"code",
+    "confirmed_at": NOW,
+    "disabled_at": None,
+    "forgotten": NOW,
+    "is_operator": 0,
+    "kept": "",
+    "last_step": 1,
+    "lower": "name",
+    "mfa_at": None,
+    "networks": "[]",
+    "password_changed_at": None,
+    "pattern": "account:7%",
+    "salt": b"salt",
+    "secret": b"sealed",
+    "state": "current",
+    "step": 5,
+    "threshold": 5,
+    "user_agent": "text",
     "after": "",
     "answer": b"answer",
     "app_id": "app-7",
@@ -175,10 +207,35 @@ VALUES: dict[str, Value] = {
     "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
 }
+VALUES |= {
+    **{
+        f"after_{name}": ""
+        for name in ("id", "tag", "term", "topic", "channel", "device_id", "key")
+    },
+    **dict.fromkeys(["after_number", "after_invalidated_at", "after_until"], -1),
+    **dict.fromkeys(["after_token_hash", "after_hash"], b""),
+    **dict.fromkeys(["known_audience", "known_content", "counts"], "{}"),
+    "cause": "request",
+    "completed_at": NOW,
+    "hash": b"hash-7",
+    "length": 7,
+    "pattern": '%"user-7"%',
+    "prefix": "user-7\n",
+    "requested_at": NOW,
+    "term": "text.plan",
+    "upto": "event-8",
+    "user_hash": b"hash-7",
+}
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "add_erasure": {"subject": b"sealed"},
+    "add_erasure_key": {"key": b"sealed"},
     "delete_expired_tickets": {"id": b"t-7"},
+    "list_erasures": {"before": "erasure-2"},
+    "set_erasure_subject": {"subject": b"sealed"},
     "insert_user_keys": {"key": b"key"},
+    "insert_admin_session": {"address": "192.0.2.7"},
+    "rehash_administrator_password": {"before": "hash"},
     "list_events": {"before": "event-2"},
     "list_events_by_status": {"before": "event-2", "status": "failed"},
     "insert_audit_entry": {"address": "192.0.2.1", "sequence": None},
@@ -197,7 +254,21 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
 }
 
 
+def status_of(n: int) -> str:
+    """Return the status of an erasure: few are not done."""
+    return ("running", "settling")[n % 2] if n % 300 < 2 else "done"
+
+
 def find_statements() -> Iterator[Statement]:
+    for table in PERSONAL:
+        if table.owner is Owner.EVENT:
+            continue
+        yield table.find
+        yield table.delete
+        if table.owner is Owner.NOTIFICATION:
+            yield table.delete_owned
+        if table.section:
+            yield table.show
     for module in pkgutil.walk_packages(clarion.__path__, "clarion."):
         if not re.search(r"\.sql(\.|$)", module.name):
             continue
@@ -243,7 +314,29 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
         "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
         "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
-        "idempotency_keys": [(a, f"key-{n}", b"", b"", NOW, NOW + n) for _, a, n in devices],
+        "idempotency_keys": [
+            (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
+            for _, a, n in devices
+        ],
+        "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
+        "former_device_users": [
+            (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
+        ],
+        "erasures": [
+            (
+                a,
+                f"erasure-{n}",
+                b"hash-%d" % n,
+                None,
+                "request",
+                status_of(n),
+                "{}",
+                NOW + n,
+                NOW,
+                NOW,
+            )
+            for _, a, n in devices
+        ],
         "device_topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
@@ -258,6 +351,14 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "users": [user_row(a, n) for _, a, n in devices],
         "segments": [(a, f"segment-{n}", "", NOW, NOW) for _, a, n in devices],
         "user_tags": [(a, f"tag-{n % TOPICS}", f"user-{n}") for _, a, n in devices],
+        "admin_sessions": [
+            (i, f"administrator-{n}", b"s-%d" % n, NOW, NOW, NOW + DAY + n, None, NOW, "", "")
+            for i, _, n in devices
+        ],
+        "sign_in_attempts": [(f"key-{n}", 1, NOW + n, 0) for _, _, n in devices],
+        "trusted_devices": [
+            (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
+        ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
         "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
         "audit_entries": [audit_row(a, n) for _, a, n in devices],

@@ -37,7 +37,7 @@ FULL = make_user(
     consent={"newsletter": Consent(granted=True, at=NOW, source="form", version="2026-01")},
     profile=Profile(
         billing_address=BillingAddress(line1="Hauptstraße 1", city="Köln", country="DE"),
-        intelligence=Intelligence(credits=2.5, billing_history=("in_1", "in_2")),
+        intelligence=Intelligence(credits=2.5, billing_history=["in_1", "in_2"]),
     ),
     preferences=PREFERENCES,
     last_login_at=NOW - 5,

@@ -16,6 +16,7 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    set_cookies: tuple[str, ...] = ()
 
     @property
     def json(self) -> Any:
@@ -49,8 +50,9 @@ class Answer:
 class Asker:
     """Sends requests to one server, with the key of one app if it was given one."""
 
-    def __init__(self, port: int, credential: str = "") -> None:
+    def __init__(self, port: int, credential: str = "", address: str = "127.0.0.1") -> None:
         self.port = port
+        self.address = address  # of this machine, from which the requests come
         self._headers = {"Authorization": f"Bearer {credential}"} if credential else {}
 
     def ask(
@@ -68,7 +70,9 @@ class Asker:
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         as_json = {} if body is None else {"Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT_S)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=ANSWER_LIMIT_S, source_address=(self.address, 0)
+        )
         try:
             with suppress(BrokenPipeError, ConnectionResetError):
                 # A server that refuses a body answers and closes while it is still being sent.
@@ -77,7 +81,8 @@ class Asker:
                 )
             answer = connection.getresponse()
             given = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, given, answer.read())
+            cookies = tuple(answer.headers.get_all("Set-Cookie", ()))
+            return Answer(answer.status, given, answer.read(), cookies)
         finally:
             connection.close()
 

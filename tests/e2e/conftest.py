@@ -2,13 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from clarion.access.model import Role
 from clarion.access.provisioning import create_app
 from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
@@ -16,6 +17,7 @@ from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
 from clarion.store.opening import open_engine
 from tests.conftest import run_apart, run_sql, worker_number
+from tests.e2e.administrators import make_key as make_admin_key
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.servers import REDIS, shared_url
@@ -51,6 +53,15 @@ class Server:
         assert made.status == 201, made.body
         return self.with_key(made.json["api_key"])
 
+    def make_admin(self, role: Role = Role.ADMIN) -> Asker:
+        """Add an administrator with a role for all apps, and return a client with their key."""
+        return self.with_key(make_admin_key(self.installation, role))
+
+    def make_admin_of(self, app_roles: Mapping[str, Role]) -> Asker:
+        """Add an administrator with roles for single apps, and return a client with their key."""
+        key = make_admin_key(self.installation, app_roles=app_roles, is_for_all_apps=False)
+        return self.with_key(key)
+
     def make_app(self) -> dict[str, Any]:
         """Create another app in the store, and return its id and its key."""
         return run_apart(self._make_app())
@@ -68,7 +79,15 @@ class Server:
             )
         finally:
             await engine.close()
-        return {"id": new.app.id, "api_key": new.api_key}
+        return {
+            "id": new.app.id,
+            "api_key": new.api_key,
+            "user_secret": new.user_secret,
+            "bundle_id": new.app.bundle_id,
+            "team_id": new.app.team_id,
+            "key_id": new.key_id,
+            "provider_key": new.provider_key_pem,
+        }
 
     def make_app_by_command(self) -> dict[str, Any]:
         """Create another app by the command line, while the server runs."""

@@ -60,6 +60,10 @@ class Installation:
         """Run a command on this installation; `flags` are added to its own."""
         return run_command([*self.under, *command(*arguments, **self._flags | flags)])
 
+    def answer(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that asks something, and type an answer."""
+        return run_command(command(*arguments, **self._flags), stdin_text=text)
+
     def initialise(self) -> dict[str, Any]:
         """Run `clarion init --json` and return what it printed."""
         done = self.run("init", "--json")
@@ -129,11 +133,11 @@ def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[st
     return run_command(command(*arguments, **flags))
 
 
-def run_command(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+def run_command(arguments: list[str], *, stdin_text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         arguments,
         env=environment(),
-        stdin=subprocess.DEVNULL,
+        input=stdin_text,
         capture_output=True,
         text=True,
         check=False,

@@ -1,7 +1,8 @@
-"""Pushes to devices as the APNs provider of the first app."""
+"""Pushes to devices as the APNs provider of an app."""
 
 import time
 from pathlib import Path
+from typing import Any
 
 import jwt
 
@@ -10,8 +11,12 @@ from tests.e2e.conftest import Server
 
 
 def push(server: Server, device_token: str, text: str = "hello") -> Answer:
-    app = server.first["app"]
-    key = Path(app["provider_key_path"]).read_bytes()
+    return push_as(server, server.first["app"], device_token, text)
+
+
+def push_as(server: Server, app: dict[str, Any], device_token: str, text: str = "hello") -> Answer:
+    """Push as the provider of an app; its key may be in memory, for one whose file is gone."""
+    key = app.get("provider_key") or Path(app["provider_key_path"]).read_bytes()
     claims = {"iss": app["team_id"], "iat": int(time.time())}
     token = jwt.encode(claims, key, "ES256", {"kid": app["key_id"]})
     headers = {"authorization": f"bearer {token}", "apns-topic": app["bundle_id"]}

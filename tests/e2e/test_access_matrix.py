@@ -5,15 +5,16 @@ The operations are those of `/openapi.json`: one without an entry in the table f
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from clarion.access.model import Scope
-from tests.e2e.asking import Answer, Asker
+from clarion.access.model import SCOPES_OF, Role, Scope
+from tests.e2e.administrators import PASSWORD, Browser, make_administrator, sign_in
+from tests.e2e.asking import Answer
 from tests.e2e.conftest import Server
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.provider import push
@@ -26,7 +27,9 @@ class Who(Enum):
     APP = "an API key with the scope"
     OWNER = "an API key with the scope, or the user whom the object belongs to"
     USER = "a user, on what is their own"
-    ANYONE = "an API key or a user, with an answer about themselves"
+    ANYONE = "an API key, a user or an administrator, with an answer about themselves"
+    ADMIN = "an administrator, with the role for all apps if one is named"
+    STRANGER = "whoever is about to sign in"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class Rule:
     # An app has this name of its own, whatever others have: it is created, or not changed.
     is_own_name: bool = False
     is_stream: bool = False
+    # Of administrators: the role for all apps, and whether an admin API key is enough.
+    role: Role | None = None
+    is_for_keys: bool = False
 
 
 def app(scope: Scope, body: dict[str, Any] | None = None, *, is_own_name: bool = False) -> Rule:
@@ -47,7 +53,15 @@ def owner(scope: Scope, body: dict[str, Any] | None = None) -> Rule:
     return Rule(Who.OWNER, scope, body)
 
 
+def admin(
+    role: Role | None = None, body: dict[str, Any] | None = None, *, is_for_keys: bool = False
+) -> Rule:
+    return Rule(Who.ADMIN, body=body, role=role, is_for_keys=is_for_keys)
+
+
 ME = Rule(Who.USER)
+# By the role for the app that the path names.
+OF_APP = admin(is_for_keys=True)
 EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
 PROVIDER = {
     "kind": "webhook",
@@ -60,7 +74,28 @@ TABLE: dict[str, Rule] = {
     "GET /v1/caller": Rule(Who.ANYONE),
     "GET /v1/keys": app(Scope.KEYS_READ),
     "POST /v1/keys": app(Scope.KEYS_WRITE, {"label": "new", "scopes": ["stats:read"]}),
+    "POST /v1/keys/{key_id}/rotate": app(Scope.KEYS_WRITE, {"overlap_s": 60}),
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
+    "GET /v1/app": app(Scope.KEYS_READ),
+    "PATCH /v1/app": app(Scope.KEYS_WRITE, {"allowed_origins": []}),
+    "GET /v1/apps": OF_APP,
+    "POST /v1/apps": admin(
+        Role.ADMIN, {"name": "New", "bundle_id": "com.example.{new_username}"}, is_for_keys=True
+    ),
+    "GET /v1/apps/{app_id}": OF_APP,
+    "PATCH /v1/apps/{app_id}": admin(body={"name": "New"}, is_for_keys=True),
+    "GET /v1/apps/{app_id}/user-keys": OF_APP,
+    "POST /v1/apps/{app_id}/user-keys": admin(body={"algorithm": "HS256"}, is_for_keys=True),
+    "POST /v1/apps/{app_id}/user-keys/{kid}/rotate": admin(
+        body={"overlap_s": 60}, is_for_keys=True
+    ),
+    "DELETE /v1/apps/{app_id}/user-keys/{kid}": OF_APP,
+    "GET /v1/apps/{app_id}/provider-keys": OF_APP,
+    "POST /v1/apps/{app_id}/provider-keys": admin(body={}, is_for_keys=True),
+    "POST /v1/apps/{app_id}/provider-keys/{key_id}/rotate": admin(body={}, is_for_keys=True),
+    "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": OF_APP,
+    "DELETE /v1/apps/{app_id}": OF_APP,
+    "POST /v1/me/tickets": ME,
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
     "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
     "POST /v1/users/batch": app(
@@ -161,9 +196,70 @@ TABLE: dict[str, Rule] = {
     "DELETE /v1/types/{type_name}": app(Scope.TYPES_WRITE, is_own_name=True),
     "DELETE /v1/users/{user_id}": app(Scope.USERS_WRITE),
     "POST /v1/users/{user_id}/restore": app(Scope.USERS_WRITE),
+    "POST /v1/admin/session": Rule(
+        Who.STRANGER, body={"username": "{username}", "password": "wrong"}
+    ),
+    "POST /v1/admin/setup": Rule(Who.STRANGER, body={"token": "wrong", "password": "wrong"}),
+    "GET /v1/admin/session": admin(is_for_keys=True),
+    "POST /v1/admin/session/totp": admin(body={"code": "000000"}),
+    "POST /v1/admin/session/confirm": admin(body={"password": PASSWORD}),
+    "GET /v1/admin/administrators": admin(Role.ADMIN, is_for_keys=True),
+    "POST /v1/admin/administrators": admin(Role.ADMIN, {"username": "{new_username}"}),
+    "GET /v1/admin/administrators/{administrator_id}": admin(Role.ADMIN, is_for_keys=True),
+    "PATCH /v1/admin/administrators/{administrator_id}": admin(Role.ADMIN, {"role": "editor"}),
+    "POST /v1/admin/administrators/{administrator_id}/reset": admin(Role.ADMIN, {}),
+    "DELETE /v1/admin/administrators/{administrator_id}": admin(Role.ADMIN),
+    "GET /v1/admin/keys": admin(),
+    "POST /v1/admin/keys": admin(body={"label": "new", "role": "viewer"}),
+    "DELETE /v1/admin/keys/{key_id}": admin(),
+    "POST /v1/admin/recovery-codes": admin(),
+    "POST /v1/admin/totp/confirm": admin(body={"code": "000000"}),
+    "POST /v1/admin/totp": admin(),
+    "DELETE /v1/admin/totp": admin(),
+    "GET /v1/admin/sessions": admin(),
+    "DELETE /v1/admin/sessions/{session_id}": admin(),
+    "PUT /v1/admin/password": admin(
+        body={"current_password": PASSWORD, "password": "another good one"}
+    ),
+    "DELETE /v1/admin/sessions": admin(),
+    "DELETE /v1/admin/session": admin(),
 }
+# What the header `Clarion-App` is for.
+OF_APPS = {each: rule for each, rule in TABLE.items() if rule.who in (Who.APP, Who.OWNER)}
+OF_ADMINS = {each: rule for each, rule in TABLE.items() if rule.who is Who.ADMIN}
+SIGN_IN = {each for each, rule in TABLE.items() if rule.who is Who.STRANGER}
+# They finish or end a sign-in, and are open to those who have not finished it.
+OF_SIGN_IN = {"GET /v1/admin/session", "POST /v1/admin/session/totp", "DELETE /v1/admin/session"}
 # The state of the event does not allow them; the caller is entitled all the same.
-NOT_NOW = {"POST /v1/events/{event_id}/replay", "DELETE /v1/events/{event_id}"}
+NOT_NOW = {
+    "POST /v1/events/{event_id}/replay",
+    "DELETE /v1/events/{event_id}",
+    "POST /v1/admin/session/totp",  # was given
+    "POST /v1/admin/totp/confirm",  # nothing was begun
+    "DELETE /v1/admin/totp",  # whoever has the role admin needs one
+}
+
+
+class Asks(Protocol):
+    """A client: of an app, of a user, or the browser of an administrator."""
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
+    ) -> Answer: ...
+
+
+@dataclass
+class ForApp:
+    """An administrator's client that names an app, or none."""
+
+    client: Asks
+    app_id: str | None
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        named = {"Clarion-App": self.app_id} if self.app_id else {}
+        return self.client.ask(method, path, body, headers={**named, **(headers or {})})
 
 
 class World:
@@ -211,15 +307,39 @@ class World:
             "topic": topic,
             "key_id": key["id"],
             "name": name,
+            **self._make_administrator(),
         }
 
-    def ask(self, asker: Asker, operation: str) -> Answer:
+    def _make_administrator(self) -> dict[str, str]:
+        """Return what an administrator has, whose label and name hold the mark."""
+        account = make_administrator(self.server.installation, username=f"a{self.mark}")
+        browser = sign_in(self.server.installation, account)
+        key = browser.post("/v1/admin/keys", {"label": self.mark, "role": "viewer"}).json
+        session = browser.get("/v1/admin/session").json
+        new = {"name": self.mark, "bundle_id": f"com.example.{self.mark}"}
+        app = browser.post("/v1/apps", new).json
+        return {
+            "app_id": app["id"],
+            "kid": app["user_key_id"],
+            "provider_key_id": app["key_id"],
+            "username": account.username,
+            "new_username": f"b{self.mark}",
+            "administrator_id": account.id,
+            "admin_key_id": key["id"],
+            "session_id": session["session_id"],
+        }
+
+    def ask(self, asker: Asks, operation: str) -> Answer:
         """Use an operation on the objects of this world."""
         method, path = operation.split()
         body = TABLE[operation].body
         filled = None if body is None else json.loads(self._fill(json.dumps(body)))
         if path.startswith("/v1/providers/"):
             path = path.replace("{channel}", "webhook")
+        if path.startswith("/v1/admin/keys/"):
+            path = path.replace("{key_id}", "{admin_key_id}")
+        if "/provider-keys/" in path:
+            path = path.replace("{key_id}", "{provider_key_id}")
         return asker.ask(method, self._fill(path), filled)
 
     def _fill(self, text: str) -> str:
@@ -229,10 +349,13 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
-        # An export says when it was made.
         reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
+        # An export says when it was made.
         reads = [each for each in reads if not each.endswith("/export")]
-        answers = [self.ask(self.server.app, each) for each in reads]
+        admin = self.server.make_admin()
+        answers = [
+            self.ask(admin if each in OF_ADMINS else self.server.app, each) for each in reads
+        ]
         assert {each.status for each in answers} == {200}
         return [each.body for each in answers]
 
@@ -247,7 +370,7 @@ def world(server: Server) -> Iterator[World]:
     assert world.look() == before
 
 
-def find_faults(world: World, asker: Asker, allowed: dict[str, set[int]]) -> list[str]:
+def find_faults(world: World, asker: Asks, allowed: dict[str, set[int]]) -> list[str]:
     """Return the operations with another status, or with something of the world in the answer."""
     found = []
     for operation, statuses in allowed.items():
@@ -283,15 +406,18 @@ def test_another_user_gets_nothing_of_it(world: World) -> None:
 
 
 def status_for_another_user(operation: str, rule: Rule) -> set[int]:
-    if rule.who is Who.APP:
+    if rule.who in {Who.APP, Who.ADMIN}:
         return {403}
+    if rule.who is Who.STRANGER:
+        return {401}
     if "{" in operation:
         return {404}
     return {200, 201}  # about themselves
 
 
 def test_a_user_uses_nothing_that_is_for_the_app(world: World) -> None:
-    allowed = {each: {403} for each, rule in TABLE.items() if rule.who is Who.APP}
+    for_others = {Who.APP, Who.ADMIN}
+    allowed = {each: {403} for each, rule in TABLE.items() if rule.who in for_others}
     assert find_faults(world, world.ana.me, allowed) == []
 
 
@@ -305,8 +431,10 @@ def test_another_app_gets_nothing_of_it(world: World) -> None:
 
 def status_for_another_app(operation: str) -> set[int]:
     rule = TABLE[operation]
-    if rule.who is Who.USER:
+    if rule.who in {Who.USER, Who.ADMIN}:
         return {403}
+    if rule.who is Who.STRANGER:
+        return {401}
     if rule.is_own_name:
         return {200, 201, 202, 204, 404}
     if "{" in operation:
@@ -324,11 +452,109 @@ def test_a_key_without_the_scope_gets_nothing(world: World, scope: Scope) -> Non
 def test_whoever_may_use_an_operation_can(server: Server) -> None:
     """Without this the rest would prove nothing: all might be refused to everybody."""
     own = World(server)
+    account = make_administrator(server.installation)
+    browser = sign_in(server.installation, account)
+    key = browser.post("/v1/admin/keys", {"label": "mine", "role": "viewer"}).json
+    other = Browser(server.installation.port).sign_in(account.username).json
+    own.ids |= {"admin_key_id": key["id"], "session_id": other["session_id"]}
+    entitled: dict[Who, Asks] = {Who.USER: own.ana.me, Who.ADMIN: browser}
+    asked = [each for each, rule in TABLE.items() if not rule.is_stream and each not in SIGN_IN]
+    asked.remove("DELETE /v1/admin/sessions")  # it ends the session, and so does the last one
+    askers = {each: entitled.get(TABLE[each].who, server.app) for each in asked}
+    assert find_refusals(own, askers) == []
+    browser = sign_in(server.installation)
+    assert own.ask(browser, "DELETE /v1/admin/sessions").status == 200
+
+
+def find_refusals(world: World, askers: Mapping[str, Asks]) -> list[str]:
+    """Return the operations that somebody who may use them cannot use."""
     found = []
-    for operation, rule in TABLE.items():
-        if rule.is_stream:
-            continue
-        answer = own.ask(own.ana.me if rule.who is Who.USER else server.app, operation)
+    for operation, asker in askers.items():
+        answer = world.ask(asker, operation)
         if answer.status not in ({409} if operation in NOT_NOW else {200, 201, 202, 204}):
             found.append(f"{operation}: {answer.status} {answer.body!r}")
-    assert found == []
+    return found
+
+
+# Administrators.
+
+
+def test_an_administrator_must_name_the_app(world: World) -> None:
+    asker = world.server.make_admin()
+    assert find_faults(world, asker, {each: {422} for each in OF_APPS}) == []
+
+
+def test_an_administrator_of_another_app_gets_nothing_of_it(world: World) -> None:
+    other = world.server.make_app()["id"]
+    client = world.server.make_admin_of({other: Role.ADMIN})
+    named = ForApp(client, world.server.first["app"]["id"])
+    assert find_faults(world, named, {each: {404} for each in TABLE if each not in SIGN_IN}) == []
+    operations = sorted(OF_APPS, key=lambda each: TABLE[each].is_own_name)
+    allowed = {operation: status_for_another_app(operation) for operation in operations}
+    assert find_faults(world, ForApp(client, other), allowed) == []
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_gets_no_more_than_its_scopes(world: World, role: Role) -> None:
+    app_id = world.server.first["app"]["id"]
+    allowed = {each: {403} for each, rule in OF_APPS.items() if rule.scope not in SCOPES_OF[role]}
+    for client in (world.server.make_admin(role), world.server.make_admin_of({app_id: role})):
+        assert find_faults(world, ForApp(client, app_id), allowed) == []
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_gets_all_that_its_scopes_allow(server: Server, role: Role) -> None:
+    own = World(server)
+    asker = ForApp(server.make_admin(role), server.first["app"]["id"])
+    own_scopes = SCOPES_OF[role]
+    asked = [each for each, rule in OF_APPS.items() if rule.scope in own_scopes]
+    assert find_refusals(own, dict.fromkeys(asked, asker)) == []
+    # The preferences of all users list the types of the app.
+    own.ask(server.app, "DELETE /v1/types/{type_name}")
+
+
+def test_an_administrator_is_no_user(world: World) -> None:
+    asker = ForApp(world.server.make_admin(), world.server.first["app"]["id"])
+    allowed = {each: {403} for each, rule in TABLE.items() if rule.who is Who.USER}
+    assert find_faults(world, asker, allowed) == []
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.EDITOR, None])
+def test_a_lower_role_gets_nothing_of_other_administrators(world: World, role: Role | None) -> None:
+    """Also whoever has the role admin, but for one app only."""
+    app_roles = {world.server.first["app"]["id"]: Role.ADMIN}
+    browser = sign_in(world.server.installation, role=role, app_roles=app_roles)
+    allowed = {each: {403} for each, rule in OF_ADMINS.items() if rule.role}
+    assert find_faults(world, browser, allowed) == []
+
+
+def test_an_administrator_has_nothing_of_the_sessions_and_keys_of_others(world: World) -> None:
+    browser = sign_in(world.server.installation)
+    allowed = {
+        "DELETE /v1/admin/keys/{key_id}": {404},
+        "DELETE /v1/admin/sessions/{session_id}": {404},
+        "GET /v1/admin/keys": {200},
+        "GET /v1/admin/sessions": {200},
+        "GET /v1/admin/session": {200},
+    }
+    assert find_faults(world, browser, allowed) == []
+
+
+def test_an_admin_api_key_is_no_session(world: World) -> None:
+    allowed = {each: {403} for each, rule in OF_ADMINS.items() if not rule.is_for_keys}
+    assert find_faults(world, world.server.make_admin(), allowed) == []
+
+
+@pytest.mark.parametrize("is_enrolled", [False, True])
+def test_who_has_not_finished_signing_in_gets_nothing(world: World, *, is_enrolled: bool) -> None:
+    installation = world.server.installation
+    account = make_administrator(installation)
+    if is_enrolled:
+        sign_in(installation, account)
+    browser = Browser(installation.port)
+    browser.sign_in(account.username)
+    enrols = {"POST /v1/admin/totp", "POST /v1/admin/totp/confirm"}
+    left_out = {*SIGN_IN, *OF_SIGN_IN, *(() if is_enrolled else enrols)}
+    allowed = {each: {403} for each in TABLE if each not in left_out}
+    asker = ForApp(browser, world.server.first["app"]["id"])
+    assert find_faults(world, asker, allowed) == []

@@ -46,6 +46,21 @@ PAGES = {
             "Der Hafen ist offen",
         ],
     ),
+    "docs/how-to/apps-and-keys.md": (
+        "# Apps and keys",
+        [
+            "allowed origins  none",
+            "order service",
+            "live until",
+            "https://shop.example.com",
+            "AuthKey_",
+            "Deleted Web shop.",
+        ],
+    ),
+    "docs/how-to/user-tokens.md": (
+        "# User tokens",
+        ['"unread_count":0', '"kind":"user"', '"user_id":"ana"'],
+    ),
     "docs/quickstart.md": (
         "## Your first notification",
         ["Bo commented on your post: “Nice!”", '"verdict":"send"'],
@@ -73,6 +88,10 @@ def test_the_commands_of_a_page_work(server: Server, page: str) -> None:
     heading, expected = PAGES[page]
     script = PRELUDE + commands(page, heading)
     script = script.replace("127.0.0.1:8080", f"127.0.0.1:{server.installation.port}")
+    flags = {"data": str(server.installation.data), "database": server.installation.database_url}
+    given = " ".join(f"--{name}={value}" for name, value in flags.items())
+    script = script.replace("--data data", given)
+    script = script.replace(".venv/bin/clarion", f"{sys.executable} -m clarion")
     script = script.replace("data/first-run.json", str(server.installation.data / "first-run.json"))
     done = subprocess.run(
         ["/bin/bash", "-c", script],

@@ -88,6 +88,9 @@ class Sizes:
     # T18: messages to a provider, for each of its faults.
     provider_messages: int
 
+    # T39: users who are erased while notifications are delivered to them.
+    erased_users: int
+
     # Security item 27: a name server that changes its answers.
     rebinding_tries: int
 
@@ -136,6 +139,7 @@ TABLE = {
         slow_connections=200,
         slow_s=6,
         provider_messages=3,
+        erased_users=12,
         rebinding_tries=10_000,
     ),
     "night": Sizes(
@@ -181,6 +185,7 @@ TABLE = {
         slow_connections=5_000,
         slow_s=300,
         provider_messages=1_000,
+        erased_users=1_000,
         rebinding_tries=200_000,
     ),
 }

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 import apsw
 import pytest
 
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import UserKey
-from clarion.access.port import Administrators, AppKeys, Apps, Keys, Tickets, Vault
-from clarion.access.sql import SqlAdministrators, SqlApps, SqlKeys, SqlTickets, open_user_keys
+from clarion.access.port import AppKeys, Apps, Keys, Tickets, Vault
+from clarion.access.sql import SqlApps, SqlKeys, SqlTickets, open_user_keys
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange
@@ -68,8 +70,8 @@ def tickets(engine: MemoryEngine) -> Tickets:
 
 
 @pytest.fixture
-def administrators(engine: MemoryEngine) -> Administrators:
-    return SqlAdministrators(engine)  # type: ignore[arg-type]
+def admins(engine: MemoryEngine) -> AdminStores:
+    return make_admin_stores(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture

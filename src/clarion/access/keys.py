@@ -19,7 +19,7 @@ PREFIX = "ck_"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH = 16  # 95 bits: unique, not secret
 _SECRET_LENGTH = 43  # 256 bits
-_SHAPE = re.compile(rf"ck_([0-9A-Za-z]{{{_ID_LENGTH}}})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})")
+_SHAPE = re.compile(rf"([0-9A-Za-z]{{{_ID_LENGTH}}})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class ApiSecret:
 
     id: str
     secret: str
+    prefix: str = PREFIX
 
     def __repr__(self) -> str:
         """Hide the secret."""
@@ -36,7 +37,7 @@ class ApiSecret:
     @property
     def text(self) -> str:
         """The key as clients send it."""
-        return f"{PREFIX}{self.id}_{self.secret}"
+        return f"{self.prefix}{self.id}_{self.secret}"
 
     @property
     def hash(self) -> bytes:
@@ -53,14 +54,14 @@ def random_text(length: int) -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
-def new_api_secret() -> ApiSecret:
-    return ApiSecret(random_text(_ID_LENGTH), random_text(_SECRET_LENGTH))
+def new_api_secret(prefix: str = PREFIX) -> ApiSecret:
+    return ApiSecret(random_text(_ID_LENGTH), random_text(_SECRET_LENGTH), prefix)
 
 
-def parse_api_secret(text: str) -> ApiSecret | None:
+def parse_api_secret(text: str, prefix: str = PREFIX) -> ApiSecret | None:
     """Return the parts of a key; None if the text does not have its form."""
-    match = _SHAPE.fullmatch(text)
-    return ApiSecret(match[1], match[2]) if match else None
+    match = _SHAPE.fullmatch(text, len(prefix)) if text.startswith(prefix) else None
+    return ApiSecret(match[1], match[2], prefix) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,7 @@ def issue_key(
     *, app_id: str, label: str, scopes: Iterable[str], now: int, expires_at: int | None = None
 ) -> IssuedKey:
     """Create a key without storing it."""
-    if not 0 < len(label) <= LABEL_LENGTH:
-        raise InvalidFields(FieldFault("label", f"must have 1 to {LABEL_LENGTH} characters"))
-    if not is_plain(label):
-        raise InvalidFields(FieldFault("label", "must not contain control characters"))
-    if expires_at is not None and expires_at <= now:
-        raise InvalidFields(FieldFault("expires_at", "must be in the future"))
+    check_new_key(label, expires_at, now)
     secret = new_api_secret()
     key = ApiKey(
         id=secret.id,
@@ -92,6 +88,16 @@ def issue_key(
         expires_at=expires_at,
     )
     return IssuedKey(key, secret)
+
+
+def check_new_key(label: str, expires_at: int | None, now: int) -> None:
+    """Raise `InvalidFields` if a new key must not be called this, or would have expired."""
+    if not 0 < len(label) <= LABEL_LENGTH:
+        raise InvalidFields(FieldFault("label", f"must have 1 to {LABEL_LENGTH} characters"))
+    if not is_plain(label):
+        raise InvalidFields(FieldFault("label", "must not contain control characters"))
+    if expires_at is not None and expires_at <= now:
+        raise InvalidFields(FieldFault("expires_at", "must be in the future"))
 
 
 def parse_scopes(texts: Iterable[str]) -> frozenset[Scope]:

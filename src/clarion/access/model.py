@@ -180,17 +180,6 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Administrator:
-    """An account for operating Clarion."""
-
-    id: str
-    username: str
-    password_hash: str
-    role: Role
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppCaller:
     """An application server, authenticated by an API key.
 
@@ -237,6 +226,33 @@ class AdminCaller:
         """Return the role for an app, or None."""
         roles = [role for role in (self.role, self.app_roles.get(app_id)) if role]
         return max(roles, key=lambda role: role.rank, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Where a request of an administrator comes from.
+
+    `is_secure` if nobody on the way could read it: it came over TLS, or from this machine.
+    """
+
+    address: str
+    user_agent: str = ""
+    is_secure: bool = True
+    device: str | None = field(default=None, repr=False)  # the token of a trusted device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminCredential:
+    """What an administrator sends: the secret of a session, or an admin API key."""
+
+    secret: str
+    is_key: bool
+    app_id: str | None  # of the header `Clarion-App`
+    visitor: Visitor
+
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return f"AdminCredential(is_key={self.is_key}, {self.visitor})"
 
 
 Caller = AppCaller | UserCaller | AdminCaller

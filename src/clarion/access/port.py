@@ -1,12 +1,13 @@
-"""The ports of apps, keys, administrators, authentication, and the vault for secrets."""
+"""The ports of apps, keys, authentication, and the vault for secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from clarion.access.model import (
-    Administrator,
+    AdminCaller,
+    AdminCredential,
     ApiKey,
     App,
     Caller,
@@ -151,16 +152,6 @@ class Tickets(Protocol):
         """Delete expired tickets, at most so many; return how many."""
 
 
-class Administrators(Protocol):
-    """The accounts for operating Clarion."""
-
-    async def create(self, administrator: Administrator) -> None:
-        """Add an administrator; `Conflict` if the username exists."""
-
-    async def find(self, username: str) -> Administrator | None:
-        """Return the administrator with this username, or None."""
-
-
 class Authenticator(Protocol):
     """Identifies callers by the credential that they send."""
 
@@ -185,6 +176,28 @@ class Origins(Protocol):
 
         A change is seen within two seconds on every node.
         """
+
+
+class AdminAuthenticator(Protocol):
+    """Identifies administrators by a session or by an admin API key."""
+
+    async def identify(self, credential: AdminCredential, *, is_use: bool = True) -> AdminCaller:
+        """Return the administrator.
+
+        Unless `is_use` is false, the time of the use is recorded: a session ends when it is not
+        used.
+
+        `Unauthenticated` if the session or key is not valid any more, `AddressNotAllowed` if it
+        must not be used from this address, `InsecureTransport` if others could read it on the way,
+        and `NotFound` if there is no such app, or no role for it.
+        """
+
+
+class Authenticators(NamedTuple):
+    """Who identifies the callers of the API."""
+
+    callers: Authenticator
+    administrators: AdminAuthenticator
 
 
 class Vault(Protocol):

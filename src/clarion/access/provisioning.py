@@ -1,4 +1,4 @@
-"""Creates apps and administrators, with all the keys they need."""
+"""Creates apps with all the keys they need."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from typing import TypeVar
 
 from clarion.access.app_keys import issue_provider_key, issue_user_key
 from clarion.access.keys import issue_key, random_text
-from clarion.access.model import (
-    Administrator,
-    ApiKey,
-    App,
-    ProviderKey,
-    Role,
-    UserKey,
-    UserTokenAlgorithm,
-)
+from clarion.access.model import ApiKey, App, ProviderKey, UserKey, UserTokenAlgorithm
 from clarion.access.origins import check_origins
-from clarion.access.passwords import hash_password
-from clarion.access.port import Administrators, Apps, Vault
+from clarion.access.port import Apps, Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import is_plain
@@ -29,7 +20,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 # Apple's team ids have ten characters, and APNs clients expect that.
 _TEAM_ID_LENGTH = 10
-_PASSWORD_LENGTH = 20
 _NAME_LENGTH = 100
 _BUNDLE_ID_LENGTH = 155
 _BUNDLE_ID = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
@@ -122,20 +112,3 @@ def _check(field: str, check: Callable[[T], R], value: T) -> R:
         return check(value)
     except ValueError as error:
         raise InvalidFields(FieldFault(field, str(error))) from error
-
-
-def new_password() -> str:
-    return random_text(_PASSWORD_LENGTH)
-
-
-async def create_administrator(
-    *, username: str, password: str, administrators: Administrators, clock: Clock
-) -> None:
-    administrator = Administrator(
-        id=clock.new_id(),
-        username=username,
-        password_hash=hash_password(password),
-        role=Role.ADMIN,
-        created_at=clock.now(),
-    )
-    await administrators.create(administrator)

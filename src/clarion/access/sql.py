@@ -1,4 +1,4 @@
-"""Apps, API keys and administrators in SQL."""
+"""Apps and API keys in SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from clarion.access.model import (
-    Administrator,
     ApiKey,
     App,
     ProviderKey,
@@ -45,7 +44,6 @@ PROVIDER_KEYS = Record(ProviderKey)
 USER_KEYS = Record(UserKey)
 TICKETS = Record(Ticket)
 KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
-ADMINISTRATORS = Record(Administrator)
 
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
@@ -180,15 +178,6 @@ REDEEM_TICKET = statement(
     f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
 )
 SELECT_OLD_TICKETS, DELETE_TICKET = expiry_sweep("tickets", "hash")
-INSERT_ADMINISTRATOR = statement(
-    "insert_administrator",
-    f"""INSERT INTO administrators ({ADMINISTRATORS.columns})
-    VALUES ({ADMINISTRATORS.parameters})""",
-)
-SELECT_ADMINISTRATOR = statement(
-    "select_administrator",
-    f"SELECT {ADMINISTRATORS.columns} FROM administrators WHERE username = :username",
-)
 
 
 class SqlApps:
@@ -380,19 +369,3 @@ class SqlTickets:
 
     async def prune(self, now: int, limit: int) -> int:
         return await sweep(self._engine, SELECT_OLD_TICKETS, DELETE_TICKET, now=now, limit=limit)
-
-
-class SqlAdministrators:
-    """The `Administrators` port."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def create(self, administrator: Administrator) -> None:
-        insert = INSERT_ADMINISTRATOR.step(**ADMINISTRATORS.values(administrator))
-        with explain_conflict("An administrator with this username already exists."):
-            await self._engine.write(Unit(administrator.id, (insert,)))
-
-    async def find(self, username: str) -> Administrator | None:
-        rows = await self._engine.fetch(SELECT_ADMINISTRATOR, username=username)
-        return ADMINISTRATORS.read(rows[0]) if rows else None

@@ -250,7 +250,9 @@ def _check(
     ]
     if not faults:
         faults += kind.find_faults(*decoded)
-        faults += _find_url_faults(kind.list_urls(decoded[0]), targets)
+        known = {each.field for each in faults}
+        urls = {f: url for f, url in kind.list_urls(decoded[0]).items() if f not in known}
+        faults += _find_url_faults(urls, targets)
     if faults:
         raise InvalidFields(*faults)
 

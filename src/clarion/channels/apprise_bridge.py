@@ -23,7 +23,7 @@ from clarion.channels.apprise_process import Message
 from clarion.channels.apprise_schemes import ALLOWED
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kinds import Kind, Nothing
-from clarion.channels.model import Configuration, Outcome, OutgoingMessage
+from clarion.channels.model import BUSY, Configuration, NotTried, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
 from clarion.child_process import open_child, read, write
 from clarion.errors import FieldFault
@@ -44,7 +44,7 @@ _SPARE_S = 1.0
 ANSWERS = AnswerTable(
     Answer("accepted", Action.DELIVERED, "Apprise has sent the message."),
     Answer("failed", Action.RETRY, "Apprise has not sent it; it does not say why."),
-    Answer("busy", Action.RETRY, "No process was free within the time-out."),
+    Answer(BUSY, Action.RETRY, "No process was free within the time-out."),
     Answer("no_process", Action.RETRY, "The process for Apprise cannot be started."),
     Answer("timed_out", Action.SAME_PROVIDER, "The message took longer than the time-out."),
     Answer(
@@ -178,7 +178,7 @@ class AppriseSender:
 
     async def _run(self, message: bytes) -> str:
         """Return the code of what came of a message."""
-        code = "busy"
+        code = BUSY
         # What waited for long would have no time left to be sent.
         taking = self._processes.take(self._app_id, self._timeout_s / 2)
         try:
@@ -188,10 +188,12 @@ class AppriseSender:
         except TimeoutError:
             return code
         except (EOFError, OSError):
-            return "no_process" if code == "busy" else "broken"
+            return "no_process" if code == BUSY else "broken"
 
 
 def _judge(code: str) -> Outcome:
+    if code == BUSY:
+        return NotTried(error_code=BUSY, error_message=_MEANINGS[BUSY], after_s=1.0)
     return ANSWERS.judge((code,), _MEANINGS[code], response="sent by Apprise")
 
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 SLOT_WAIT_S = 5.0
 SANDBOX = "sandbox: not sent"
 CIRCUITS_LIMIT = 1_000
-WAITING_LIMIT = 10_000
+WAITING_LIMIT = 1_000
 
 
 @dataclass(slots=True)
@@ -166,6 +166,8 @@ class Route:
         clock, provider = self.context.clock, self.provider
         now, took_s = clock.monotonic(), (clock.monotonic() - began) / 1000
         self.metrics.observe(provider.channel, self.kind.name, outcome, took_s)
+        if isinstance(outcome, NotTried):
+            return  # the sender had no room: that says nothing of the provider
         if isinstance(outcome, Failure):
             self.health.failed_at = clock.now()
             self.health.error_code = outcome.error_code

@@ -211,7 +211,7 @@ class SmtpSender:
         """Connect to the address that was checked: a second look-up could lead elsewhere."""
         host, port = self._settings.host, self._settings.port or _PORTS[self._settings.security]
         try:
-            address = await self._context.http.targets.resolve_host(host, port)
+            address = await self._context.http.targets.resolve_host(host)
         except TargetRefused as error:
             raise Refused("bad_settings", _PRIVATE) from error
         is_public = ipaddress.ip_address(address).is_global

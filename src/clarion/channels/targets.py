@@ -145,16 +145,12 @@ class Targets:
             self.check(each)
         return [Target(*location, each) for each in addresses]
 
-    async def resolve_host(self, host: str, port: int) -> str:
+    async def resolve_host(self, host: str) -> str:
         """Return the address of a host that is reached without a URL; as for `resolve`."""
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
-        addresses = [str(each[4][0]).partition("%")[0] for each in found]
+        addresses = await self._look_up(host.lower())
         for each in addresses:
             self.check(each)
-        return addresses[0]
+        return addresses[0].partition("%")[0]
 
     def check(self, address: str) -> None:
         """Raise `TargetRefused` if an address is private or special, and not allowed."""

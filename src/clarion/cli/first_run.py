@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from clarion.errors import StartError
+from clarion.http.strangers import is_loopback
 from clarion.setting_types import Address
 from clarion.settings import Settings
 
@@ -15,9 +16,13 @@ from clarion.settings import Settings
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
 
 
-class AdminCredentials(msgspec.Struct):
-    username: str
-    password: str
+class AdminSetup(msgspec.Struct):
+    """How the first administrator is made; null if there is one, and in the file.
+
+    Earlier releases wrote the name and password of an administrator instead.
+    """
+
+    setup_url: str | None = None
 
 
 class AppCredentials(msgspec.Struct):
@@ -48,7 +53,7 @@ class Urls(msgspec.Struct):
 class FirstRun(msgspec.Struct):
     """The content of `first-run.json`, which `clarion init --json` prints."""
 
-    admin: AdminCredentials
+    admin: AdminSetup
     app: AppCredentials
     tls: TlsFiles
     urls: Urls
@@ -79,6 +84,15 @@ def urls_of(settings: Settings) -> Urls:
         gateway=f"ws://{_reachable(settings.gateway_listen)}" if settings.gateway_listen else None,
         admin=f"{api}/admin",
     )
+
+
+def admin_url_of(settings: Settings) -> str:
+    """Return the URL for administrators: over TLS, except on this machine."""
+    if settings.public_url:
+        return settings.public_url
+    urls = urls_of(settings)
+    is_local = is_loopback(_reachable(settings.listen).host)
+    return urls.api if is_local or urls.tls is None else urls.tls
 
 
 def _reachable(address: Address) -> Address:

@@ -1,4 +1,4 @@
-"""`clarion init`: create the first administrator, app, keys and certificates."""
+"""`clarion init`: create the first app, keys and certificates, and a link for an administrator."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from clarion.access.provisioning import create_administrator, new_password
+from clarion.access.administrators.invitations import Invitations
 from clarion.cli.app import provision_app
 from clarion.cli.first_run import (
-    AdminCredentials,
+    AdminSetup,
     FirstRun,
     TlsFiles,
     Urls,
+    admin_url_of,
     read_first_run,
     to_json,
     urls_of,
@@ -27,8 +28,6 @@ from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.settings import Settings
 from clarion.stores import Stores, open_stores
-
-ADMIN_NAME = "admin"
 
 
 class AlreadySetUp(StartError, code="already_set_up"):
@@ -43,7 +42,7 @@ async def init(
     Parameters
     ----------
     json
-        Print the administrator, the demo app and all secrets as JSON.
+        Print the link for the first administrator, the demo app and all secrets as JSON.
     if_needed
         For scripts: print no message, and do not fail if first-run.json is missing.
     greet
@@ -71,24 +70,21 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
     """Set up an installation once; a later call returns what the first one created.
 
     The call can be interrupted at any point and repeated. It writes the secrets to disk before it
-    creates the administrator, so an installation without an administrator is not complete.
+    stores a link for the first administrator, so an installation without either is not complete.
+    As long as there is no administrator, each call makes a new link.
     """
-    saved = stores.directory.first_run
-    is_complete = await stores.administrators.find(ADMIN_NAME) is not None
-    if is_complete and not saved.exists():
+    saved, admins = stores.directory.first_run, stores.admins
+    if not saved.exists() and (
+        await admins.links.is_first_stored() or await admins.accounts.exist()
+    ):
         raise AlreadySetUp(
             "The database is set up already, but first-run.json with its first keys is missing. "
             "Create new ones with `clarion app create` and `clarion admin create`."
         )
     first = read_first_run(saved) if saved.exists() else await _create(stores, settings)
-    if not is_complete:
-        await create_administrator(
-            username=first.admin.username,
-            password=first.admin.password,
-            administrators=stores.administrators,
-            clock=stores.clock,
-        )
-    return msgspec.structs.replace(first, urls=urls_of(settings))
+    invitations = Invitations(admins.links, stores.clock, admin_url_of(settings))
+    setup = AdminSetup(await invitations.invite_first())
+    return msgspec.structs.replace(first, admin=setup, urls=urls_of(settings))
 
 
 async def _create(stores: Stores, settings: Settings) -> FirstRun:
@@ -101,7 +97,7 @@ async def _create(stores: Stores, settings: Settings) -> FirstRun:
     tls = DevelopmentTls(stores.directory.tls)
     tls.ensure(dt.datetime.now(dt.UTC))
     first = FirstRun(
-        admin=AdminCredentials(ADMIN_NAME, new_password()),
+        admin=AdminSetup(),
         app=app,
         tls=TlsFiles(str(tls.ca.resolve())),
         urls=urls_of(settings),
@@ -120,7 +116,7 @@ Clarion is set up. Your keys are in {saved}
   Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
   Health     {first.urls.api}/health
-{_push_urls(first.urls, first.tls)}
+{_setup_url(first.admin)}{_push_urls(first.urls, first.tls)}
 Run a test device in a second terminal, and send it a message from a third:
 
   .venv/bin/clarion device listen{data}
@@ -140,6 +136,12 @@ If something does not work:
 
 Press Ctrl-C to stop. Your data is kept; `make run` starts Clarion again.
 """
+
+
+def _setup_url(admin: AdminSetup) -> str:
+    if admin.setup_url is None:
+        return ""
+    return f"  First administrator (once, within 24 hours):\n             {admin.setup_url}\n"
 
 
 def _push_urls(urls: Urls, tls: TlsFiles) -> str:

@@ -36,8 +36,8 @@ app.command("clarion.cli.serve:serve", name="serve", help="Start the server.")
 app.command(
     "clarion.cli.init:init",
     name="init",
-    help="Create the data directory, the first administrator, the demo app, keys and certificates. "
-    f"If they already exist, nothing changes. {_TAKES_SETTINGS}",
+    help="Create the data directory, the demo app, keys, certificates, and a link with which the "
+    f"first administrator is made. If they already exist, nothing changes. {_TAKES_SETTINGS}",
 )
 app.command(
     "clarion.cli.migrate:migrate",
@@ -72,7 +72,11 @@ app.command(
     name="user",
     help="Create, import, export, delete and erase users; sign user tokens.",
 )
-app.command("clarion.cli.admin:admin", name="admin", help="Create administrators.")
+app.command(
+    "clarion.cli.admin:admin",
+    name="admin",
+    help="Create, list, reset, disable and delete administrators.",
+)
 app.command(
     "clarion.cli.vault:app",
     name="vault",

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from cyclopts import App
 
+# What the commands do, by the module in which they are.
+_COMMANDS = {
+    "user_records:create": "Create a user, or update the given fields of one that exists.",
+    "user_records:import": "Create or update the users of a CSV or JSON lines file.",
+    "user_privacy:export": "Print everything that is stored about a user.",
+    "user_privacy:delete": "Delete a user, who can be restored for 30 days.",
+    "user_privacy:restore": "Restore a user who was deleted.",
+    "user_privacy:erase": "Erase everything about a user now; it cannot be undone.",
+    "user_token:token": "Sign a user token, to try things out.",
+}
+# A module cannot have a function with the name of a keyword.
+_FUNCTIONS = {"import": "import_users"}
+
 user = App(name="user")
-user.command("clarion.cli.user_token:token", name="token")
-for _name in ("delete", "restore", "erase", "export"):
-    user.command(f"clarion.cli.user_privacy:{_name}", name=_name)
-user.command("clarion.cli.user_records:create", name="create")
-user.command("clarion.cli.user_records:import_users", name="import")
+for _place, _help in _COMMANDS.items():
+    _module, _name = _place.split(":")
+    _function = _FUNCTIONS.get(_name, _name)
+    user.command(f"clarion.cli.{_module}:{_function}", name=_name, help=_help)

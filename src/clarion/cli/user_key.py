@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from cyclopts import App
 
@@ -21,7 +22,7 @@ async def create(
     app_id: str,
     /,
     *,
-    algorithm: UserTokenAlgorithm = UserTokenAlgorithm.HS256,
+    algorithm: Literal["HS256", "ES256", "EdDSA"] = "HS256",
     kid: str | None = None,
     public_key: Path | None = None,
     secret: Path | None = None,
@@ -47,7 +48,7 @@ async def create(
     async with open_stores(load_settings(settings)) as stores:
         issued = await stores.keyring.propose_user_key(
             app_id,
-            algorithm=algorithm,
+            algorithm=UserTokenAlgorithm(algorithm),
             kid=kid,
             secret=read_text(secret),
             public_key=read_text(public_key),

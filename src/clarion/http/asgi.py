@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs
 
-from clarion.access.model import AdminCaller, AppCaller, Caller
+from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
 from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
@@ -58,6 +58,7 @@ class Request:
     is_admitted = False  # its caller is known, and it is below its limits
     is_whole = False  # `body` has returned all of it
     is_read = False  # the end of the body was received
+    credential: AdminCredential | None = None  # if an administrator calls
 
     def __init__(
         self,

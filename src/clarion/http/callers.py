@@ -13,6 +13,7 @@ from clarion.access.model import (
     Role,
     Scope,
     UserCaller,
+    Visitor,
     require_admin,
     require_any_admin,
     require_app,
@@ -28,6 +29,12 @@ def caller_of(request: ApiRequest) -> Caller:
     """Return the caller that the front has identified."""
     caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
     return caller
+
+
+def visitor_of(request: ApiRequest) -> Visitor:
+    """Return where a request under `/v1/admin/` comes from."""
+    visitor: Visitor = request.scope["clarion.visitor"]  # type: ignore[typeddict-item]
+    return visitor
 
 
 def app_of(request: ApiRequest, scope: Scope) -> AppCaller:

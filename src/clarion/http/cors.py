@@ -52,7 +52,7 @@ class Cors:
         """Let any page read the response, until the caller is known."""
         extra += _READABLE
 
-    async def check(self, caller: Caller, request: Request, extra: Headers) -> None:
+    async def check(self, caller: Caller | None, request: Request, extra: Headers) -> None:
         """Close the response to pages if the caller is not a user.
 
         `OriginNotAllowed` if the user's app does not allow the origin of the page.

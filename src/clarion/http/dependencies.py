@@ -13,5 +13,7 @@ T = TypeVar("T")
 Injected = NamedDependency[SkipValidation[T]]
 # Called with app and user after a change that affects what is decided for that user.
 OnUserChanged = Callable[[str, str], Awaitable[None]]
+# Raises `NotFound` if a user, given as app and user id, was deleted or erased.
+CheckPresent = Callable[[str, str], Awaitable[None]]
 # Called when there is work to do at once.
 Wake = Callable[[str], None]

@@ -7,13 +7,15 @@ functions, everything else by the framework.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from clarion.access.model import AdminCaller, AppCaller, Caller
-from clarion.access.port import Authenticator, Origins
+from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
+from clarion.access.port import Authenticators, Origins
 from clarion.clock import Clock
 from clarion.errors import (
     BodyTooLarge,
@@ -23,6 +25,8 @@ from clarion.errors import (
     InvalidFields,
     MethodNotAllowed,
     NotFound,
+    RequestError,
+    ServiceError,
     TooManyRequests,
 )
 from clarion.http import problems
@@ -49,6 +53,7 @@ from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
+from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
 from clarion.telemetry.logs import get_logger
@@ -70,6 +75,11 @@ _FOR_PEOPLE = ("/unsubscribe/",)
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
+# What nobody has a credential for yet: administrators sign in.
+_SIGN_IN = frozenset({"/v1/admin/session", "/v1/admin/setup"})
+_SIGN_INS_PER_MINUTE = 120
+# How often the session of an administrator is looked at while a stream is open.
+_RECHECK_S = 2.0
 # Callers whose quotas are kept.
 _QUOTAS_LIMIT = 10_000
 
@@ -92,7 +102,7 @@ class Front:
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
         framework: Framework,
-        authenticator: Authenticator,
+        authenticators: Authenticators,
         origins: Origins,
         limits: Limits,
         clock: Clock,
@@ -108,7 +118,7 @@ class Front:
         self._own_paths = self._paths - {route.path for route in framework.routes}
         self._methods = Methods(routes, framework.routes)
         self._framework = framework
-        self._authenticator = authenticator
+        self._callers, self._administrators = authenticators
         self._cors = Cors(origins)
         self._limits = limits
         self._clock = clock
@@ -213,6 +223,8 @@ class Front:
         request.caller = caller = await self._admit(request, extra)
         if is_foreign:
             await self._cors.check(caller, request, extra)
+        if caller is None:
+            return await self._answer(request, sender)
         who = identity_of(caller)
         self._running.begin(who, _APP_REQUESTS if isinstance(caller, AppCaller) else _USER_REQUESTS)
         try:
@@ -241,7 +253,28 @@ class Front:
         # Streams have limits of their own.
         sender.is_stream = True
         self._observe(request, _OK, time.perf_counter() - started)
-        await stream(sender, request, parts)
+        if request.credential is None:
+            await stream(sender, request, parts)
+        else:
+            await self._stream_to_administrator(sender, request, parts, request.credential)
+
+    async def _stream_to_administrator(
+        self, sender: Sender, request: Request, parts: Streamed, credential: AdminCredential
+    ) -> None:
+        """Send a stream until it ends, at the latest with the session."""
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(stream(sender, request, parts))
+            watching = tasks.create_task(self._wait_ended(credential))
+            sending.add_done_callback(lambda _: watching.cancel())
+            watching.add_done_callback(lambda _: sending.cancel())
+
+    async def _wait_ended(self, credential: AdminCredential) -> None:
+        """Return when a session has ended or a key was revoked."""
+        with contextlib.suppress(RequestError):
+            while True:
+                await asyncio.sleep(_RECHECK_S)
+                with contextlib.suppress(ServiceError):  # the store is away for a moment
+                    await self._administrators.identify(credential, is_use=False)
 
     def _note(self, requests: Requests, path: str, sender: Sender) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
@@ -292,11 +325,40 @@ class Front:
         given = headers.get(b"x-request-id")
         return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, request: Request, extra: Headers) -> Caller:
+    async def _admit(self, request: Request, extra: Headers) -> Caller | None:
         """Authenticate the caller, and count the request against its limit."""
+        scope = request.scope
+        if scope["path"].startswith("/v1/admin/"):
+            scope["clarion.visitor"] = read_visitor(scope, self._settings.trusted_proxies)
+            if scope["method"] == "POST" and scope["path"].removesuffix("/") in _SIGN_IN:
+                check_same_site(scope)
+                address = scope["clarion.visitor"].address
+                await self._count(None, (Quota(f"sign_in:{address}", _SIGN_INS_PER_MINUTE),), extra)
+                return None
         caller = await self._identify(request)
+        await self._count(caller, self._find_quotas(caller), extra)
+        return caller
+
+    async def _identify(self, request: Request) -> Caller:
+        authorization = request.header(b"authorization")
+        if authorization is not None and not is_admin_key(authorization):
+            return await self._callers.identify(authorization)
+        scope = request.scope
+        if authorization is None and scope["path"].removesuffix("/") in self._ticket_paths:
+            ticket = find_query(scope, "ticket")
+            if ticket is not None:
+                return await self._callers.redeem(ticket)
+        proxies = self._settings.trusted_proxies
+        request.credential = read_credential(scope, authorization, proxies)
+        if request.credential is None:
+            return await self._callers.identify(None)
+        return await self._administrators.identify(request.credential)
+
+    async def _count(
+        self, caller: Caller | None, quotas: tuple[Quota, ...], extra: Headers
+    ) -> None:
         position, allowance = await self._limits.take_all(
-            self._find_quotas(caller), window_s=_WINDOW_S, now=self._clock.now()
+            quotas, window_s=_WINDOW_S, now=self._clock.now()
         )
         extra += (
             (b"ratelimit-limit", b"%d" % allowance.limit),
@@ -306,16 +368,6 @@ class Front:
         )
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
-        return caller
-
-    async def _identify(self, request: Request) -> Caller:
-        authorization = request.header(b"authorization")
-        path = request.scope["path"]
-        if authorization is None and path.removesuffix("/") in self._ticket_paths:
-            ticket = find_query(request.scope, "ticket")
-            if ticket is not None:
-                return await self._authenticator.redeem(ticket)
-        return await self._authenticator.identify(authorization)
 
     def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the quotas of a caller, which depend on the settings alone."""
@@ -374,10 +426,11 @@ class Front:
             )
 
 
-def _explain_limit(caller: Caller, position: int) -> str:
+def _explain_limit(caller: Caller | None, position: int) -> str:
     if position > 0:
         return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    who = {AppCaller: "API key", AdminCaller: "administrator"}.get(type(caller), "user")
+    names = {AppCaller: "API key", AdminCaller: "administrator", type(None): "address"}
+    who = names.get(type(caller), "user")
     return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 

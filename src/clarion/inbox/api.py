@@ -17,7 +17,7 @@ from clarion.errors import NotFound
 from clarion.events.model import Notification
 from clarion.fields import is_plain
 from clarion.http.callers import ApiRequest, owner_of
-from clarion.http.dependencies import Injected
+from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
@@ -62,6 +62,7 @@ def _paths(path: str) -> list[str]:
 async def list_inbox(
     request: ApiRequest,
     inboxes: Injected[Inboxes],
+    check_present: Injected[CheckPresent],
     user_id: str | None = None,
     unread: OnlyUnread = False,  # noqa: FBT002 - a parameter of the query
     category: InCategory = None,
@@ -70,6 +71,7 @@ async def list_inbox(
 ) -> InboxPage:
     """Return the notifications that are not dismissed, newest first."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
+    await check_present(*owner)
     read_page = partial(
         inboxes.page,
         *owner,
@@ -109,10 +111,15 @@ async def _read_together(
 
 @get(_paths("unread-count"), summary="Get the unread count", tags=_TAGS)
 async def count_unread(
-    request: ApiRequest, inboxes: Injected[Inboxes], user_id: str | None = None
+    request: ApiRequest,
+    inboxes: Injected[Inboxes],
+    check_present: Injected[CheckPresent],
+    user_id: str | None = None,
 ) -> InboxState:
     """Return the count and the number of the last change; as cheap for a large inbox."""
-    return await inboxes.state(*owner_of(request, user_id, Scope.NOTIFICATIONS_READ))
+    owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
+    await check_present(*owner)
+    return await inboxes.state(*owner)
 
 
 @post(
@@ -122,10 +129,15 @@ async def count_unread(
     status_code=200,
 )
 async def read_all(
-    request: ApiRequest, inbox_actions: Injected[InboxActions], user_id: str | None = None
+    request: ApiRequest,
+    inbox_actions: Injected[InboxActions],
+    check_present: Injected[CheckPresent],
+    user_id: str | None = None,
 ) -> InboxState:
     """Mark everything read that is unread now. Repeating it changes nothing."""
-    return await inbox_actions.read_all(*owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE))
+    owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
+    await check_present(*owner)
+    return await inbox_actions.read_all(*owner)
 
 
 def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
@@ -134,10 +146,12 @@ def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
         nid: str,
         inbox_actions: Injected[InboxActions],
         inboxes: Injected[Inboxes],
+        check_present: Injected[CheckPresent],
         user_id: str | None = None,
     ) -> ChangedItem:
         """Apply the action. Repeating it changes nothing; a dismissed one is not changed."""
         owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
+        await check_present(*owner)
         changed = await inbox_actions.apply(action, *owner, nid) if is_plain(nid) else None
         if changed is None:
             raise NotFound("There is no such notification in this inbox.")

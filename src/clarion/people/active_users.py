@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
 
 from clarion.clock import Clock
-from clarion.errors import ServiceError
+from clarion.errors import NotFound, ServiceError
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
 from clarion.people.port import Users
@@ -27,6 +28,14 @@ _PAGE = 500
 Disconnect = Callable[[str, str], None]
 # Drops what this node has cached of users, who are given as app and user id.
 Forget = Callable[[Collection[tuple[str, str]]], None]
+
+
+class Presence(Enum):
+    """What is known of a user; one that was never created is active."""
+
+    ACTIVE = auto()
+    INACTIVE = auto()
+    GONE = auto()  # deleted or erased
 
 
 class ActiveUsers:
@@ -52,24 +61,35 @@ class ActiveUsers:
         self._gone = gone
         self._forgets = forgets
         self._poll_s = poll_s
-        # By app and user: when it was read, and whether the user was active.
-        self._known: dict[tuple[str, str], tuple[int, bool]] = {}
+        # By app and user: when it was read, and what the user was.
+        self._known: dict[tuple[str, str], tuple[int, Presence]] = {}
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
         """Return whether a user may use a token; one that was never created may."""
+        return await self._find(app_id, user_id) is Presence.ACTIVE
+
+    async def check_present(self, app_id: str, user_id: str) -> None:
+        """Raise `NotFound` for a user who was deleted or erased; not if never created."""
+        if await self._find(app_id, user_id) is Presence.GONE:
+            raise NotFound("This app has no such user.")
+
+    async def _find(self, app_id: str, user_id: str) -> Presence:
         key, now = (app_id, user_id), self._clock.now()
-        read_at, is_active = self._known.get(key, (0, True))
+        read_at, presence = self._known.get(key, (0, Presence.ACTIVE))
         if 0 <= now - read_at < KNOWN_MS:
-            return is_active
-        user = await self._users.get(app_id, user_id)
-        if user is None:
-            is_active = not await self.is_gone(app_id, user_id)
-        else:
-            is_active = user.status is not UserStatus.INACTIVE
+            return presence
+        presence = await self._read(app_id, user_id)
         if len(self._known) >= KNOWN_LIMIT:
             self._known.clear()
-        self._known[key] = (now, is_active)
-        return is_active
+        self._known[key] = (now, presence)
+        return presence
+
+    async def _read(self, app_id: str, user_id: str) -> Presence:
+        user = await self._users.get(app_id, user_id)
+        if user is None:
+            is_gone = await self.is_gone(app_id, user_id)
+            return Presence.GONE if is_gone else Presence.ACTIVE
+        return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
         """Take note of a user who was changed on this node."""
@@ -112,10 +132,10 @@ class ActiveUsers:
     async def _poll_gone(self) -> None:
         if self._gone is None:
             return
-        erased = await self._gone.take_erased()
-        if erased:
+        new, erased = await self._gone.list_erased()
+        if new:
             for forget in self._forgets:
-                forget(erased)
+                forget(new)
         for owner in (*erased, *await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)):
             self._known.pop(owner, None)
             self._disconnect(*owner)

@@ -17,7 +17,7 @@ Country = Annotated[str, Meta(pattern="^[A-Z]{2}$", max_length=2)]
 Score = Annotated[int, Meta(ge=0, le=10)]
 Days = Annotated[int, Meta(ge=1, le=36_500)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
-References = Annotated[tuple[Text, ...], Meta(max_length=LIST_LIMIT)]
+References = Annotated[list[Text], Meta(max_length=LIST_LIMIT)]
 
 
 class Group(
@@ -85,10 +85,10 @@ class Enterprise(Group, frozen=True):
     organization_role: Text | None = None
     api_key_ids: Annotated[
         References, Meta(description="The ids of the user's API keys in your system.")
-    ] = ()
+    ] = []
     webhook_ids: Annotated[
         References, Meta(description="The ids of the user's webhooks in your system.")
-    ] = ()
+    ] = []
     integrations: Annotated[
         dict[Text, Text],
         Meta(
@@ -125,7 +125,7 @@ class Intelligence(Group, frozen=True):
     churn_risk: Annotated[
         Probability | None, Meta(description="Probability that the user leaves, 0 to 1.")
     ] = None
-    billing_history: Annotated[References, Meta(description="The ids of invoices.")] = ()
+    billing_history: Annotated[References, Meta(description="The ids of invoices.")] = []
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

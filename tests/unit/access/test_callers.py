@@ -11,6 +11,7 @@ from clarion.access.known_apps import KnownApps
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
 from clarion.access.port import Apps, Keys, Tickets, Vault
 from clarion.access.provisioning import NewApp, create_app
+from clarion.access.tickets import issue_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import FixedClock, issue
@@ -172,6 +173,58 @@ async def test_a_clock_that_is_set_back_does_not_prolong_the_cache(
     await keys.revoke("app-1", issued.key.id, clock.now())
     clock.advance(-3_600_000)
     assert "revoked" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_keys_that_were_used_are_known_until_they_are_recorded(
+    callers: Callers, issued: IssuedKey
+) -> None:
+    await refusal(callers, bearer(new_api_secret()))
+    await refusal(callers, bearer(replace(issued.secret, secret="x" * 43)))
+    assert callers.used == set()
+    await callers.identify(bearer(issued.secret))
+    assert callers.used == {issued.key.id}
+    callers.used.clear()
+    await callers.identify(bearer(issued.secret))
+    assert callers.used == {issued.key.id}, "from the cache, too"
+
+
+async def test_the_keys_of_a_deleted_app_are_refused_at_once_when_it_is_forgotten(
+    callers: Callers, apps: Apps, new_app: NewApp, clock: FixedClock
+) -> None:
+    authorization = f"Bearer {new_app.api_key}"
+    await callers.identify(authorization)
+    await apps.delete(new_app.app.id, clock.now())
+    callers.forget_app(new_app.app.id)
+    assert "revoked" in await refusal(callers, authorization)
+
+
+async def test_a_ticket_stands_for_the_user_once(
+    callers: Callers, tickets: Tickets, clock: FixedClock
+) -> None:
+    ana = UserCaller(app_id="app", user_id="ana", expires_at=clock.now() + 10_000)
+    ticket, text = issue_ticket(ana, clock.now())
+    await tickets.add(ticket)
+    redeemed = await callers.redeem(text)
+    assert (redeemed, redeemed.expires_at) == (ana, ana.expires_at)
+    with pytest.raises(Unauthenticated, match="unknown, used, or has expired"):
+        await callers.redeem(text)
+
+
+async def test_a_ticket_does_not_outlive_its_token_nor_stand_for_an_inactive_user(
+    callers: Callers, tickets: Tickets, clock: FixedClock
+) -> None:
+    for user_id, expires_at in (("ana", clock.now()), ("bo", clock.now() + 10_000)):
+        caller = UserCaller(app_id="app", user_id=user_id, expires_at=expires_at)
+        ticket, text = issue_ticket(caller, clock.now())
+        await tickets.add(ticket)
+        with pytest.raises(Unauthenticated):
+            await callers.redeem(text)
+
+
+@pytest.mark.parametrize("text", ["", "tk_", "\ud800", "\0", "x" * 100_000])
+async def test_what_is_no_ticket_is_refused(callers: Callers, text: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await callers.redeem(text)
 
 
 async def test_an_unknown_key_is_not_looked_up_each_time(

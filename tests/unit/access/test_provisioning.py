@@ -1,4 +1,4 @@
-"""Creating apps and administrators, with all the keys they need."""
+"""Creating apps with all the keys they need."""
 
 import re
 
@@ -7,16 +7,13 @@ from cryptography.hazmat.primitives import serialization
 
 from clarion.access.app_keys import user_key_context
 from clarion.access.keys import parse_api_secret
-from clarion.access.model import ALL_SCOPES, Role, UserKey, UserTokenAlgorithm
-from clarion.access.passwords import matches
-from clarion.access.port import Administrators, AppKeys, Apps, Keys, Vault
+from clarion.access.model import ALL_SCOPES, UserKey, UserTokenAlgorithm
+from clarion.access.port import AppKeys, Apps, Keys, Vault
 from clarion.access.provisioning import (
     NewApp,
-    create_administrator,
     create_app,
-    new_password,
 )
-from clarion.errors import Conflict, InvalidFields
+from clarion.errors import InvalidFields
 from tests.factories import FixedClock
 
 
@@ -79,27 +76,3 @@ async def test_a_bundle_id_must_look_like_one(
     with pytest.raises(InvalidFields, match="bundle_id: must look like"):
         await create_app(name="App", bundle_id=bundle_id, apps=apps, vault=vault, clock=clock)
     assert await apps.list() == ()
-
-
-async def test_an_administrator_gets_a_random_password(
-    administrators: Administrators, clock: FixedClock
-) -> None:
-    password = new_password()
-    await create_administrator(
-        username="ana", password=password, administrators=administrators, clock=clock
-    )
-    stored = await administrators.find("ana")
-    assert stored is not None
-    assert matches(password, stored.password_hash)
-    assert (stored.role, len(password)) == (Role.ADMIN, 20)
-
-
-async def test_a_username_is_unique(administrators: Administrators, clock: FixedClock) -> None:
-    async def create() -> None:
-        await create_administrator(
-            username="ana", password=new_password(), administrators=administrators, clock=clock
-        )
-
-    await create()
-    with pytest.raises(Conflict):
-        await create()

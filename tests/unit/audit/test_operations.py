@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from clarion.audit.operations import AUDITED, NOT_AUDITED
 from tests.in_process import opened_front
 
+pytestmark = pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 # They identify things of an app, not people, and are not secret. `user_id` becomes a pseudonym.
 NAMED = {
     "app_id",

@@ -233,6 +233,16 @@ async def test_a_provider_has_so_many_slots(monkeypatch: pytest.MonkeyPatch) -> 
     assert await world.send() == [("first", Delivered)]
 
 
+async def test_a_sender_without_room_says_nothing_of_the_provider() -> None:
+    world = World("first", "second")
+    full = NotTried(error_code="busy", error_message="no process is free", after_s=1.0)
+    world.script("first", *[full] * 20)
+    for _ in range(20):
+        assert await world.send() == [("first", NotTried), ("second", Delivered)]
+        world.clock.advance(1_000)
+    assert await world.send() == [("first", Delivered)]
+
+
 async def test_a_cancelled_attempt_gives_its_slot_back() -> None:
     world = World("first", concurrency=1)
     world.senders["first"].hangs = asyncio.Event()

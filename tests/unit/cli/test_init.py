@@ -7,10 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from clarion.access.model import Administrator
-from clarion.access.port import Administrators, Apps, Keys, Vault
+from clarion.access.administrators.model import hash_token
+from clarion.access.administrators.port import AdminStores
+from clarion.access.model import Role
+from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.cli.first_run import urls_of
 from clarion.cli.init import greeting, initialise
@@ -18,7 +21,7 @@ from clarion.data_directory import DataDirectory
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import StartError
 from clarion.settings import Settings, load
-from tests.factories import FixedClock
+from tests.factories import FixedClock, make_administrator, make_link
 
 if TYPE_CHECKING:
     from clarion.stores import Stores
@@ -31,7 +34,7 @@ def stores(
     tmp_path: Path,
     apps: Apps,
     keys: Keys,
-    administrators: Administrators,
+    admins: AdminStores,
     vault: Vault,
     clock: FixedClock,
 ) -> Stores:
@@ -41,7 +44,7 @@ def stores(
     return SimpleNamespace(  # type: ignore[return-value]
         apps=apps,
         keys=keys,
-        administrators=administrators,
+        admins=admins,
         vault=vault,
         clock=clock,
         directory=folder,
@@ -57,7 +60,16 @@ async def test_everything_is_created(stores: Stores) -> None:
     assert first.app.bundle_id == DEMO_BUNDLE_ID
     assert begins(first.app.provider_key_path, "-----BEGIN PRIVATE KEY")
     assert begins(first.tls.ca_path, "-----BEGIN CERTIFICATE")
-    assert await stores.administrators.find(first.admin.username)
+    assert first.admin.setup_url
+    base, _, token = first.admin.setup_url.partition("#")
+    assert base == "http://127.0.0.1:8080/admin/setup"
+    assert await stores.admins.links.find(hash_token(token), stores.clock.now())
+
+
+async def test_nothing_that_signs_in_an_administrator_is_in_the_file(stores: Stores) -> None:
+    await initialise(stores, SETTINGS)
+    saved = msgspec.json.decode(stores.directory.first_run.read_bytes())
+    assert saved["admin"] == {"setup_url": None}
 
 
 async def test_only_this_account_can_read_the_secrets(stores: Stores) -> None:
@@ -68,8 +80,27 @@ async def test_only_this_account_can_read_the_secrets(stores: Stores) -> None:
 
 async def test_a_second_call_returns_the_same(stores: Stores) -> None:
     first = await initialise(stores, SETTINGS)
-    assert await initialise(stores, SETTINGS) == first
+    again = await initialise(stores, SETTINGS)
+    assert (again.app, again.tls, again.urls) == (first.app, first.tls, first.urls)
     assert len(await stores.apps.list()) == 1
+
+
+async def test_only_the_last_link_can_be_used(stores: Stores) -> None:
+    links = [(await initialise(stores, SETTINGS)).admin.setup_url for _ in range(2)]
+    hashes = [hash_token(str(link).partition("#")[2]) for link in links]
+    found = [await stores.admins.links.find(each, stores.clock.now()) for each in hashes]
+    assert [each is not None for each in found] == [False, True]
+
+
+async def test_there_is_no_link_while_there_is_an_administrator(stores: Stores) -> None:
+    first = await initialise(stores, SETTINGS)
+    token_hash = hash_token(str(first.admin.setup_url).partition("#")[2])
+    ana = make_administrator("ana", role=Role.ADMIN)
+    assert await stores.admins.links.use_first(token_hash, ana, stores.clock.now())
+    again = await initialise(stores, SETTINGS)
+    assert again.admin.setup_url is None
+    assert "First administrator" in greeting(first, Path("data/first-run.json"))
+    assert "First administrator" not in greeting(again, Path("data/first-run.json"))
 
 
 async def test_the_urls_are_those_of_the_current_settings(stores: Stores) -> None:
@@ -96,31 +127,14 @@ async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Store
     )
     first = await initialise(stores, SETTINGS)
     assert first.app.bundle_id.startswith(f"{DEMO_BUNDLE_ID}-")
-    assert await initialise(stores, SETTINGS) == first
+    assert (await initialise(stores, SETTINGS)).app == first.app
 
 
-async def test_a_run_interrupted_before_its_administrator_creates_one(
-    stores: Stores,
-) -> None:
-    first = await initialise(stores, SETTINGS)
-    administrators = NoAdministrators()
-    stores.administrators = administrators  # type: ignore[assignment]
-    assert await initialise(stores, SETTINGS) == first
-    assert administrators.created == [first.admin.username]
-
-
-class NoAdministrators:
-    """The `Administrators` port of an installation without administrators."""
-
-    def __init__(self) -> None:
-        self.created: list[str] = []
-
-    async def find(self, username: str) -> Administrator | None:
-        del username
-        return None
-
-    async def create(self, administrator: Administrator) -> None:
-        self.created.append(administrator.username)
+async def test_a_database_of_an_earlier_release_is_set_up(stores: Stores) -> None:
+    """It has an administrator, and never had a link."""
+    await stores.admins.accounts.create(make_administrator("admin"), make_link("x"))
+    with pytest.raises(StartError, match="set up already"):
+        await initialise(stores, SETTINGS)
 
 
 async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:

@@ -5,7 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clarion.cli.first_run import AdminCredentials, AppCredentials, FirstRun, TlsFiles, Urls
+from clarion.cli.first_run import (
+    AdminSetup,
+    AppCredentials,
+    FirstRun,
+    TlsFiles,
+    Urls,
+    read_first_run,
+)
 from clarion.cli.remote_server import find_server
 from clarion.errors import StartError
 from clarion.settings import load
@@ -19,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     app = AppCredentials(
         "app", "com.example.demo", "ck_key", "secret", "TEAM", "KEY", "/gone/Auth.p8"
     )
-    first = FirstRun(AdminCredentials("admin", "password"), app, TlsFiles("/gone/ca.pem"), SAVED)
+    first = FirstRun(AdminSetup(), app, TlsFiles("/gone/ca.pem"), SAVED)
     (tmp_path / "first-run.json").write_bytes(msgspec.json.encode(first))
     return tmp_path
 
@@ -68,3 +75,12 @@ def test_a_damaged_first_run_is_reported(folder: Path) -> None:
     (folder / "first-run.json").write_text("{}")
     with pytest.raises(StartError, match="is damaged"):
         find_server(load({"data": str(folder)}))
+
+
+def test_a_first_run_of_an_earlier_release_is_read(folder: Path) -> None:
+    path = folder / "first-run.json"
+    saved = msgspec.json.decode(path.read_bytes())
+    saved["admin"] = {"username": "admin", "password": "secret"}
+    path.write_bytes(msgspec.json.encode(saved))
+    assert read_first_run(path).admin.setup_url is None
+    assert find_server(load({"data": str(folder)})).api_url == SAVED.api

@@ -11,21 +11,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.model import AdminSession, hash_token, new_token
+from clarion.access.administrators.policy import SignInPolicy
+from clarion.access.administrators.port import AdminStores
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
 from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
-from clarion.access.port import Keys, Tickets
+from clarion.access.port import Apps, Authenticators, Keys, Tickets
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
 from clarion.http.budgets import TOTAL_BYTES
 from clarion.http.front import Front
 from clarion.http.sending import PART_BYTES, TAIL_PARTS
+from clarion.http.visitors import SESSION_COOKIE
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
 from clarion.telemetry.metrics import Metrics
-from tests.factories import FixedClock, issue
+from tests.factories import FixedClock, issue, make_administrator, make_link, make_session
 
 LIMIT = 8192
 JSON = {"Content-Type": "application/json"}
@@ -130,6 +135,7 @@ class Client:
         scope = {
             "type": "http",
             "http_version": self.http_version,
+            "scheme": "http",
             "method": method,
             "path": path,
             "headers": headers,
@@ -166,11 +172,26 @@ async def stream_parts(_request: Request) -> Streamed:
     return Streamed(parts(), lambda: None, ((b"content-type", b"text/event-stream"),))
 
 
+async def stream_for_ever(_request: Request) -> Streamed:
+    async def parts() -> AsyncGenerator[bytes, None]:
+        yield b"begun"
+        await asyncio.Event().wait()
+
+    return Streamed(parts(), lambda: None)
+
+
 Make = Callable[..., Client]
 
 
 @pytest.fixture
-async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock) -> Make:
+async def make(
+    keys: Keys,
+    apps: Apps,
+    known_apps: KnownApps,
+    tickets: Tickets,
+    admins: AdminStores,
+    clock: FixedClock,
+) -> Make:
     issued = issue()
     await keys.create(issued.key)
 
@@ -189,11 +210,14 @@ async def make(keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: Fixed
                 FastRoute("GET", "/docs/docs.js", echo),
                 FastRoute("POST", "/shared", echo),
                 FastRoute("GET", "/v1/own", echo),
+                FastRoute("POST", "/v1/own", echo),
+                FastRoute("GET", "/v1/endless", stream_for_ever),
             ],
             prefixes={},
             framework=framework,
-            authenticator=Callers(
-                keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone
+            authenticators=Authenticators(
+                Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone),
+                AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),
             ),
             origins=AllowedOrigins(known_apps, clock),
             limits=MemoryLimits(),
@@ -502,3 +526,89 @@ async def test_a_caller_has_a_limit_of_running_requests(client: Client) -> None:
     ended.set()
     assert {answer.status for answer in await asyncio.gather(*running)} == {200}
     assert (await client.ask_as_app("/v1/slow")).status == 200
+
+
+LOCAL = ("127.0.0.1", "50000")
+
+
+async def start_session(admins: AdminStores, **changes: Any) -> tuple[str, AdminSession]:
+    """Return the cookie of a new session of an administrator, and the session."""
+    account = make_administrator(f"a{new_token()[:8]}", **changes)
+    await admins.accounts.create(account, make_link(account.id))
+    secret = new_token()
+    session = make_session(account.id, secret_hash=hash_token(secret))
+    await admins.sessions.start(session)
+    return f"{SESSION_COOKIE}={secret}", session
+
+
+async def test_the_stream_of_an_administrator_ends_with_the_session(
+    client: Client, admins: AdminStores
+) -> None:
+    client.client = LOCAL
+    cookie, session = await start_session(admins)
+    asking = asyncio.ensure_future(client.ask("/v1/endless", headers={"Cookie": cookie}))
+    done, _ = await asyncio.wait([asking], timeout=0.1)
+    assert not done
+    await admins.sessions.end_all(session.administrator_id)
+    async with asyncio.timeout(5):
+        answer = await asking
+    assert (answer.status, answer.body) == (200, b"begun")
+
+
+async def test_an_open_stream_does_not_keep_a_session_in_use(
+    client: Client, admins: AdminStores, clock: FixedClock
+) -> None:
+    client.client = LOCAL
+    cookie, _ = await start_session(admins)
+    asking = asyncio.ensure_future(client.ask("/v1/endless", headers={"Cookie": cookie}))
+    await asyncio.wait([asking], timeout=0.1)
+    clock.milliseconds += 31 * 60_000
+    async with asyncio.timeout(5):
+        assert (await asking).status == 200
+
+
+async def test_the_use_of_a_session_is_recorded_once_a_minute(
+    client: Client, admins: AdminStores, clock: FixedClock
+) -> None:
+    client.client = LOCAL
+    cookie, session = await start_session(admins)
+    seen = []
+    for step_ms in (1_000, 60_000, 1_000):
+        clock.milliseconds += step_ms
+        assert (await client.ask("/v1/own", headers={"Cookie": cookie})).status == 200
+        (stored,) = await admins.sessions.list(session.administrator_id)
+        seen.append(stored.last_seen_at - session.last_seen_at)
+    assert seen == [0, 61_000, 61_000]
+
+
+async def test_administrators_have_a_limit_of_their_own(make: Make, admins: AdminStores) -> None:
+    client = make(admin_requests_per_minute=2)
+    client.client = LOCAL
+    cookie, _ = await start_session(admins)
+    statuses = [(await client.ask("/v1/own", headers={"Cookie": cookie})).status for _ in range(3)]
+    assert statuses == [200, 200, 429]
+    other, _ = await start_session(admins)
+    assert (await client.ask("/v1/own", headers={"Cookie": other})).status == 200
+
+
+async def test_sign_ins_of_an_address_are_limited(client: Client) -> None:
+    client.client = LOCAL
+    statuses = [
+        (await client.ask("/v1/admin/session", method="POST", headers=JSON)).status
+        for _ in range(121)
+    ]
+    assert statuses == [200] * 120 + [429]
+    client.client = ("127.0.0.2", "50000")
+    answer = await client.ask("/v1/admin/setup", method="POST", headers=JSON)
+    assert answer.status == 200
+
+
+async def test_a_key_of_an_app_wins_over_a_cookie(client: Client, admins: AdminStores) -> None:
+    client.client = LOCAL
+    cookie, _ = await start_session(admins)
+    headers = {"Cookie": cookie, "Authorization": f"Bearer {client.issued.secret.text}"}
+    # With the cookie, a POST would need the token of the session.
+    answer = await client.ask("/v1/own", method="POST", headers=headers)
+    assert answer.status == 200
+    refused = await client.ask("/v1/own", method="POST", headers={"Cookie": cookie})
+    assert refused.problem["code"] == "cross_site_request"

@@ -34,7 +34,8 @@ def fill(path: Path, *, seed: int, mode: str = "ON") -> apsw.Connection:
 
 
 def clear_all(path: Path, count: int) -> int:
-    unused, page, cleared = UnusedSpace(str(path)), 1, 0
+    unused, cleared = UnusedSpace(str(path)), 0
+    page: int | None = 1
     while page is not None:
         page, is_changed = unused.clear(page, count)
         cleared += is_changed

@@ -21,7 +21,7 @@ from clarion.events.port import Deliveries, Events, NotificationReader
 from clarion.events.status import summarize
 from clarion.events.timeline import build_timeline
 from clarion.http.callers import ApiRequest, app_of, owner_of
-from clarion.http.dependencies import Injected
+from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
 from clarion.http.views import Timestamp, View
 from clarion.inbox.model import Item, to_item
@@ -186,12 +186,14 @@ async def list_waiting(
     request: ApiRequest,
     deliveries: Injected[Deliveries],
     notifications: Injected[NotificationReader],
+    check_present: Injected[CheckPresent],
     user_id: str | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[WaitingView]:
     """Return the notifications that are held or collected, oldest first."""
     app_id, owner_id = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
+    await check_present(app_id, owner_id)
     # Enough for a page even if every notification waits on every channel, and one more.
     rows = check_limit(limit) * len(Channel) + 1
     groups: dict[str, list[WaitingChannel]] = {}

@@ -20,6 +20,7 @@ from clarion.people.profile import (
     BillingAddress,
     Business,
     Enterprise,
+    Group,
     Growth,
     Intelligence,
     Profile,
@@ -35,6 +36,10 @@ _CONSENT = "What the user has consented to, or not, by a name of your choice: `n
 _LAST_LOGIN = "When the user last signed in, as your system reports it."
 _EMAIL = "Unique within the app; capitals make no difference."
 Short = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+def _describe(group: type[Group]) -> Meta:
+    return Meta(description=group.__doc__)
 
 
 class ConsentBody(Body):
@@ -74,12 +79,12 @@ class UserBody(Body):
     attributes: Annotated[Given[dict[str, Any]], Meta(description=_ATTRIBUTES)] = UNSET
     metadata: Annotated[Given[dict[str, Any]], Meta(description=_METADATA)] = UNSET
     consent: Annotated[Given[dict[str, ConsentBody | None]], Meta(description=_CONSENT)] = UNSET
-    billing_address: Given[BillingAddress] = UNSET
-    business: Given[Business] = UNSET
-    growth: Given[Growth] = UNSET
-    enterprise: Given[Enterprise] = UNSET
-    backup: Given[Backup] = UNSET
-    intelligence: Given[Intelligence] = UNSET
+    billing_address: Annotated[Given[BillingAddress], _describe(BillingAddress)] = UNSET
+    business: Annotated[Given[Business], _describe(Business)] = UNSET
+    growth: Annotated[Given[Growth], _describe(Growth)] = UNSET
+    enterprise: Annotated[Given[Enterprise], _describe(Enterprise)] = UNSET
+    backup: Annotated[Given[Backup], _describe(Backup)] = UNSET
+    intelligence: Annotated[Given[Intelligence], _describe(Intelligence)] = UNSET
     last_login_at: Annotated[Given[datetime], Meta(description=_LAST_LOGIN)] = UNSET
 
 

@@ -30,10 +30,9 @@ class GoneUsers:
             after = found[-1]
         return users
 
-    async def take_erased(self) -> list[tuple[str, str]]:
-        """Return the users of erasures that began since this was last asked."""
+    async def list_erased(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return the users who are being erased: those since this was last asked, and all."""
         found = await self._erasures.list_open(_PAGE)
         known, self._known = self._known, frozenset(erasure_id for erasure_id, _, _ in found)
-        return [
-            (app_id, user_id) for erasure_id, app_id, user_id in found if erasure_id not in known
-        ]
+        new = [(app_id, user_id) for each, app_id, user_id in found if each not in known]
+        return new, [(app_id, user_id) for _, app_id, user_id in found]

@@ -84,6 +84,16 @@ def has_choice(of: Filter) -> bool:
             return False
 
 
+def leave_out(of: Filter, conditions: tuple[Condition, ...] | None) -> Filter:
+    """Return what must be checked of a filter for users who were found by these conditions."""
+    if not conditions:
+        return of
+    found = conditions[0] if len(conditions) == 1 else AnyOf(conditions)
+    parts = of.parts if isinstance(of, All) else (of,)
+    rest = tuple(part for part in parts if part != found)
+    return rest[0] if len(rest) == 1 else All(rest)
+
+
 def split_values(conditions: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
     """Return a condition for each value; None if there are too many, or a range is among them.
 

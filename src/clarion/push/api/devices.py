@@ -19,7 +19,7 @@ from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
-from clarion.http.dependencies import Injected, OnUserChanged
+from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import (
     PAGE_DEFAULT,
@@ -290,12 +290,14 @@ class DevicesController(Controller):
 async def list_devices(
     request: ApiRequest,
     registry: Injected[Registry],
+    check_present: Injected[CheckPresent],
     user_id: str | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[DeviceView]:
     """Return the devices of a user, on `/v1/me` those of the user whose token calls."""
     app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
+    await check_present(app_id, owner)
     page = await registry.devices.list(app_id, owner, after=after, limit=check_limit(limit))
     return Items([_view(device, registry) for device in page.items], page.next)
 

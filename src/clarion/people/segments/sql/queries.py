@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clarion.people.segments.filters import (
     CREATED_AT,
+    EVERYONE,
     LANGUAGE,
     LAST_SEEN_AT,
     TAG,
@@ -63,7 +64,7 @@ def count_each(query: Query, conditions: Sequence[Condition]) -> Statement:
 
 def count_users(query: Query, of: Filter, conditions: Sequence[Condition] | None) -> Statement:
     """Return how many users a filter selects."""
-    if of == All():
+    if of == EVERYONE and conditions is None:
         return query.finish("count_active_users", f"SELECT COUNT(*) FROM ({_find_all()}) AS found")
     found = " UNION ".join(_look_up(query, conditions))
     text = f"SELECT COUNT(*) FROM ({found}) AS found WHERE {_is_member(query, of)} IS NOT NULL"

@@ -14,6 +14,7 @@ from clarion.people.segments.plans import (
     Plan,
     choose_plan,
     has_choice,
+    leave_out,
     list_positive,
     split_values,
 )
@@ -41,8 +42,9 @@ DELETE = statement(
     "delete_segment", "DELETE FROM segments WHERE app_id = :app_id AND name = :name RETURNING name"
 )
 
-# How far the users of each condition are counted to find the rarest, until one has fewer.
-_COUNTED = (1_000, 16_000, 256_000)
+# How far the users of each condition are counted to find the rarest, until one has fewer. If the
+# steps were larger, it would cost more the more frequent the other conditions are.
+_COUNTED = tuple(1_000 * 2**n for n in range(10))
 # The same for a page, where short reads must not wait: in all, for all conditions.
 _COUNTED_FOR_PAGE = 32_000
 # So many can be read for each page, and sorted.
@@ -59,7 +61,7 @@ Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 @dataclass(slots=True)
 class _PagePlan:
-    """How the pages of a filter are read."""
+    """How the pages of a filter are read: who is found, and what is checked for them."""
 
     filter: Filter
     conditions: tuple[Condition, ...] | None
@@ -103,7 +105,8 @@ class SqlSegments:
         choices = list_positive(of) if has_choice(of) else ()
         plan = await _make_plan(fetch, app_id, of, choices, _COUNTED)
         query = Query(app_id=app_id)
-        found = queries.count_users(query, of, plan.conditions)
+        rest = leave_out(of, plan.conditions)
+        found = queries.count_users(query, rest, plan.conditions)
         rows = await fetch(found, **query.values)
         return int(rows[0][0])
 
@@ -134,12 +137,13 @@ class SqlSegments:
         choices = list_positive(of)
         caps = (_COUNTED[0], max(_COUNTED[0], _COUNTED_FOR_PAGE // max(1, len(choices))))
         plan = await _make_plan(self._engine.fetch, app_id, of, choices, caps)
-        conditions = plan.conditions
+        rest, conditions = leave_out(of, plan.conditions), plan.conditions
         # What reached the cap may be any number.
         if conditions is not None and plan.cost >= min(_SORTED, caps[-1]):
             conditions = split_values(conditions)
-        effort = len(tuple(list_conditions(of))) + len(conditions or ())
-        return _PagePlan(of, conditions, max(_LEAST_CANDIDATES, _CHECKS // (effort + 1)))
+            rest = of if conditions is None else rest
+        effort = len(tuple(list_conditions(rest))) + len(conditions or ())
+        return _PagePlan(rest, conditions, max(_LEAST_CANDIDATES, _CHECKS // (effort + 1)))
 
 
 async def _make_plan(

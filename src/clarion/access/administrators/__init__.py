@@ -1,0 +1,1 @@
+"""Administrators: accounts, sign-in, sessions, second factors and admin API keys."""

@@ -1,0 +1,1 @@
+"""Administrators over HTTP."""

@@ -1,0 +1,279 @@
+"""Accounts of administrators over HTTP, for those with the role admin for all apps."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from litestar import Controller, Response, delete, get, patch, post
+from msgspec import UNSET, UnsetType, field
+
+from clarion.access.administrators.api.callers import operator
+from clarion.access.administrators.api.sessions import TAGS
+from clarion.access.administrators.attempts import hash_name
+from clarion.access.administrators.invitations import Invitations
+from clarion.access.administrators.model import (
+    APP_ROLES_LIMIT,
+    Administrator,
+    check_networks,
+    check_username,
+)
+from clarion.access.administrators.port import AdminStores
+from clarion.access.model import Role
+from clarion.access.port import Apps
+from clarion.clock import Clock, to_rfc3339
+from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import is_plain
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, admin_of
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    IdempotencyKey,
+    Items,
+    Limit,
+    check_limit,
+    check_value,
+)
+from clarion.http.views import Timestamp, View
+from clarion.telemetry.logs import get_logger
+
+_UNKNOWN = "There is no administrator with this id."
+
+
+class NewAdministrator(Body):
+    """An administrator to create, with a role for all apps, or for single ones, or both."""
+
+    username: str
+    role: Role | None = None
+    app_roles: dict[str, Role] = field(default_factory=dict)
+    networks: list[str] = field(default_factory=list)
+
+
+class AdministratorChanges(Body):
+    """What to change about an administrator. `app_roles` and `networks` are replaced whole."""
+
+    role: Role | UnsetType | None = UNSET
+    app_roles: dict[str, Role] | UnsetType = UNSET
+    networks: list[str] | UnsetType = UNSET
+    is_active: bool | UnsetType = UNSET
+
+
+class ResetBody(Body):
+    """Whether the second factor is removed, too."""
+
+    totp: bool = False
+
+
+class AdministratorView(View):
+    """An administrator. `networks` are the only ones the account can be used from; none: all.
+
+    Who has no password has not used the set-up link yet.
+    """
+
+    id: str
+    username: str
+    role: Role | None
+    app_roles: dict[str, Role]
+    networks: list[str]
+    is_active: bool
+    has_password: bool
+    created_at: Timestamp
+    password_changed_at: Timestamp | None
+
+
+class InvitedAdministrator(AdministratorView):
+    """An administrator with a set-up link, which can be used once, until it expires."""
+
+    setup_url: str
+    setup_expires_at: Timestamp
+
+
+class SetupUrl(View):
+    """A set-up link, which can be used once, until it expires. It is shown only here."""
+
+    setup_url: str
+    setup_expires_at: Timestamp
+
+
+class AdministratorsController(Controller):
+    """All administrators."""
+
+    path = "/v1/admin/administrators"
+    tags = TAGS
+
+    @get(summary="List administrators")
+    async def list_administrators(
+        self,
+        request: ApiRequest,
+        admins: Injected[AdminStores],
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[AdministratorView]:
+        """Return administrators in the order in which they were created."""
+        admin_of(request, Role.ADMIN)
+        page = await admins.accounts.list(after=after, limit=check_limit(limit))
+        return Items([_view(each) for each in page.items], page.next)
+
+    @get("/{administrator_id:str}", summary="Get an administrator")
+    async def get_administrator(
+        self, request: ApiRequest, administrator_id: str, admins: Injected[AdminStores]
+    ) -> AdministratorView:
+        """Return an administrator."""
+        admin_of(request, Role.ADMIN)
+        return _view(_found(await admins.accounts.get(administrator_id)))
+
+    @post(summary="Create an administrator", status_code=201)
+    async def create(
+        self,
+        request: ApiRequest,
+        data: NewAdministrator,
+        admins: Injected[AdminStores],
+        invitations: Injected[Invitations],
+        apps: Injected[Apps],
+        clock: Injected[Clock],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[InvitedAdministrator]:
+        """Create an administrator, who sets a password with the link in the response."""
+        operator(request, clock)
+        await _check_apps(data.app_roles, apps)
+        account = invitations.propose(
+            check_value("username", check_username, data.username),
+            data.role,
+            data.app_roles,
+            check_value("networks", check_networks, data.networks),
+        )
+        invitation = invitations.make(account.id)
+        answer = InvitedAdministrator.of(
+            account,
+            networks=list(account.networks),
+            has_password=False,
+            setup_url=invitation.url,
+            setup_expires_at=to_rfc3339(invitation.link.expires_at),
+        )
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await admins.accounts.create(account, invitation.link, once)
+        if replay is not None:
+            return idempotency.answer_again(replay, once, InvitedAdministrator, 201)
+        return Response(answer, status_code=201)
+
+    @patch("/{administrator_id:str}", summary="Update an administrator")
+    async def update(
+        self,
+        request: ApiRequest,
+        administrator_id: str,
+        data: AdministratorChanges,
+        admins: Injected[AdminStores],
+        apps: Injected[Apps],
+        clock: Injected[Clock],
+    ) -> AdministratorView:
+        """Update the fields that are given. All sessions of the administrator end.
+
+        An administrator who is not active cannot sign in, and the admin API keys are revoked.
+        """
+        caller = operator(request, clock)
+        if data.app_roles is not UNSET:
+            await _check_apps(data.app_roles, apps)
+        edit = partial(_edit, _read_changes(data, clock.now()))
+        account = _found(await admins.accounts.edit(administrator_id, edit))
+        _log("administrator_changed", caller.administrator_id, administrator_id)
+        return _view(account)
+
+    @delete("/{administrator_id:str}", summary="Delete an administrator", status_code=204)
+    async def delete_administrator(
+        self,
+        request: ApiRequest,
+        administrator_id: str,
+        admins: Injected[AdminStores],
+        clock: Injected[Clock],
+    ) -> None:
+        """Delete an administrator with all sessions, keys and second factors."""
+        caller = operator(request, clock)
+        if not await admins.accounts.delete(administrator_id):
+            raise NotFound(_UNKNOWN)
+        _log("administrator_deleted", caller.administrator_id, administrator_id)
+
+    @post("/{administrator_id:str}/reset", summary="Reset an administrator", status_code=200)
+    async def reset(
+        self,
+        request: ApiRequest,
+        administrator_id: str,
+        data: ResetBody,
+        admins: Injected[AdminStores],
+        invitations: Injected[Invitations],
+        clock: Injected[Clock],
+    ) -> SetupUrl:
+        """Remove the password, end all sessions, revoke all keys, and return a new set-up link.
+
+        The second factor stays, unless `totp` is true. Failed sign-ins are forgotten.
+        """
+        caller = operator(request, clock)
+        account = _found(await admins.accounts.get(administrator_id))
+        invitation = await invitations.reset(account.id, clears_totp=data.totp)
+        if invitation is None:
+            raise NotFound(_UNKNOWN)
+        await admins.attempts.forget(f"account:{hash_name(account.username)}")
+        _log("administrator_reset", caller.administrator_id, administrator_id)
+        return SetupUrl(
+            setup_url=invitation.url,
+            setup_expires_at=to_rfc3339(invitation.link.expires_at),
+        )
+
+
+def _read_changes(data: AdministratorChanges, now: int) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if data.role is not UNSET:
+        changes["role"] = data.role
+    if data.app_roles is not UNSET:
+        changes["app_roles"] = data.app_roles
+    if data.networks is not UNSET:
+        changes["networks"] = check_value("networks", check_networks, data.networks)
+    if data.is_active is not UNSET:
+        changes["disabled_at"] = None if data.is_active else now
+    return changes
+
+
+def _edit(changes: dict[str, Any], account: Administrator) -> Administrator:
+    return replace(account, **changes)
+
+
+async def _check_apps(app_roles: dict[str, Role], apps: Apps) -> None:
+    if len(app_roles) > APP_ROLES_LIMIT:
+        reason = f"must have at most {APP_ROLES_LIMIT} apps"
+        raise InvalidFields(FieldFault("app_roles", reason))
+    # What no store can hold is no app's id.
+    ids = [app_id if is_plain(app_id) else "" for app_id in app_roles]
+    found = await asyncio.gather(*map(apps.get, ids))
+    faults = [
+        FieldFault(f"app_roles.{app_id}", "there is no app with this id")
+        for app_id, app in zip(app_roles, found, strict=True)
+        if app is None
+    ]
+    if faults:
+        raise InvalidFields(*faults)
+
+
+def _found(account: Administrator | None) -> Administrator:
+    if account is None:
+        raise NotFound(_UNKNOWN)
+    return account
+
+
+def _view(account: Administrator) -> AdministratorView:
+    return AdministratorView.of(
+        account,
+        networks=list(account.networks),
+        has_password=account.password_hash is not None,
+    )
+
+
+def _log(event: str, by: str, administrator_id: str) -> None:
+    get_logger().info(event, by=by, administrator_id=administrator_id)
+
+
+ROUTES = (AdministratorsController,)

@@ -1,0 +1,132 @@
+"""API keys of administrators over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from litestar import Controller, Response, delete, get, post
+
+from clarion.access.administrators.api.callers import confirmed, signed_in
+from clarion.access.administrators.api.sessions import TAGS
+from clarion.access.administrators.keys import issue_admin_key
+from clarion.access.administrators.model import AdminKey
+from clarion.access.administrators.port import AdminStores
+from clarion.access.model import AdminCaller, Role
+from clarion.clock import Clock
+from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest
+from clarion.http.dependencies import Injected
+from clarion.http.idempotency import Idempotency
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    IdempotencyKey,
+    Items,
+    Limit,
+    check_limit,
+    to_milliseconds,
+)
+from clarion.http.views import Timestamp, View
+
+
+class NewAdminKey(Body):
+    """An admin API key to create. It may do what its owner may, up to `role`."""
+
+    label: str
+    role: Role
+    expires_at: datetime | None = None
+
+
+class AdminKeyView(View):
+    """An admin API key without its secret. `last_used_at` is exact to a minute."""
+
+    id: str
+    label: str
+    role: Role
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+    revoked_at: Timestamp | None
+
+
+class CreatedAdminKey(AdminKeyView):
+    """A new admin API key with its secret: `api_key` is shown only in this response."""
+
+    api_key: str
+
+
+class AdminKeysController(Controller):
+    """The API keys of the calling administrator."""
+
+    path = "/v1/admin/keys"
+    tags = TAGS
+
+    @get(summary="List admin API keys")
+    async def list_keys(
+        self,
+        request: ApiRequest,
+        admins: Injected[AdminStores],
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+    ) -> Items[AdminKeyView]:
+        """Return the own keys in the order of their ids, with revoked and expired ones."""
+        caller = signed_in(request)
+        page = await admins.keys.list(
+            caller.administrator_id, after=after, limit=check_limit(limit)
+        )
+        return Items([AdminKeyView.of(key) for key in page.items], page.next)
+
+    @post(summary="Create an admin API key", status_code=201)
+    async def create_key(
+        self,
+        request: ApiRequest,
+        data: NewAdminKey,
+        admins: Injected[AdminStores],
+        clock: Injected[Clock],
+        idempotency: Injected[Idempotency],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[CreatedAdminKey]:
+        """Create a key. The password must have been given in the last 10 minutes."""
+        caller = confirmed(request, clock)
+        _check_role(caller, data.role)
+        issued = issue_admin_key(
+            administrator_id=caller.administrator_id,
+            label=data.label,
+            role=data.role,
+            now=clock.now(),
+            expires_at=to_milliseconds(data.expires_at, "expires_at"),
+        )
+        answer = CreatedAdminKey.of(issued.key, api_key=issued.secret.text)
+        once = await idempotency.once(request, idempotency_key, answer)
+        replay = await admins.keys.create(issued.key, once)
+        if replay is not None:
+            return idempotency.answer_again(replay, once, CreatedAdminKey, 201)
+        return Response(answer, status_code=201)
+
+    @delete("/{key_id:str}", summary="Revoke an admin API key", status_code=200)
+    async def revoke_key(
+        self,
+        request: ApiRequest,
+        key_id: str,
+        admins: Injected[AdminStores],
+        clock: Injected[Clock],
+    ) -> AdminKeyView:
+        """Revoke a key at once; it stays in the list. Idempotent."""
+        caller = signed_in(request)
+        key: AdminKey | None = await admins.keys.revoke(
+            caller.administrator_id, key_id, clock.now()
+        )
+        if key is None:
+            raise NotFound("There is no admin API key with this id.")
+        return AdminKeyView.of(key)
+
+
+def _check_role(caller: AdminCaller, role: Role) -> None:
+    """Raise `InvalidFields` if a key would have a role that its owner has for no app."""
+    own = [each for each in (caller.role, *caller.app_roles.values()) if each]
+    if not any(each.covers(role) for each in own):
+        raise InvalidFields(FieldFault("role", "is higher than your own"))
+
+
+ROUTES = (AdminKeysController,)

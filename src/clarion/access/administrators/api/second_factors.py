@@ -1,0 +1,118 @@
+"""The second factor of administrators over HTTP."""
+
+from __future__ import annotations
+
+from litestar import Controller, Response, delete, post
+
+from clarion.access.administrators.api.callers import confirmed, session_of
+from clarion.access.administrators.api.sessions import (
+    TAGS,
+    SessionView,
+    session_cookie,
+    view_started,
+)
+from clarion.access.administrators.policy import SignInPolicy
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.second_factor import Enrolment
+from clarion.access.administrators.sign_in import SignIn
+from clarion.access.model import AdminCaller, Stage
+from clarion.clock import Clock
+from clarion.errors import Conflict
+from clarion.http.bodies import Body
+from clarion.http.callers import ApiRequest, visitor_of
+from clarion.http.dependencies import Injected
+from clarion.http.views import View
+
+
+class TotpView(View):
+    """A secret for an authenticator app; `uri` is what a QR code for it holds."""
+
+    secret: str
+    uri: str
+
+
+class TotpCode(Body):
+    """The six digits that the authenticator app shows for the new secret."""
+
+    code: str
+
+
+class RecoveryCodes(View):
+    """Codes that each replace a code of the authenticator app once. They are shown only here."""
+
+    recovery_codes: list[str]
+
+
+class Enrolled(View):
+    """New recovery codes, and the session, which has a new secret."""
+
+    recovery_codes: list[str]
+    session: SessionView
+
+
+class TotpController(Controller):
+    """The authenticator app of the calling administrator."""
+
+    path = "/v1/admin/totp"
+    tags = TAGS
+
+    @post(summary="Set up an authenticator app", status_code=201)
+    async def begin(
+        self, request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
+    ) -> TotpView:
+        """Return a new secret. It is used when its first code was confirmed.
+
+        If there is a second factor already, the password must have been given in the last 10
+        minutes; the old secret is used until the new one is confirmed.
+        """
+        new = await enrolment.begin(_enrolling(request, clock))
+        return TotpView.of(new)
+
+    @post("/confirm", summary="Confirm an authenticator app", status_code=200)
+    async def confirm(
+        self,
+        request: ApiRequest,
+        data: TotpCode,
+        enrolment: Injected[Enrolment],
+        sign_in: Injected[SignIn],
+        clock: Injected[Clock],
+    ) -> Response[Enrolled]:
+        """Use the new secret from now on. The session gets a new secret, too."""
+        caller = _enrolling(request, clock)
+        codes = await enrolment.confirm(caller, data.code)
+        started = await sign_in.renew(caller, visitor_of(request), has_mfa=True)
+        answer = Enrolled(recovery_codes=codes, session=view_started(started))
+        return Response(answer, status_code=200, cookies=[session_cookie(started)])
+
+    @delete(summary="Remove the authenticator app", status_code=204)
+    async def remove(
+        self,
+        request: ApiRequest,
+        enrolment: Injected[Enrolment],
+        admins: Injected[AdminStores],
+        sign_in_policy: Injected[SignInPolicy],
+        clock: Injected[Clock],
+    ) -> None:
+        """Remove the second factor and the recovery codes, if the account may be without."""
+        caller = confirmed(request, clock)
+        account = await admins.accounts.get(caller.administrator_id)
+        if account is None or sign_in_policy.needs_mfa(account):
+            raise Conflict("This administrator needs a second factor; it can only be replaced.")
+        await enrolment.remove(caller)
+
+
+@post("/v1/admin/recovery-codes", summary="Replace the recovery codes", tags=TAGS, status_code=201)
+async def renew_codes(
+    request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
+) -> RecoveryCodes:
+    """Return ten new recovery codes, this once; the old ones are refused."""
+    codes = await enrolment.renew_codes(confirmed(request, clock))
+    return RecoveryCodes(recovery_codes=codes)
+
+
+def _enrolling(request: ApiRequest, clock: Clock) -> AdminCaller:
+    caller = session_of(request)
+    return caller if caller.stage is Stage.NEEDS_ENROLMENT else confirmed(request, clock)
+
+
+ROUTES = (TotpController, renew_codes)

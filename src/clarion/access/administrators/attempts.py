@@ -1,0 +1,79 @@
+"""By what failed sign-ins are counted, and for how long they lead to a lock.
+
+An attempt is counted by its account and address together, by its address, and by its account. The
+first two stop whoever guesses from one place; from another one the account can still be used. The
+third stops guessing from many places, which needs many attempts. Whoever has a trusted device is
+counted by that device alone, so that nobody else can lock them out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+
+from clarion.access.administrators.model import TrustedDevice
+from clarion.access.administrators.port import Attempts, Counter
+from clarion.errors import TooManyRequests
+
+PER_PAIR = 5
+PER_ADDRESS = 30
+PER_ACCOUNT = 100
+PER_DEVICE = 10
+PER_SECOND_FACTOR = 10
+# The first lock; each further failure doubles it, up to the longest.
+FIRST_LOCK_MS = 30_000
+LONGEST_LOCK_MS = 15 * 60_000
+# Failures are forgotten after this long without another one.
+FORGOTTEN_MS = 60 * 60_000
+_V6_PREFIX = 64
+
+
+def sign_in_counters(
+    username: str, address: str, device: TrustedDevice | None
+) -> tuple[Counter, ...]:
+    """Return what an attempt is counted by; names that do not exist are counted alike."""
+    account, place = hash_name(username), place_of(address)
+    if device is not None:
+        return (Counter(f"device:{device.token_hash.hex()}", PER_DEVICE),)
+    return (
+        Counter(f"account:{account}:{place}", PER_PAIR),
+        Counter(f"address:{place}", PER_ADDRESS),
+        Counter(f"account:{account}", PER_ACCOUNT),
+    )
+
+
+def second_factor_counters(administrator_id: str) -> tuple[Counter, ...]:
+    """Return what a code is counted by. It can be tried by those alone who know the password."""
+    return (Counter(f"second_factor:{administrator_id}", PER_SECOND_FACTOR),)
+
+
+def confirmation_counters(session_id: str) -> tuple[Counter, ...]:
+    """Return what the password that a session gives again is counted by."""
+    return (Counter(f"session:{session_id}", PER_PAIR),)
+
+
+def hash_name(username: str) -> str:
+    """Return a name as it is counted: people type passwords where the name belongs."""
+    return hashlib.sha256(username.lower().encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def place_of(address: str) -> str:
+    """Return an address, or the network of 64 bits of IPv6: one machine has all of that."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:  # noqa: PLR2004 - IPv4
+        return str(found)
+    return str(ipaddress.ip_network((found, _V6_PREFIX), strict=False))
+
+
+async def take_attempt(attempts: Attempts, counters: tuple[Counter, ...], now: int) -> None:
+    """Count an attempt; `TooManyRequests` if there were too many that failed."""
+    locked_until = await attempts.take(counters, now)
+    if locked_until is not None:
+        raise TooManyRequests(
+            max(1, -(-(locked_until - now) // 1000)),
+            "Too many failed attempts. Wait as `Retry-After` says, or use another address or a "
+            "trusted device.",
+        )

@@ -1,0 +1,79 @@
+"""Set-up links: how the first administrator is made, and others get their first password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from clarion.access.administrators.model import (
+    FIRST,
+    Administrator,
+    SetupLink,
+    hash_token,
+    new_token,
+)
+from clarion.access.administrators.policy import LINK_MS
+from clarion.access.administrators.port import SetupLinks
+from clarion.access.model import Role
+from clarion.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A set-up link with its URL, which cannot be shown again."""
+
+    link: SetupLink
+    url: str = field(repr=False)
+
+
+class Invitations:
+    """Makes set-up links. The token is in the fragment, which browsers do not send."""
+
+    def __init__(self, links: SetupLinks, clock: Clock, base_url: str) -> None:
+        self._links = links
+        self._clock = clock
+        self._base_url = base_url
+
+    def make(self, administrator_id: str) -> Invitation:
+        """Return a new link, which is not stored yet."""
+        token, now = new_token(), self._clock.now()
+        link = SetupLink(
+            id=administrator_id,
+            token_hash=hash_token(token),
+            created_at=now,
+            expires_at=now + LINK_MS,
+        )
+        return Invitation(link, f"{self._base_url}/admin/setup#{token}")
+
+    def propose(
+        self,
+        username: str,
+        role: Role | None,
+        app_roles: dict[str, Role],
+        networks: tuple[str, ...],
+    ) -> Administrator:
+        """Return a new administrator without a password, who is not stored yet."""
+        return Administrator(
+            id=self._clock.new_id(),
+            username=username,
+            role=role,
+            app_roles=app_roles,
+            networks=networks,
+            created_at=self._clock.now(),
+        )
+
+    async def invite_first(self) -> str | None:
+        """Store a link for the first administrator, and return its URL.
+
+        Return None if there is an administrator. Only the latest link can be used.
+        """
+        invitation = self.make(FIRST)
+        return invitation.url if await self._links.put_first(invitation.link) else None
+
+    async def reset(self, administrator_id: str, *, clears_totp: bool) -> Invitation | None:
+        """Take everything away by which an administrator signs in, and store a new link.
+
+        Return None if there is no such administrator.
+        """
+        invitation = self.make(administrator_id)
+        done = await self._links.reset(invitation.link, self._clock.now(), clears_totp=clears_totp)
+        return invitation if done else None

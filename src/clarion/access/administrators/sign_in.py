@@ -1,0 +1,278 @@
+"""Signing in: the password, the second factor, set-up links, and the sessions they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from clarion.access.administrators.attempts import (
+    confirmation_counters,
+    hash_name,
+    second_factor_counters,
+    sign_in_counters,
+    take_attempt,
+)
+from clarion.access.administrators.model import (
+    FIRST,
+    Administrator,
+    AdminSession,
+    SetupLink,
+    TrustedDevice,
+    check_username,
+    hash_token,
+    new_token,
+)
+from clarion.access.administrators.passwords import HashingThreads, check_password, needs_rehash
+from clarion.access.administrators.policy import PENDING_MS, TRUSTED_MS, SignInPolicy
+from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.second_factor import CodeChecker
+from clarion.access.model import AdminCaller, Role, Stage, Visitor
+from clarion.clock import Clock
+from clarion.errors import FieldFault, InvalidFields, SignInFailed, Unauthenticated
+from clarion.fields import is_plain
+from clarion.telemetry.logs import get_logger
+
+_USER_AGENT_LENGTH = 200
+_WRONG_NAME = "The username or the password is not right."
+_WRONG_PASSWORD = "The password is not right."  # noqa: S105 - a sentence
+_WRONG_CODE = "The code is not right, or it was used before."
+_WRONG_LINK = "This set-up link is not valid any more. `clarion admin reset` makes a new one."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A new session, with its secret, and that of a device that is trusted from now on."""
+
+    session: AdminSession
+    administrator: Administrator
+    stage: Stage
+    secret: str = field(repr=False)
+    device_token: str | None = field(default=None, repr=False)
+
+
+class SignIn:
+    """Everything that starts a session."""
+
+    def __init__(
+        self,
+        stores: AdminStores,
+        *,
+        codes: CodeChecker,
+        hashing: HashingThreads,
+        policy: SignInPolicy,
+        clock: Clock,
+    ) -> None:
+        self._administrators = stores.accounts
+        self._links = stores.links
+        self._sessions = stores.sessions
+        self._factors = stores.factors
+        self._attempts = stores.attempts
+        self._codes = codes
+        self._hashing = hashing
+        self._policy = policy
+        self._clock = clock
+
+    async def by_password(self, username: str, password: str, visitor: Visitor) -> Started:
+        """Start a session; `SignInFailed` in the same way whatever is wrong."""
+        self._policy.check(visitor)
+        now = self._clock.now()
+        # What no store can hold is nobody's name.
+        name = username if is_plain(username) else ""
+        account = await self._administrators.find(name)
+        device = await self._find_device(account, visitor, now)
+        counters = sign_in_counters(username, visitor.address, device)
+        await take_attempt(self._attempts, counters, now)
+        is_usable = account is not None and account.is_active and account.allows(visitor.address)
+        password_hash = account.password_hash if account and is_usable else None
+        if not await self._hashing.matches(password, password_hash) or account is None:
+            get_logger().info("sign_in_failed", account=hash_name(username))
+            raise SignInFailed(_WRONG_NAME)
+        await self._attempts.succeed(counters)
+        await self._rehash(account, password)
+        return await self._start(account, visitor, has_mfa=device is not None)
+
+    async def _find_device(
+        self, account: Administrator | None, visitor: Visitor, now: int
+    ) -> TrustedDevice | None:
+        if visitor.device is None:
+            return None
+        device = await self._sessions.find_device(hash_token(visitor.device), now)
+        is_theirs = device and account and device.administrator_id == account.id
+        return device if is_theirs else None
+
+    async def _rehash(self, account: Administrator, password: str) -> None:
+        """Replace a hash of bcrypt, or with lower parameters, now that the password is known."""
+        before = account.password_hash
+        if before and needs_rehash(before):
+            after = await self._hashing.hash(password)
+            await self._administrators.rehash_password(account.id, before, after)
+
+    async def by_link(
+        self, token: str, username: str | None, password: str, visitor: Visitor
+    ) -> Started:
+        """Use a set-up link: make the first administrator, or set the password of another."""
+        self._policy.check(visitor)
+        now = self._clock.now()
+        link = await self._links.find(hash_token(token), now)
+        if link is None:
+            raise SignInFailed(_WRONG_LINK)
+        if link.id == FIRST:
+            account = await self._make_first(link, username, password, now)
+        else:
+            account = await self._set_up(link, username, password, now)
+        return await self._start(account, visitor, has_mfa=False)
+
+    async def _make_first(
+        self, link: SetupLink, username: str | None, password: str, now: int
+    ) -> Administrator:
+        name = _check("username", check_username, username or "")
+        account = Administrator(
+            id=self._clock.new_id(),
+            username=name,
+            password_hash=await self._hash_new(password, name),
+            role=Role.ADMIN,
+            created_at=now,
+            password_changed_at=now,
+        )
+        if not await self._links.use_first(link.token_hash, account, now):
+            raise SignInFailed(_WRONG_LINK)
+        return account
+
+    async def _set_up(
+        self, link: SetupLink, username: str | None, password: str, now: int
+    ) -> Administrator:
+        account = await self._administrators.get(link.id)
+        if account is None or not account.is_active:
+            raise SignInFailed(_WRONG_LINK)
+        if username not in (None, account.username):
+            raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
+        password_hash = await self._hash_new(password, account.username)
+        if not await self._links.use(link, password_hash, now):
+            raise SignInFailed(_WRONG_LINK)
+        return account
+
+    async def by_code(
+        self, caller: AdminCaller, code: str, visitor: Visitor, *, trusts_device: bool
+    ) -> Started:
+        """Finish a sign-in with a TOTP code or recovery code; the session gets a new secret."""
+        account = await self._account_of(caller)
+        await self.check_code(account.id, code)
+        started = await self._start(account, visitor, has_mfa=True, instead_of=caller.session_id)
+        if not trusts_device:
+            return started
+        return await self._trust(started)
+
+    async def check_code(self, administrator_id: str, code: str) -> None:
+        """Use up a code; `SignInFailed` if it is not right or was used before."""
+        now = self._clock.now()
+        counters = second_factor_counters(administrator_id)
+        await take_attempt(self._attempts, counters, now)
+        if not await self._codes.use(administrator_id, code, now):
+            get_logger().info("second_factor_failed", administrator_id=administrator_id)
+            raise SignInFailed(_WRONG_CODE)
+        await self._attempts.succeed(counters)
+
+    async def _trust(self, started: Started) -> Started:
+        token, now = new_token(), self._clock.now()
+        device = TrustedDevice(
+            token_hash=hash_token(token),
+            administrator_id=started.administrator.id,
+            created_at=now,
+            expires_at=now + TRUSTED_MS,
+        )
+        await self._sessions.trust(device)
+        return Started(
+            session=started.session,
+            administrator=started.administrator,
+            stage=started.stage,
+            secret=started.secret,
+            device_token=token,
+        )
+
+    async def confirm(self, caller: AdminCaller, password: str) -> None:
+        """Take note that the password was given again; `SignInFailed` if it is not right."""
+        await self._check_password(caller, password)
+        await self._sessions.confirm(_session_of(caller), self._clock.now())
+
+    async def change_password(
+        self, caller: AdminCaller, current: str, password: str, visitor: Visitor
+    ) -> Started:
+        """Set another password; every other session and trusted device ends, this one is new."""
+        account = await self._check_password(caller, current)
+        password_hash = await self._hash_new(password, account.username)
+        now, session_id = self._clock.now(), _session_of(caller)
+        await self._administrators.set_password(
+            account.id, password_hash, now, keep_session=session_id
+        )
+        get_logger().info("password_changed", administrator_id=account.id)
+        return await self.renew(caller, visitor, has_mfa=caller.has_mfa)
+
+    async def renew(self, caller: AdminCaller, visitor: Visitor, *, has_mfa: bool) -> Started:
+        """Replace the session by a new one."""
+        account = await self._account_of(caller)
+        return await self._start(account, visitor, has_mfa=has_mfa, instead_of=caller.session_id)
+
+    async def _check_password(self, caller: AdminCaller, password: str) -> Administrator:
+        account = await self._account_of(caller)
+        counters = confirmation_counters(_session_of(caller))
+        await take_attempt(self._attempts, counters, self._clock.now())
+        if not await self._hashing.matches(password, account.password_hash):
+            raise SignInFailed(_WRONG_PASSWORD)
+        await self._attempts.succeed(counters)
+        return account
+
+    async def _account_of(self, caller: AdminCaller) -> Administrator:
+        account = await self._administrators.get(caller.administrator_id)
+        if account is None:
+            raise Unauthenticated
+        return account
+
+    async def _hash_new(self, password: str, username: str) -> str:
+        checked = _check("password", partial(check_password, username=username), password)
+        return await self._hashing.hash(checked)
+
+    async def _start(
+        self,
+        account: Administrator,
+        visitor: Visitor,
+        *,
+        has_mfa: bool,
+        instead_of: str | None = None,
+    ) -> Started:
+        has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
+        stage = self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
+        secret, now = new_token(), self._clock.now()
+        lasts_ms = self._policy.session_ms if stage is Stage.SIGNED_IN else PENDING_MS
+        session = AdminSession(
+            id=self._clock.new_id(),
+            administrator_id=account.id,
+            secret_hash=hash_token(secret),
+            created_at=now,
+            last_seen_at=now,
+            expires_at=now + lasts_ms,
+            mfa_at=now if has_mfa else None,
+            confirmed_at=now,
+            address=visitor.address,
+            user_agent=_show(visitor.user_agent),
+        )
+        await self._sessions.start(session, instead_of=instead_of)
+        get_logger().info("signed_in", administrator_id=account.id, stage=stage.value)
+        return Started(session=session, administrator=account, stage=stage, secret=secret)
+
+
+def _session_of(caller: AdminCaller) -> str:
+    if caller.session_id is None:
+        raise Unauthenticated
+    return caller.session_id
+
+
+def _show(user_agent: str) -> str:
+    return user_agent[:_USER_AGENT_LENGTH] if is_plain(user_agent) else ""
+
+
+def _check(name: str, check: Callable[[str], str], value: str) -> str:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidFields(FieldFault(name, str(error))) from error

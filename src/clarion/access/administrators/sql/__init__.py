@@ -1,0 +1,1 @@
+"""Administrators, sessions, second factors, keys and failed sign-ins in SQL."""

@@ -1,0 +1,71 @@
+"""API keys of administrators in SQL."""
+
+from __future__ import annotations
+
+from clarion.access.administrators.model import AdminKey
+from clarion.idempotency import sql as idempotency
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pages import Page
+from clarion.store.engine import Engine, explain_conflict
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
+
+KEYS = Record(AdminKey)
+
+INSERT = statement(
+    "insert_admin_key", f"INSERT INTO admin_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
+)
+SELECT = statement("select_admin_key", f"SELECT {KEYS.columns} FROM admin_keys WHERE id = :id")
+LIST = statement(
+    "list_admin_keys",
+    f"""SELECT {KEYS.columns} FROM admin_keys
+    WHERE administrator_id = :administrator_id AND id > :after ORDER BY id LIMIT :limit""",
+)
+REVOKE = statement(
+    "revoke_admin_key",
+    f"""UPDATE admin_keys SET revoked_at = COALESCE(revoked_at, :now)
+    WHERE id = :id AND administrator_id = :administrator_id RETURNING {KEYS.columns}""",
+)
+REVOKE_KEYS = statement(
+    "revoke_admin_keys",
+    """UPDATE admin_keys SET revoked_at = COALESCE(revoked_at, :now)
+    WHERE administrator_id = :administrator_id""",
+)
+DELETE_KEYS = statement(
+    "delete_admin_keys", "DELETE FROM admin_keys WHERE administrator_id = :administrator_id"
+)
+TOUCH = statement("touch_admin_key", "UPDATE admin_keys SET last_used_at = :now WHERE id = :id")
+
+
+class SqlAdminKeys:
+    """The `AdminKeys` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(
+        self, key: AdminKey, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | None:
+        insert = INSERT.step(**KEYS.values(key))
+        with explain_conflict("An admin API key with this id already exists."):
+            done = await idempotency.write_once(self._engine, key.administrator_id, once, insert)
+        return done if isinstance(done, StoredResponse) else None
+
+    async def find(self, key_id: str) -> AdminKey | None:
+        rows = await self._engine.fetch(SELECT, id=key_id)
+        return KEYS.read(rows[0]) if rows else None
+
+    async def list(self, administrator_id: str, *, after: str | None, limit: int) -> Page[AdminKey]:
+        rows = await self._engine.fetch(
+            LIST, administrator_id=administrator_id, after=after or "", limit=limit + 1
+        )
+        items = tuple(map(KEYS.read, rows[:limit]))
+        return Page(items, items[-1].id if len(rows) > limit else None)
+
+    async def revoke(self, administrator_id: str, key_id: str, now: int) -> AdminKey | None:
+        guard = REVOKE.guard(id=key_id, administrator_id=administrator_id, now=now)
+        done = await self._engine.write(Unit(administrator_id, (guard,)))
+        return KEYS.read(done[0][0]) if done else None
+
+    async def touch(self, key_id: str, now: int) -> None:
+        await self._engine.write(Unit(key_id, (TOUCH.step(id=key_id, now=now),)))

@@ -1,0 +1,145 @@
+"""Sessions of administrators and trusted devices in SQL."""
+
+from __future__ import annotations
+
+from clarion.access.administrators.model import AdminSession, TrustedDevice
+from clarion.access.administrators.port import SESSIONS_LIMIT
+from clarion.store.engine import Engine
+from clarion.store.records import Record
+from clarion.store.statement import Unit, statement
+from clarion.store.sweeps import sweep
+
+SESSIONS = Record(AdminSession)
+DEVICES = Record(TrustedDevice)
+DEVICES_LIMIT = 20
+
+INSERT = statement(
+    "insert_admin_session",
+    f"INSERT INTO admin_sessions ({SESSIONS.columns}) VALUES ({SESSIONS.parameters})",
+)
+DELETE_OLDEST = statement(
+    "delete_oldest_admin_sessions",
+    """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id IN (
+      SELECT id FROM admin_sessions WHERE administrator_id = :administrator_id
+      ORDER BY id DESC LIMIT 1000 OFFSET :keep)""",
+)
+FIND = statement(
+    "find_admin_session",
+    f"SELECT {SESSIONS.columns} FROM admin_sessions WHERE secret_hash = :secret_hash",
+)
+LIST = statement(
+    "list_admin_sessions",
+    f"""SELECT {SESSIONS.columns} FROM admin_sessions WHERE administrator_id = :administrator_id
+    ORDER BY id DESC LIMIT 1000""",
+)
+TOUCH = statement(
+    "touch_admin_session", "UPDATE admin_sessions SET last_seen_at = :now WHERE id = :id"
+)
+CONFIRM = statement(
+    "confirm_admin_session", "UPDATE admin_sessions SET confirmed_at = :now WHERE id = :id"
+)
+DELETE = statement(
+    "delete_admin_session",
+    """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id = :id
+    RETURNING id""",
+)
+DELETE_SESSIONS = statement(
+    "delete_admin_sessions",
+    """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id <> :kept
+    RETURNING id""",
+)
+SELECT_EXPIRED = statement(
+    "select_expired_admin_sessions",
+    "SELECT id FROM admin_sessions WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit",
+)
+DELETE_EXPIRED = statement(
+    "delete_expired_admin_session",
+    "DELETE FROM admin_sessions WHERE id = :id AND expires_at <= :now RETURNING id",
+)
+INSERT_DEVICE = statement(
+    "insert_trusted_device",
+    f"INSERT INTO trusted_devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})",
+)
+DELETE_OLDEST_DEVICES = statement(
+    "delete_oldest_trusted_devices",
+    """DELETE FROM trusted_devices WHERE administrator_id = :administrator_id AND token_hash IN (
+      SELECT token_hash FROM trusted_devices WHERE administrator_id = :administrator_id
+      ORDER BY created_at DESC LIMIT 1000 OFFSET :keep)""",
+)
+FIND_DEVICE = statement(
+    "find_trusted_device",
+    f"""SELECT {DEVICES.columns} FROM trusted_devices
+    WHERE token_hash = :token_hash AND expires_at > :now""",
+)
+DELETE_DEVICES = statement(
+    "delete_trusted_devices",
+    "DELETE FROM trusted_devices WHERE administrator_id = :administrator_id",
+)
+SELECT_EXPIRED_DEVICES = statement(
+    "select_expired_trusted_devices",
+    """SELECT token_hash FROM trusted_devices WHERE expires_at <= :now
+    ORDER BY expires_at LIMIT :limit""",
+)
+DELETE_EXPIRED_DEVICE = statement(
+    "delete_expired_trusted_device",
+    """DELETE FROM trusted_devices WHERE token_hash = :token_hash AND expires_at <= :now
+    RETURNING administrator_id""",
+)
+
+
+class SqlAdminSessions:
+    """The `AdminSessions` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def start(self, session: AdminSession, *, instead_of: str | None = None) -> None:
+        who = session.administrator_id
+        steps = (
+            DELETE.step(administrator_id=who, id=instead_of or ""),
+            INSERT.step(**SESSIONS.values(session)),
+            DELETE_OLDEST.step(administrator_id=who, keep=SESSIONS_LIMIT),
+        )
+        await self._engine.write(Unit(who, steps))
+
+    async def find(self, secret_hash: bytes) -> AdminSession | None:
+        rows = await self._engine.fetch(FIND, secret_hash=secret_hash)
+        return SESSIONS.read(rows[0]) if rows else None
+
+    async def list(self, administrator_id: str) -> tuple[AdminSession, ...]:
+        rows = await self._engine.fetch(LIST, administrator_id=administrator_id)
+        return tuple(map(SESSIONS.read, rows))
+
+    async def touch(self, session_id: str, now: int) -> None:
+        await self._engine.write(Unit(session_id, (TOUCH.step(id=session_id, now=now),)))
+
+    async def confirm(self, session_id: str, now: int) -> None:
+        await self._engine.write(Unit(session_id, (CONFIRM.step(id=session_id, now=now),)))
+
+    async def end(self, administrator_id: str, session_id: str) -> bool:
+        guard = DELETE.guard(administrator_id=administrator_id, id=session_id)
+        return await self._engine.write(Unit(administrator_id, (guard,))) is not None
+
+    async def end_all(self, administrator_id: str) -> int:
+        steps = (
+            DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
+            DELETE_DEVICES.step(administrator_id=administrator_id),
+        )
+        done = await self._engine.write(Unit(administrator_id, steps))
+        return len(done[0]) if done else 0
+
+    async def prune(self, now: int, limit: int) -> int:
+        sweeps = ((SELECT_EXPIRED, DELETE_EXPIRED), (SELECT_EXPIRED_DEVICES, DELETE_EXPIRED_DEVICE))
+        return max([await sweep(self._engine, *each, now=now, limit=limit) for each in sweeps])
+
+    async def trust(self, device: TrustedDevice) -> None:
+        who = device.administrator_id
+        steps = (
+            INSERT_DEVICE.step(**DEVICES.values(device)),
+            DELETE_OLDEST_DEVICES.step(administrator_id=who, keep=DEVICES_LIMIT),
+        )
+        await self._engine.write(Unit(who, steps))
+
+    async def find_device(self, token_hash: bytes, now: int) -> TrustedDevice | None:
+        rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
+        return DEVICES.read(rows[0]) if rows else None

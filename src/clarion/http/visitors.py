@@ -1,0 +1,157 @@
+"""Requests of administrators: where they come from, their cookies, and whether this site sent them.
+
+A session is a cookie, which browsers send along with requests that other sites make them send. So a
+request that changes something must come from this site, and have a token that only this site can
+read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
+from urllib.parse import urlsplit
+
+from clarion.access.model import APP_HEADER, AdminCredential, Visitor
+from clarion.errors import CrossSiteRequest
+from clarion.http.asgi import Scope, header
+from clarion.http.strangers import is_local
+
+SESSION_COOKIE = "__Host-clarion_session"
+DEVICE_COOKIE = "__Host-clarion_device"
+CSRF_HEADER = "Clarion-CSRF-Token"
+ADMIN_KEY_PREFIX = "cak_"
+_APP_HEADER = APP_HEADER.lower().encode()
+_CSRF_HEADER = CSRF_HEADER.lower().encode()
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_COOKIES_LENGTH = 16_384
+_BEARER = "bearer "
+
+Networks = Sequence[IPv4Network | IPv6Network]
+
+
+def is_admin_key(authorization: str) -> bool:
+    """Whether a value of the header `Authorization` is an admin API key."""
+    return authorization.startswith(ADMIN_KEY_PREFIX, len(_BEARER))
+
+
+def read_credential(
+    scope: Scope, authorization: str | None, proxies: Networks
+) -> AdminCredential | None:
+    """Return the admin API key, or else the session of an administrator; None if there is none.
+
+    `CrossSiteRequest` if another site may have sent a request with a session.
+    """
+    if authorization is None:
+        secret = read_cookie(scope, SESSION_COOKIE)
+        if secret is None:
+            return None
+        check_csrf(scope, secret)
+    elif authorization[: len(_BEARER)].lower() == _BEARER:
+        secret = authorization[len(_BEARER) :]
+    else:
+        return None
+    return AdminCredential(
+        secret=secret,
+        is_key=authorization is not None,
+        app_id=header(scope, _APP_HEADER),
+        visitor=read_visitor(scope, proxies),
+    )
+
+
+def read_visitor(scope: Scope, proxies: Networks) -> Visitor:
+    """Return where a request comes from; what a proxy of ours says about it is believed."""
+    peer = normalise(str(scope["client"][0]))
+    is_secure = scope["scheme"] == "https" or is_local(scope)
+    if _is_within(peer, proxies):
+        is_secure = header(scope, b"x-forwarded-proto") == "https" or scope["scheme"] == "https"
+        peer = _find_client(scope, peer, proxies)
+    return Visitor(
+        address=peer,
+        user_agent=header(scope, b"user-agent") or "",
+        is_secure=is_secure,
+        device=read_cookie(scope, DEVICE_COOKIE),
+    )
+
+
+def _find_client(scope: Scope, peer: str, proxies: Networks) -> str:
+    """Return the last address in `X-Forwarded-For` that is no proxy of ours.
+
+    What is before it was written by whoever has that address, and may be wrong.
+    """
+    given = [
+        value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"
+    ]
+    for text in reversed(",".join(given).split(",")):
+        address = normalise(text.strip())
+        if not address:
+            return peer
+        if not _is_within(address, proxies):
+            return address
+        peer = address
+    return peer
+
+
+def normalise(text: str) -> str:
+    """Return an address in its usual form; IPv4 within IPv6 as IPv4; empty if it is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def _is_within(address: str, networks: Networks) -> bool:
+    if not networks or not address:
+        return False
+    found = ipaddress.ip_address(address)
+    return any(found in network for network in networks)
+
+
+def read_cookie(scope: Scope, name: str) -> str | None:
+    """Return the value of a cookie, or None. HTTP/2 may send several headers of cookies."""
+    given = [value for key, value in scope["headers"] if key == b"cookie"]
+    text = b"; ".join(given).decode("latin-1")
+    if name not in text or len(text) > _COOKIES_LENGTH:
+        return None
+    values = [
+        value.strip()
+        for key, _, value in (each.partition("=") for each in text.split(";"))
+        if key.strip() == name
+    ]
+    # With two of them, one was planted.
+    return values[0] if len(values) == 1 and values[0] else None
+
+
+def csrf_token_of(secret: str) -> str:
+    """Return the token of a session: made from its secret, which it does not reveal."""
+    digest = hmac.digest(secret.encode("utf-8", "surrogateescape"), b"clarion csrf", hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def check_csrf(scope: Scope, secret: str) -> None:
+    """Raise `CrossSiteRequest` unless a request that changes something was sent by this site."""
+    if scope["method"] in _SAFE:
+        return
+    check_same_site(scope)
+    given = header(scope, _CSRF_HEADER) or ""
+    if not hmac.compare_digest(given.encode(), csrf_token_of(secret).encode()):
+        raise CrossSiteRequest(
+            f"Send the header `{CSRF_HEADER}` with the `csrf_token` of the session."
+        )
+
+
+def check_same_site(scope: Scope) -> None:
+    """Raise `CrossSiteRequest` if a browser says that another site made it send the request."""
+    site = header(scope, b"sec-fetch-site")
+    if site is not None:
+        if site not in ("same-origin", "none"):
+            raise CrossSiteRequest("A page of another site sent this request.")
+        return
+    origin = header(scope, b"origin")
+    if origin is not None and urlsplit(origin).netloc != (header(scope, b"host") or ""):
+        raise CrossSiteRequest("The `Origin` of this request is another site.")

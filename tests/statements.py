@@ -1,0 +1,59 @@
+"""Prints every statement that the program has, by name, as JSON.
+
+Run as a process of its own: statements of tests are not among them.
+"""
+
+import gc
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator
+
+import clarion
+from clarion.people.segments.filters import list_conditions
+from clarion.people.segments.parser import parse
+from clarion.people.segments.sql import queries
+from clarion.personal_data import PERSONAL
+from clarion.store.personal_tables import Owner
+from clarion.store.statement import Statement
+
+# Programs, which would run.
+_PROGRAMS = ("__main__", "child", "apprise_process")
+# Together they use every form that a filter can have.
+_FILTERS = (
+    "tag = 'planted' and language = 'de' and timezone != 'UTC'",
+    "tag in ('planted', 'b') or not attributes.planted = 'planted'",
+    "created_at > '2026-01-01' and last_seen_at <= '2026-02-01' and attributes.planted >= 18",
+    "status = 'active'",
+)
+
+
+def import_all() -> None:
+    for module in pkgutil.walk_packages(clarion.__path__, "clarion."):
+        if not module.name.endswith(_PROGRAMS):
+            importlib.import_module(module.name)
+
+
+def made_when_needed() -> Iterator[Statement]:
+    """Yield statements that are made from tables of the program, or from what an app has sent."""
+    for table in PERSONAL:
+        if table.owner is not Owner.EVENT:
+            yield from (table.find, table.delete, table.delete_owned, table.show)
+    for text in _FILTERS:
+        of = parse(text)
+        conditions = tuple(list_conditions(of))
+        for given in (conditions, None):
+            for make in (queries.count_users, queries.list_users):
+                yield make(queries.Query(), of, given)
+        if conditions:
+            yield queries.count_each(queries.Query(), conditions)
+
+
+if __name__ == "__main__":
+    import_all()
+    found = [each for each in gc.get_objects() if isinstance(each, Statement)]
+    made = list(made_when_needed())
+    named = {each.name: each.text for each in found}
+    numbered = {f"{each.name} #{number}": each.text for number, each in enumerate(made)}
+    json.dump({**named, **numbered}, sys.stdout)
