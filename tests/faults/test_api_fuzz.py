@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jwt
 import pytest
 
+from tests.e2e.administrators import make_key
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.http_client import Connection
 from tests.faults.sizes import SIZES
@@ -53,10 +55,16 @@ def sign_user_token(server: ClarionServer) -> str:
     return jwt.encode(claims, app["user_secret"], algorithm="HS256")
 
 
+def make_admin_key(server: ClarionServer) -> str:
+    installation: Any = SimpleNamespace(database_url=f"sqlite:///{server.data / 'clarion.db'}")
+    return make_key(installation)
+
+
 # Each kind of caller with its `Authorization`.
 ROLES: dict[str, Callable[[ClarionServer], str]] = {
     "app": lambda server: f"Bearer {server.api_key}",
     "user": lambda server: f"Bearer {sign_user_token(server)}",
+    "administrator": lambda server: f"Bearer {make_admin_key(server)}",
     "stranger": lambda _server: "Bearer ck_00000000000000000000000000_unknown",
 }
 
