@@ -165,12 +165,8 @@ class SignIn:
         if username not in (None, account.username):
             raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
         password_hash = await self._hash_new(password, account.username)
-<<<<<<< HEAD
         self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
-        if not await self._links.use(link, password_hash, now):
-=======
         if not await self._links.use(link, password_hash, self._clock.now()):
->>>>>>> work-admins
             raise SignInFailed(_WRONG_LINK)
         return account
 
