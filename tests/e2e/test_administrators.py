@@ -207,9 +207,14 @@ def test_guessing_codes_is_stopped(server: Server) -> None:
     wrong = first.code_at(5)
     statuses = [guesser.post("/v1/admin/session/totp", {"code": wrong}).status for _ in range(11)]
     assert statuses == [401] * 10 + [429]
-    right = guesser.post("/v1/admin/session/totp", {"code": first.next_code()})
+    code = first.next_code()
+    right = guesser.post("/v1/admin/session/totp", {"code": code})
     assert code_of(right) == (429, "too_many_requests")
     assert int(right.headers["retry-after"]) > 0
+    # From another address, the owner still gets in.
+    owner = Browser(server.installation.port)
+    owner.sign_in(account.username)
+    assert owner.post("/v1/admin/session/totp", {"code": code}).status == 200
 
 
 def test_a_trusted_device_is_not_asked_again(server: Server) -> None:
@@ -340,6 +345,16 @@ def test_an_api_key_needs_no_token(server: Server) -> None:
     viewer = server.make_admin(Role.EDITOR)
     app = {"Clarion-App": server.first["app"]["id"], "Sec-Fetch-Site": "cross-site"}
     assert viewer.ask("PUT", "/v1/users/by-admin", {}, headers=app).status in (200, 201)
+
+
+def test_signing_in_again_ends_the_session_of_this_browser(server: Server) -> None:
+    account = make_administrator(server.installation, role=Role.VIEWER)
+    browser = sign_in(server.installation, account)
+    before = dict(browser.cookies)
+    assert browser.sign_in(account.username).status == 201
+    old = Browser(server.installation.port, cookies=before)
+    assert code_of(old.get("/v1/admin/session")) == (401, "unauthenticated")
+    assert browser.get("/v1/admin/session").status == 200
 
 
 def test_signing_out_ends_the_session(server: Server) -> None:

@@ -109,8 +109,8 @@ class SetupLinks(Protocol):
 class AdminSessions(Protocol):
     """Sessions and trusted devices."""
 
-    async def start(self, session: AdminSession, *, instead_of: str | None = None) -> None:
-        """Store a session; one that it replaces ends in the same commit.
+    async def start(self, session: AdminSession, *, instead_of: bytes | None = None) -> None:
+        """Store a session; the one with that hash of its secret ends in the same commit.
 
         An administrator has at most 20: the oldest end.
         """

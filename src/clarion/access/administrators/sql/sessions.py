@@ -43,6 +43,9 @@ DELETE = statement(
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id = :id
     RETURNING id""",
 )
+REPLACE = statement(
+    "replace_admin_session", "DELETE FROM admin_sessions WHERE secret_hash = :secret_hash"
+)
 DELETE_SESSIONS = statement(
     "delete_admin_sessions",
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id <> :kept
@@ -93,10 +96,10 @@ class SqlAdminSessions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def start(self, session: AdminSession, *, instead_of: str | None = None) -> None:
+    async def start(self, session: AdminSession, *, instead_of: bytes | None = None) -> None:
         who = session.administrator_id
         steps = (
-            DELETE.step(administrator_id=who, id=instead_of or ""),
+            REPLACE.step(secret_hash=instead_of or b""),
             INSERT.step(**SESSIONS.values(session)),
             DELETE_OLDEST.step(administrator_id=who, keep=SESSIONS_LIMIT),
         )
