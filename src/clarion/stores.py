@@ -79,14 +79,7 @@ class Stores:
         self.provider_keys = open_provider_keys(engine)
         self.tickets = SqlTickets(engine)
         self.known_apps = KnownApps(self.apps, self.user_keys, vault)
-        self.keyring = Keyring(
-            apps=self.apps,
-            user_keys=self.user_keys,
-            provider_keys=self.provider_keys,
-            known_apps=self.known_apps,
-            vault=vault,
-            clock=clock,
-        )
+        self.keyring = self._make_keyring()
         self.admins = make_admin_stores(engine)
         self.idempotency_keys = SqlIdempotencyKeys(engine)
         self.users = SqlUsers(engine)
@@ -115,6 +108,17 @@ class Stores:
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
         self.providers = SqlProviders(engine, self.vault)
+
+    def _make_keyring(self) -> Keyring:
+        return Keyring(
+            apps=self.apps,
+            user_keys=self.user_keys,
+            provider_keys=self.provider_keys,
+            known_apps=self.known_apps,
+            vault=self.vault,
+            clock=self.clock,
+            audit_log=self.audit_log,
+        )
 
 
 @contextlib.asynccontextmanager

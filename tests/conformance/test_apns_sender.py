@@ -12,7 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from clarion.catalog.model import Priority
 from clarion.channels.apns import APNS
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.model import Delivered, Gone, Misconfigured, OutgoingMessage, Retry
+from clarion.channels.model import (
+    Delivered,
+    Gone,
+    Misconfigured,
+    OutgoingMessage,
+    Retry,
+    Verified,
+)
 from clarion.channels.port import Sender
 from clarion.clock import SystemClock
 from clarion.events.model import Content
@@ -199,6 +206,28 @@ async def test_wrong_credentials_are_a_fault_of_the_provider(
         found = await sender.send(make_push(device))
     assert isinstance(found, Misconfigured)
     assert found.error_code == "403 InvalidProviderToken"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, Verified),
+        ({"team_id": "WRONGTEAM0"}, Misconfigured),
+        ({"topic": "com.example.unknown"}, Misconfigured),
+    ],
+    ids=["right", "team_id", "topic"],
+)
+async def test_credentials_are_tried_without_a_device(
+    server: ConformanceServer,
+    provider: Provider,
+    http: HttpClients,
+    *,
+    changes: dict[str, str],
+    expected: type[object],
+) -> None:
+    assert APNS.verify is not None
+    async with opened(server, provider, http, **changes) as sender:
+        assert isinstance(await APNS.verify(sender), expected)
 
 
 async def test_a_wrong_topic_is_a_fault_of_the_provider(

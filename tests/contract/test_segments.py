@@ -15,7 +15,12 @@ from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member, read_terms
 from clarion.people.segments.filters import FLAG, NUMBER, TEXT, Filter
 from clarion.people.segments.parser import parse
-from clarion.people.segments.sql.segments import SEGMENTS_LIMIT
+from clarion.people.segments.sql.segments import (
+    SEGMENTS_LIMIT,
+    USUAL,
+    SearchLimits,
+    SqlSegments,
+)
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_user, new_app_id
@@ -27,6 +32,9 @@ TERMS = statement(
     "SELECT user_id, term, value, number FROM user_attributes WHERE app_id = :app_id",
 )
 ERASE = statement("erase_of_test", "DELETE FROM users WHERE app_id = :app_id AND id = :id")
+# With these, a dozen users are many: all kinds of plans are made.
+FEW = SearchLimits(counted=(1, 2, 4), counted_for_page=4, sorted=3, checks=6, least_users=2)
+NONE = SearchLimits(counted=(0,), counted_for_page=0, sorted=0, checks=0, least_users=1)
 DELETE = statement(
     "delete_of_test", "UPDATE users SET deleted_at = :at WHERE app_id = :app_id AND id = :id"
 )
@@ -110,21 +118,26 @@ async def test_a_filter_that_is_not_valid_is_refused(segments: Segments) -> None
     ),
     asked=st.lists(filters, min_size=1, max_size=4),
     limit=st.sampled_from([3, 500]),
+    limits=st.sampled_from([USUAL, FEW, NONE]),
 )
 async def test_a_filter_selects_in_sql_whom_it_means(
     users: Users,
-    segments: Segments,
+    engine: Engine,
+    limits: SearchLimits,
     some: tuple[User, ...],
     asked: list[Filter],
     limit: int,
 ) -> None:
-    app_id = new_app_id()
+    app_id, segments = new_app_id(), SqlSegments(engine, limits)
     await add_all(users, (replace(user, app_id=app_id) for user in some))
     for each in asked:
         text = write(each)
         expected = sorted(user.id for user in some if is_member(each, user))
         assert await segments.count(app_id, text) == len(expected), text
         assert await list_all(segments, app_id, text, limit) == expected, text
+        for user in some[:3]:
+            is_found = await segments.has_user(app_id, text, user.id)
+            assert is_found is (user.id in expected), text
 
 
 async def test_users_of_another_app_are_not_found(users: Users, segments: Segments) -> None:
@@ -274,6 +287,27 @@ async def test_filters_that_decide_nothing(
     await add_all(users, [make_user("ana", language="de"), make_user("bo", tags=("a",))])
     assert await segments.count("app", text) == len(expected)
     assert await list_all(segments, "app", text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tag in ('a', 'b')",
+        "tag in ('a', 'b', 'x') and language = 'en'",
+        "tag = 'a' or attributes.n = 1",
+        "attributes.n in (1, 2) or tag in ('a', 'b') or attributes.n > 0",
+    ],
+)
+@pytest.mark.parametrize("limits", [USUAL, FEW, NONE])
+async def test_who_fulfils_several_conditions_is_found_once(
+    users: Users, engine: Engine, text: str, limits: SearchLimits
+) -> None:
+    await add_all(
+        users, (make_user(f"u{n}", tags=("a", "b"), attributes={"n": 1}) for n in range(9))
+    )
+    segments = SqlSegments(engine, limits)
+    assert await segments.count("app", text) == 9
+    assert await list_all(segments, "app", text) == [f"u{n}" for n in range(9)]
 
 
 async def test_pages_go_on_while_users_change(users: Users, segments: Segments) -> None:

@@ -6,9 +6,11 @@ import asyncpg
 import jwt
 import pytest
 
+from clarion.access.administrators.model import Administrator
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.app_keys import FIRST_KID
 from clarion.access.known_apps import KnownApps
-from clarion.access.model import ANY_ORIGIN
+from clarion.access.model import ANY_ORIGIN, Role
 from clarion.access.sql import SqlApps, open_user_keys
 from clarion.access.user_tokens import UserTokens
 from clarion.access.vault import AesVault
@@ -207,3 +209,31 @@ async def test_attributes_from_before_can_be_looked_up(empty_url: str) -> None:
         }
         for text, expected in counts.items():
             assert await segments.count("app", text) == expected
+
+
+BEFORE_ADMINISTRATORS = (
+    next(each.version for each in load("sqlite") if each.name == "administrators") - 1
+)
+OLD_ADMINISTRATOR = """INSERT INTO administrators (id, username, password_hash, role, created_at)
+VALUES ('1', 'admin', '$argon2id$…', 'admin', 5), ('2', 'Bob', '$argon2id$…', 'viewer', 6)"""
+
+
+async def test_administrators_keep_their_password_and_role(empty_url: str) -> None:
+    await migrate_to(BEFORE_ADMINISTRATORS, empty_url, OLD_ADMINISTRATOR)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        accounts = make_admin_stores(engine).accounts
+        page = await accounts.list(after=None, limit=5)
+        assert await accounts.find("bob") is None
+    assert page.items == (
+        Administrator(
+            id="1",
+            username="admin",
+            password_hash="$argon2id$…",
+            role=Role.ADMIN,
+            created_at=5,
+        ),
+        Administrator(
+            id="2", username="Bob", password_hash="$argon2id$…", role=Role.VIEWER, created_at=6
+        ),
+    )

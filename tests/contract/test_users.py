@@ -144,6 +144,19 @@ async def test_patches_at_the_same_moment_lose_nothing(users: Users, other_node:
     assert sorted(ana.tags) == [f"t{number}" for number in range(6)]
 
 
+async def test_many_patches_on_one_node_wait_for_each_other(users: Users) -> None:
+    """Each was tried five times beside all the others, and most were refused."""
+    await users.put(make_user("ana"))
+
+    def add_tag(number: int) -> Callable[[User], User]:
+        return lambda user: replace(user, tags=(*user.tags, f"t{number}"))
+
+    await asyncio.gather(*(users.patch("app", "ana", add_tag(number)) for number in range(40)))
+    ana = await users.get("app", "ana")
+    assert ana is not None
+    assert len(ana.tags) == 40
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_pages_hold_every_active_id_once_in_order(users: Users, limit: int) -> None:
     for name in ("c", "a", "e", "b", "d"):

@@ -26,13 +26,16 @@ PASSWORD_HASH = hash_password(PASSWORD)
 
 
 def make_administrator(
-    installation: Installation,
+    installation: Installation | str,
     role: Role | None = Role.ADMIN,
     *,
     app_roles: Mapping[str, Role] | None = None,
     **changes: Any,
 ) -> Administrator:
-    """Add an administrator with `PASSWORD` to the store, as if the set-up link had been used."""
+    """Add an administrator with `PASSWORD` to the store, as if the set-up link had been used.
+
+    The store is that of an installation, or has this address.
+    """
     clock = SystemClock()
     values: dict[str, Any] = {
         "id": clock.new_id(),
@@ -43,12 +46,12 @@ def make_administrator(
         "created_at": clock.now(),
     }
     account = Administrator(**values | changes)
-    run_apart(_store(installation.database_url, account))
+    run_apart(_store(_url_of(installation), account))
     return account
 
 
 def make_key(
-    installation: Installation,
+    installation: Installation | str,
     role: Role = Role.ADMIN,
     *,
     app_roles: Mapping[str, Role] | None = None,
@@ -66,7 +69,7 @@ def make_key(
     )
 
     async def store() -> None:
-        engine = await _open(installation.database_url)
+        engine = await _open(_url_of(installation))
         try:
             await make_admin_stores(engine).keys.create(issued.key)
         finally:
@@ -74,6 +77,10 @@ def make_key(
 
     run_apart(store())
     return issued.secret.text
+
+
+def _url_of(installation: Installation | str) -> str:
+    return installation if isinstance(installation, str) else installation.database_url
 
 
 async def _store(url: str, account: Administrator) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.e2e.asking import Asker
@@ -21,7 +22,12 @@ def main(arguments: list[str]) -> int:
     headers = form | {
         name.lower(): value.strip() for name, _, value in (h.partition(":") for h in options.header)
     }
+    if options.cookies and Path(options.cookies).exists():
+        headers["cookie"] = Path(options.cookies).read_text()
     answer = Asker(url.port or 80).ask(method, path, body, headers=headers)
+    if options.jar and answer.set_cookies:
+        kept = "; ".join(cookie.partition(";")[0] for cookie in answer.set_cookies)
+        Path(options.jar).write_text(kept)
     if options.include:
         lines = [f"{name}: {value}" for name, value in answer.headers.items()]
         sys.stdout.write("\n".join([f"HTTP/1.1 {answer.status}", *lines, "", ""]))
@@ -36,6 +42,8 @@ def read(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("-i", dest="include", action="store_true")
     parser.add_argument("-H", dest="header", action="append", default=[])
     parser.add_argument("-X", dest="request")
+    parser.add_argument("-b", dest="cookies")
+    parser.add_argument("-c", dest="jar")
     parser.add_argument("-d", dest="data")
     parser.add_argument("url")
     return parser.parse_args(arguments)

@@ -52,6 +52,11 @@ class Installation:
         self.stop()
 
     @property
+    def flags(self) -> dict[str, str]:
+        """The settings of this installation."""
+        return dict(self._flags)
+
+    @property
     def database_url(self) -> str:
         """Where its store is, for a test that plays another node."""
         return self._flags.get("database", f"sqlite:///{self.data / 'clarion.db'}")

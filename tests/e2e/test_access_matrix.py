@@ -4,6 +4,7 @@ The operations are those of `/openapi.json`: one without an entry in the table f
 """
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ class Who(Enum):
     USER = "a user, on what is their own"
     ANYONE = "an API key, a user or an administrator, with an answer about themselves"
     ADMIN = "an administrator, with the role for all apps if one is named"
+    APP_ADMIN = "an administrator, with the role for the app of the path"
     STRANGER = "whoever is about to sign in"
 
 
@@ -59,9 +61,11 @@ def admin(
     return Rule(Who.ADMIN, body=body, role=role, is_for_keys=is_for_keys)
 
 
+def app_admin(role: Role, body: dict[str, Any] | None = None) -> Rule:
+    return Rule(Who.APP_ADMIN, body=body, role=role)
+
+
 ME = Rule(Who.USER)
-# By the role for the app that the path names.
-OF_APP = admin(is_for_keys=True)
 EVENT = {"type": "{type_name}", "recipient": {"user_id": "{user_id}"}, "data": {"order": "1"}}
 PROVIDER = {
     "kind": "webhook",
@@ -78,23 +82,21 @@ TABLE: dict[str, Rule] = {
     "DELETE /v1/keys/{key_id}": app(Scope.KEYS_WRITE),
     "GET /v1/app": app(Scope.KEYS_READ),
     "PATCH /v1/app": app(Scope.KEYS_WRITE, {"allowed_origins": []}),
-    "GET /v1/apps": OF_APP,
+    "GET /v1/apps": admin(is_for_keys=True),
     "POST /v1/apps": admin(
-        Role.ADMIN, {"name": "New", "bundle_id": "com.example.{new_username}"}, is_for_keys=True
+        Role.ADMIN, {"name": "New", "bundle_id": "{bundle_id}"}, is_for_keys=True
     ),
-    "GET /v1/apps/{app_id}": OF_APP,
-    "PATCH /v1/apps/{app_id}": admin(body={"name": "New"}, is_for_keys=True),
-    "GET /v1/apps/{app_id}/user-keys": OF_APP,
-    "POST /v1/apps/{app_id}/user-keys": admin(body={"algorithm": "HS256"}, is_for_keys=True),
-    "POST /v1/apps/{app_id}/user-keys/{kid}/rotate": admin(
-        body={"overlap_s": 60}, is_for_keys=True
-    ),
-    "DELETE /v1/apps/{app_id}/user-keys/{kid}": OF_APP,
-    "GET /v1/apps/{app_id}/provider-keys": OF_APP,
-    "POST /v1/apps/{app_id}/provider-keys": admin(body={}, is_for_keys=True),
-    "POST /v1/apps/{app_id}/provider-keys/{key_id}/rotate": admin(body={}, is_for_keys=True),
-    "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": OF_APP,
-    "DELETE /v1/apps/{app_id}": OF_APP,
+    "GET /v1/apps/{app_id}": app_admin(Role.VIEWER),
+    "PATCH /v1/apps/{app_id}": app_admin(Role.ADMIN, {"name": "New"}),
+    "GET /v1/apps/{app_id}/user-keys": app_admin(Role.VIEWER),
+    "POST /v1/apps/{app_id}/user-keys": app_admin(Role.ADMIN, {"algorithm": "HS256"}),
+    "POST /v1/apps/{app_id}/user-keys/{kid}/rotate": app_admin(Role.ADMIN, {"overlap_s": 60}),
+    "DELETE /v1/apps/{app_id}/user-keys/{kid}": app_admin(Role.ADMIN),
+    "GET /v1/apps/{app_id}/provider-keys": app_admin(Role.VIEWER),
+    "POST /v1/apps/{app_id}/provider-keys": app_admin(Role.ADMIN, {}),
+    "POST /v1/apps/{app_id}/provider-keys/{key_id}/rotate": app_admin(Role.ADMIN, {}),
+    "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": app_admin(Role.ADMIN),
+    "DELETE /v1/apps/{app_id}": app_admin(Role.ADMIN),
     "POST /v1/me/tickets": ME,
     "GET /v1/users/{user_id}": app(Scope.USERS_READ),
     "GET /v1/users": app(Scope.USERS_READ, is_own_name=True),
@@ -224,12 +226,14 @@ TABLE: dict[str, Rule] = {
     "DELETE /v1/admin/sessions": admin(),
     "DELETE /v1/admin/session": admin(),
 }
+FOR_ADMINS = {Who.ADMIN, Who.APP_ADMIN}
 # What the header `Clarion-App` is for.
 OF_APPS = {each: rule for each, rule in TABLE.items() if rule.who in (Who.APP, Who.OWNER)}
 OF_ADMINS = {each: rule for each, rule in TABLE.items() if rule.who is Who.ADMIN}
 SIGN_IN = {each for each, rule in TABLE.items() if rule.who is Who.STRANGER}
 # They finish or end a sign-in, and are open to those who have not finished it.
 OF_SIGN_IN = {"GET /v1/admin/session", "POST /v1/admin/session/totp", "DELETE /v1/admin/session"}
+LAST = re.compile(rb'"last_(seen|used)_at":[^,}]*')
 # The state of the event does not allow them; the caller is entitled all the same.
 NOT_NOW = {
     "POST /v1/events/{event_id}/replay",
@@ -308,6 +312,20 @@ class World:
             "key_id": key["id"],
             "name": name,
             **self._make_administrator(),
+            **self._make_app(),
+        }
+
+    def _make_app(self) -> dict[str, str]:
+        """Return another app, whose name holds the mark, and its keys."""
+        made, admin = self.server.make_app(), self.server.make_admin()
+        path = f"/v1/apps/{made['id']}"
+        assert admin.ask("PATCH", path, {"name": self.mark}).status == 200
+        (user_key,) = admin.get(f"{path}/user-keys").json["items"]
+        return {
+            "app_id": made["id"],
+            "kid": user_key["kid"],
+            "provider_key_id": made["key_id"],
+            "bundle_id": f"com.example.b{self.mark}",
         }
 
     def _make_administrator(self) -> dict[str, str]:
@@ -316,12 +334,7 @@ class World:
         browser = sign_in(self.server.installation, account)
         key = browser.post("/v1/admin/keys", {"label": self.mark, "role": "viewer"}).json
         session = browser.get("/v1/admin/session").json
-        new = {"name": self.mark, "bundle_id": f"com.example.{self.mark}"}
-        app = browser.post("/v1/apps", new).json
         return {
-            "app_id": app["id"],
-            "kid": app["user_key_id"],
-            "provider_key_id": app["key_id"],
             "username": account.username,
             "new_username": f"b{self.mark}",
             "administrator_id": account.id,
@@ -336,10 +349,10 @@ class World:
         filled = None if body is None else json.loads(self._fill(json.dumps(body)))
         if path.startswith("/v1/providers/"):
             path = path.replace("{channel}", "webhook")
+        if path.startswith("/v1/apps/"):
+            path = path.replace("{key_id}", "{provider_key_id}")
         if path.startswith("/v1/admin/keys/"):
             path = path.replace("{key_id}", "{admin_key_id}")
-        if "/provider-keys/" in path:
-            path = path.replace("{key_id}", "{provider_key_id}")
         return asker.ask(method, self._fill(path), filled)
 
     def _fill(self, text: str) -> str:
@@ -349,15 +362,17 @@ class World:
 
     def look(self) -> list[bytes]:
         """Return all that can be read of the objects by the app itself."""
+        for_admins = {each for each, rule in TABLE.items() if rule.who in FOR_ADMINS}
         reads = [each for each in TABLE if each.startswith("GET") and "{" in each]
         # An export says when it was made.
         reads = [each for each in reads if not each.endswith("/export")]
         admin = self.server.make_admin()
         answers = [
-            self.ask(admin if each in OF_ADMINS else self.server.app, each) for each in reads
+            self.ask(admin if each in for_admins else self.server.app, each) for each in reads
         ]
         assert {each.status for each in answers} == {200}
-        return [each.body for each in answers]
+        # The server records by itself when a user or a device was last there, or a key last used.
+        return [LAST.sub(b"", each.body) for each in answers]
 
 
 @pytest.fixture(scope="module")
@@ -406,7 +421,7 @@ def test_another_user_gets_nothing_of_it(world: World) -> None:
 
 
 def status_for_another_user(operation: str, rule: Rule) -> set[int]:
-    if rule.who in {Who.APP, Who.ADMIN}:
+    if rule.who in FOR_ADMINS or rule.who is Who.APP:
         return {403}
     if rule.who is Who.STRANGER:
         return {401}
@@ -416,7 +431,7 @@ def status_for_another_user(operation: str, rule: Rule) -> set[int]:
 
 
 def test_a_user_uses_nothing_that_is_for_the_app(world: World) -> None:
-    for_others = {Who.APP, Who.ADMIN}
+    for_others = {Who.APP, *FOR_ADMINS}
     allowed = {each: {403} for each, rule in TABLE.items() if rule.who in for_others}
     assert find_faults(world, world.ana.me, allowed) == []
 
@@ -431,7 +446,7 @@ def test_another_app_gets_nothing_of_it(world: World) -> None:
 
 def status_for_another_app(operation: str) -> set[int]:
     rule = TABLE[operation]
-    if rule.who in {Who.USER, Who.ADMIN}:
+    if rule.who in FOR_ADMINS or rule.who is Who.USER:
         return {403}
     if rule.who is Who.STRANGER:
         return {401}
@@ -457,7 +472,7 @@ def test_whoever_may_use_an_operation_can(server: Server) -> None:
     key = browser.post("/v1/admin/keys", {"label": "mine", "role": "viewer"}).json
     other = Browser(server.installation.port).sign_in(account.username).json
     own.ids |= {"admin_key_id": key["id"], "session_id": other["session_id"]}
-    entitled: dict[Who, Asks] = {Who.USER: own.ana.me, Who.ADMIN: browser}
+    entitled: dict[Who, Asks] = {Who.USER: own.ana.me, **dict.fromkeys(FOR_ADMINS, browser)}
     asked = [each for each, rule in TABLE.items() if not rule.is_stream and each not in SIGN_IN]
     asked.remove("DELETE /v1/admin/sessions")  # it ends the session, and so does the last one
     askers = {each: entitled.get(TABLE[each].who, server.app) for each in asked}
@@ -481,7 +496,8 @@ def find_refusals(world: World, askers: Mapping[str, Asks]) -> list[str]:
 
 def test_an_administrator_must_name_the_app(world: World) -> None:
     asker = world.server.make_admin()
-    assert find_faults(world, asker, {each: {422} for each in OF_APPS}) == []
+    allowed = {each: {422} for each in OF_APPS} | {"GET /v1/audit": {200}}  # of the installation
+    assert find_faults(world, asker, allowed) == []
 
 
 def test_an_administrator_of_another_app_gets_nothing_of_it(world: World) -> None:
@@ -558,3 +574,23 @@ def test_who_has_not_finished_signing_in_gets_nothing(world: World, *, is_enroll
     allowed = {each: {403} for each in TABLE if each not in left_out}
     asker = ForApp(browser, world.server.first["app"]["id"])
     assert find_faults(world, asker, allowed) == []
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_for_an_app_gets_no_more_of_it(world: World, role: Role) -> None:
+    client = world.server.make_admin_of({world.ids["app_id"]: role})
+    above = {
+        each: {403}
+        for each, rule in TABLE.items()
+        if rule.who is Who.APP_ADMIN and rule.role and not role.covers(rule.role)
+    }
+    assert bool(above) == (role is not Role.ADMIN)
+    assert find_faults(world, client, above | {"POST /v1/apps": {403}}) == []
+
+
+def test_an_administrator_of_one_app_sees_no_other(world: World) -> None:
+    other = world.server.make_app()["id"]
+    client = world.server.make_admin_of({other: Role.ADMIN})
+    allowed = {each: {404} for each, rule in TABLE.items() if rule.who is Who.APP_ADMIN}
+    assert find_faults(world, client, allowed) == []
+    assert [each["id"] for each in client.get("/v1/apps").json["items"]] == [other]

@@ -86,24 +86,27 @@ def test_an_app_that_is_not_there_is_one_sentence(server: Server, words: str) ->
     assert "nobody" in line
 
 
-def test_every_kind_of_user_key_is_accepted_and_refused_when_revoked(
-    server: Server, app: dict[str, Any], tmp_path: Path
+KEYS: dict[str, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey] = {
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+}
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_a_public_key_is_accepted_and_refused_when_revoked(
+    server: Server, app: dict[str, Any], tmp_path: Path, algorithm: str
 ) -> None:
-    keys = {
-        "ES256": ec.generate_private_key(ec.SECP256R1()),
-        "EdDSA": ed25519.Ed25519PrivateKey.generate(),
-    }
-    for algorithm, key in keys.items():
-        file = tmp_path / f"{algorithm}.pem"
-        file.write_text(public_pem(key))
-        made = run(
-            server, "user-key", "create", app["id"], algorithm=algorithm, public_key=str(file)
-        )
-        assert (made["algorithm"], made["secret"]) == (algorithm, None)
-        for token in (sign(app, key, algorithm), sign(app, key, algorithm, kid=made["kid"])):
-            wait_until(lambda token=token: is_let_in(server, token))
-        run(server, "user-key", "revoke", app["id"], made["kid"])
-        wait_until(lambda token=token: not is_let_in(server, token))
+    key, file = KEYS[algorithm], tmp_path / "public.pem"
+    file.write_text(public_pem(key))
+    flags = {"algorithm": algorithm, "public_key": str(file)}
+    made = run(server, "user-key", "create", app["id"], **flags)
+    assert (made["algorithm"], made["secret"]) == (algorithm, None)
+    plain, named = sign(app, key, algorithm), sign(app, key, algorithm, kid=made["kid"])
+    wait_until(lambda: is_let_in(server, plain))
+    assert is_let_in(server, named)
+    run(server, "user-key", "revoke", app["id"], made["kid"])
+    wait_until(lambda: not is_let_in(server, named))
+    assert not is_let_in(server, plain)
     assert is_let_in(server, sign(app))
 
 
@@ -320,6 +323,125 @@ def test_the_name_must_be_given_to_delete_an_app(server: Server, app: dict[str, 
         done = server.installation.answer(answer, "app", "delete", app["id"])
         assert done.returncode == code, done.stderr
         assert (done.stdout == "Deleted Other.\n") == (code == 0)
+
+
+# Over the API, by administrators.
+
+
+def test_an_administrator_creates_changes_and_deletes_an_app(server: Server) -> None:
+    admin = server.make_admin()
+    new = {"name": "Shöp", "bundle_id": f"com.example.a{uuid.uuid4().hex}"}
+    once = {"Idempotency-Key": uuid.uuid4().hex}
+    made, again = (admin.post("/v1/apps", new, headers=once) for _ in range(2))
+    assert (made.status, again.status, again.headers["idempotent-replayed"]) == (201, 201, "true")
+    assert made.json == again.json
+    app, path = made.json, f"/v1/apps/{made.json['id']}"
+    assert admin.post("/v1/apps", new).problem["code"] == "conflict"
+    shown = admin.get(path).json
+    assert shown == {name: app[name] for name in shown}
+    assert server.with_key(app["api_key"]).get("/v1/app").json == shown
+    assert is_let_in(server, sign(app, kid=app["user_key_id"]))
+    change = {"name": "Shop", "allowed_origins": ["https://shop.example"]}
+    assert admin.ask("PATCH", path, change).json == shown | change
+    assert admin.delete(path).status == 204
+    # At once, because this node has deleted it.
+    assert server.with_key(app["api_key"]).get("/v1/app").status == 401
+    assert not is_let_in(server, sign(app))
+    for method in ("GET", "PATCH", "DELETE"):
+        assert admin.ask(method, path, {}).status == 404
+    assert admin.post("/v1/apps", new).status == 201, "the bundle id is free"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ["name", "bundle_id"]),
+        ({"name": "", "bundle_id": "com.example.x"}, ["name"]),
+        ({"name": "x" * 101, "bundle_id": "com.example.x"}, ["name"]),
+        ({"name": "x", "bundle_id": "nonsense"}, ["bundle_id"]),
+        ({"name": "x", "bundle_id": "com.x" + "x" * 155}, ["bundle_id"]),
+        (
+            {"name": "x", "bundle_id": "a.b", "allowed_origins": ["https://a.example/path"]},
+            ["allowed_origins"],
+        ),
+        ({"name": "x", "bundle_id": "a.b", "allowed_origins": ["null"]}, ["allowed_origins"]),
+        ({"name": "x", "bundle_id": "a.b", "team_id": "MINE"}, ["team_id"]),
+    ],
+)
+def test_an_app_that_is_not_valid_names_the_fields(
+    server: Server, body: dict[str, Any], fields: list[str]
+) -> None:
+    answer = server.make_admin().post("/v1/apps", body)
+    assert (answer.status, set(answer.fields)) == (422, set(fields))
+
+
+def test_an_administrator_manages_the_keys_of_user_tokens(
+    server: Server, app: dict[str, Any]
+) -> None:
+    admin, path = server.make_admin(), f"/v1/apps/{app['id']}/user-keys"
+    key = KEYS["EdDSA"]
+    made = admin.post(path, {"algorithm": "EdDSA", "kid": "own", "public_key": public_pem(key)})
+    assert (made.status, made.json["kid"], made.json["secret"]) == (201, "own", None)
+    assert is_let_in(server, sign(app, key, "EdDSA", kid="own")), "at once, on this node"
+    assert admin.post(path, {"algorithm": "HS256", "kid": "own"}).status == 409
+    old = next(each for each in admin.get(path).json["items"] if each["kid"] != "own")
+    rotated = admin.post(f"{path}/{old['kid']}/rotate", {"overlap_s": 0})
+    assert rotated.status == 201
+    assert not is_let_in(server, sign(app))
+    assert is_let_in(server, sign(app, rotated.json["secret"], kid=rotated.json["kid"]))
+    assert admin.post(f"{path}/{old['kid']}/rotate", {}).status == 404, "it has expired"
+    assert admin.delete(f"{path}/own").json["revoked_at"] is not None
+    assert not is_let_in(server, sign(app, key, "EdDSA"))
+    assert [admin.delete(f"{path}/{kid}").status for kid in ("own", "nobody")] == [200, 404]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"algorithm": "HS256", "secret": "s" * 31}, "secret"),
+        ({"algorithm": "HS256", "secret": "-----BEGIN PUBLIC KEY-----" + "x" * 32}, "secret"),
+        ({"algorithm": "HS256", "public_key": public_pem(KEYS["ES256"])}, "public_key"),
+        ({"algorithm": "ES256"}, "public_key"),
+        ({"algorithm": "ES256", "secret": "s" * 43}, "secret"),
+        ({"algorithm": "ES256", "public_key": "nonsense"}, "public_key"),
+        ({"algorithm": "ES256", "public_key": public_pem(KEYS["EdDSA"])}, "public_key"),
+        ({"algorithm": "EdDSA", "public_key": public_pem(KEYS["ES256"])}, "public_key"),
+        ({"algorithm": "HS512"}, "algorithm"),
+        ({"algorithm": "none"}, "algorithm"),
+        ({"kid": "a/b"}, "kid"),
+        ({"kid": "first"}, "kid"),
+        ({"kid": "x" * 65}, "kid"),
+    ],
+)
+def test_a_user_key_that_is_not_valid_names_the_field(
+    server: Server, app: dict[str, Any], body: dict[str, Any], field: str
+) -> None:
+    answer = server.make_admin().post(f"/v1/apps/{app['id']}/user-keys", body)
+    assert (answer.status, answer.fields) == (422, [field])
+
+
+def test_an_app_has_ten_live_keys_of_a_kind_at_most(server: Server, app: dict[str, Any]) -> None:
+    admin, path = server.make_admin(), f"/v1/apps/{app['id']}/user-keys"
+    statuses = [admin.post(path, {}).status for _ in range(10)]
+    assert statuses == [*[201] * 9, 409]
+
+
+def test_an_administrator_manages_the_keys_of_providers(
+    server: Server, app: dict[str, Any]
+) -> None:
+    admin, path = server.make_admin(), f"/v1/apps/{app['id']}/provider-keys"
+    device = server.with_key(app["api_key"]).post("/v1/devices", {"platform": "clarion"}).json
+    rotated = admin.post(f"{path}/{app['key_id']}/rotate", {"overlap_s": 3600}).json
+    new = app | {"key_id": rotated["key_id"], "provider_key": rotated["private_key"].encode()}
+    for card in (app, new):
+        assert push_as(server, card, device["token"]).status == 200
+    assert admin.post(path, {"key_id": "short"}).fields == ["key_id"]
+    assert admin.post(path, {"key_id": rotated["key_id"]}).status == 409
+    assert admin.post(path, {"public_key": public_pem(KEYS["EdDSA"])}).fields == ["public_key"]
+    assert admin.delete(f"{path}/{app['key_id']}").status == 200
+    wait_until(lambda: push_as(server, app, device["token"]).status == 403)
+    listed = {each["key_id"]: each for each in admin.get(path).json["items"]}
+    assert "private_key" not in listed[new["key_id"]]
 
 
 # Tickets, and the origins of pages.

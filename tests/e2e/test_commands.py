@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,16 +132,43 @@ def test_apps_and_keys_are_created_and_listed(installation: Installation) -> Non
     assert (revoked.returncode, revoked.stdout) == (0, f"Revoked {key.split('_')[1]}.\n")
 
 
-def test_an_administrator_is_created_once(installation: Installation) -> None:
+def test_administrators_are_created_listed_reset_and_deleted(installation: Installation) -> None:
+    app_id = json.loads(installation.run("app", "create", "App", "com.example.team").stdout)["id"]
     made = installation.run("admin", "create", "ana").stdout.strip()
     assert made.startswith(f"http://127.0.0.1:{installation.port}/admin/setup#")
     assert faults_of(installation.run("admin", "create", "ana"))
+    roles = ("--role=viewer", f"--app-role={app_id}=editor")
+    ben = json.loads(installation.run("admin", "create", "ben", *roles, "--json").stdout)
+    assert (ben["role"], ben["app_roles"]) == ("viewer", {app_id: "editor"})
+    listed = {each["username"]: each for each in list_administrators(installation)}
+    assert (listed["ana"]["role"], listed["ana"]["has_password"]) == ("admin", False)
+    assert "setup_url" not in listed["ben"]
+    reset = json.loads(installation.run("admin", "reset", "ben", "--totp", "--json").stdout)
+    assert reset["setup_url"] != ben["setup_url"]
+    for words, state in (("disable", "disabled"), ("enable", "invited")):
+        assert installation.run("admin", words, "ben").returncode == 0
+        assert (
+            f"ben  viewer  {app_id}=editor  {state}\n" in installation.run("admin", "list").stdout
+        )
+    assert installation.run("admin", "delete", "ben").stdout == "Deleted ben.\n"
+    assert [each["username"] for each in list_administrators(installation)] == ["ana"]
+
+
+def list_administrators(installation: Installation) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(installation.run("admin", "list", "--json").stdout)
+    return listed
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["app", "create", "App", "nonsense"], "bundle_id: must look like com.example.app"),
+        (["admin", "create", "Ana"], "username: must have 1 to 64 lower-case letters"),
+        (["admin", "create", "eva", "--app-role", "x=owner"], "--app-role: must be APP_ID=ROLE"),
+        (["admin", "create", "eva", "--app-role", "x=admin"], "There is no app x."),
+        (["admin", "reset", "nobody"], "There is no administrator nobody."),
+        (["admin", "disable", "nobody"], "There is no administrator nobody."),
+        (["admin", "delete", "nobody"], "There is no administrator nobody."),
         (["key", "create", "nobody", "label"], "There is no app nobody"),
         (["key", "revoke", "nobody", "nothing"], "The app nobody has no key nothing"),
     ],

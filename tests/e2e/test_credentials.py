@@ -104,7 +104,7 @@ def ask_all(asker: Asker) -> dict[str, int]:
     found = {}
     for operation in TABLE:
         method, path = operation.split()
-        body = None if method in {"GET", "DELETE"} else {}
+        body: dict[str, Any] | None = None if method in {"GET", "DELETE"} else {}
         status = asker.ask(method, re.sub(r"\{\w+\}", "x", path), body).status
         if status != 401 and operation not in OPEN:
             found[operation] = status

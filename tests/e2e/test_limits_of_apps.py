@@ -83,10 +83,21 @@ def test_a_schema_that_multiplies_itself_is_refused(app: Asker, keyword: str, le
     assert "10,000" in reason
 
 
+def test_integers_of_many_digits_are_refused(app: Asker) -> None:
+    """To read and write those of one body took 70 ms, in which nobody else was served."""
+    event = draft(make_type(app), user_id=make_user(app)) | {"data": {"order": "A-7", "n": 0}}
+    numbers = "[" + ",".join(["9" * 4_000] * 250) + "]"
+    for body in (json.dumps(event), json.dumps({"events": [event]})):
+        path = "/v1/events/batch" if "events" in body else "/v1/events"
+        answer = app.post(path, body.replace('"n": 0', f'"n": {numbers}').encode())
+        assert b"Integer value out of range" in answer.body, answer.body[:300]
+    assert app.post("/v1/events", event | {"data": {"order": "A-7", "n": 10**600}}).status == 202
+
+
 def test_deep_data_is_refused_alone(app: Asker) -> None:
     good = draft(make_type(app, data_schema=TREE), user_id=make_user(app))
     refused = set()
-    for levels in (100, 900, *range(960, 977)):
+    for levels in (100, 900, *range(960, 975)):
         answer = app.post("/v1/events/batch", nest(good, levels))
         assert answer.status == 202, (levels, answer.body)
         first, result, last = answer.json["results"]

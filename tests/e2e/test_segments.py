@@ -187,3 +187,32 @@ def test_an_event_for_a_segment_can_be_cancelled(app: Asker) -> None:
 @pytest.mark.parametrize("cursor", ["%00", "%F0%9F%9A%80", "'", "%FF"])
 def test_any_cursor_is_answered(app: Asker, cursor: str) -> None:
     assert app.get(f"/v1/segments?after={cursor}").status in {200, 400, 422}
+
+
+def test_a_decision_for_a_user_of_a_segment_is_explained(app: Asker) -> None:
+    order, ana, bo = make_type(app), make_user(app, tags=["a"]), make_user(app, tags=["b"])
+    put(app, "some", "tag = 'a'")
+    asked = draft(order, segment="some")
+    for user, is_recipient in ((ana, True), (bo, False), ("nobody", False)):
+        answer = app.post("/v1/explain", asked | {"user_id": user})
+        assert answer.status == 200, answer.body
+        assert (answer.json["user_id"], answer.json["is_recipient"]) == (user, is_recipient)
+        assert answer.json["verdicts"]
+
+
+@pytest.mark.parametrize(
+    ("recipient", "user_id", "field"),
+    [
+        ({"segment": "some"}, None, "user_id"),
+        ({"segment": "some"}, "a b", "user_id"),
+        ({"segment": "other"}, "ana", "recipient.segment"),
+        ({"user_id": "ana"}, "ana", "user_id"),
+        ({"topic": "news"}, None, "recipient.user_id"),
+    ],
+)
+def test_an_explanation_names_what_it_needs(
+    app: Asker, recipient: dict[str, str], user_id: str | None, field: str
+) -> None:
+    put(app, "some", "tag = 'a'")
+    answer = app.post("/v1/explain", draft(make_type(app), **recipient) | {"user_id": user_id})
+    assert (answer.status, answer.fields) == (422, [field])

@@ -100,6 +100,38 @@ def test_a_data_directory_of_another_account_is_named(
     assert "--data" in fault
 
 
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        ("app list", ""),
+        ("key list APP", "clarion.db"),
+        ("user token ana", "master.key.lock"),
+        ("user-key list APP", "master.key"),
+        ("app create Shop com.example.shop", "provider-keys"),
+    ],
+)
+def test_a_command_on_what_belongs_to_another_account_is_one_sentence(
+    installation: Installation, words: str, closed: str
+) -> None:
+    """As another account would see it: what is closed to it is named, without a traceback."""
+    app_id = installation.initialise()["app"]["id"]
+    path = installation.data / closed
+    path.chmod(0)
+    done = subprocess.run(
+        command(*words.replace("APP", app_id).split(), data=str(installation.data)),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lose_roots_power if os.geteuid() == 0 else None,
+    )
+    path.chmod(stat.S_IRWXU)
+    (fault,) = faults_of(done)
+    assert str(path) in fault
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_file_that_is_no_database_is_named(installation: Installation, words: list[str]) -> None:
     installation.data.mkdir(mode=0o700)

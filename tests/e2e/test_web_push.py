@@ -306,6 +306,28 @@ def test_unified_push_finds_out_what_this_is(server: Server, endpoint: dict[str,
     assert matrix.json == {"unifiedpush": {"gateway": "matrix"}}
 
 
+async def test_a_distributor_of_unified_push_serves_its_apps(
+    server: Server, device: dict[str, Any]
+) -> None:
+    """As the guide says: an endpoint for each app that registers, found again by its id."""
+    key = write_public_key(read_private_key(new_private_key()).public_key())
+    chat = make_endpoint(server.app, device, label="chat")
+    signed = make_endpoint(server.app, device, label="mail", vapid_key=key)
+    assert all(len(each["endpoint"]) <= 1000 for each in (chat, signed))
+    assert status_of(server, signed["endpoint"]) == 401
+    async with listening(server, device) as take:
+        answer = await asyncio.to_thread(post, server, chat["endpoint"], b"\x00encrypted\xff")
+        assert (answer.status, "ttl" in answer.headers) == (201, True)
+        got = await take()
+    assert (got["endpoint_id"], read_base64url(got["body"])) == (
+        chat["endpoint_id"],
+        b"\x00encrypted\xff",
+    )
+    path = f"/v1/devices/{device['device_id']}/endpoints/{chat['endpoint_id']}"
+    assert server.app.delete(path).status == 204
+    assert status_of(server, chat["endpoint"]) == 404
+
+
 async def test_a_homeserver_of_matrix_notifies(
     server: Server, device: dict[str, Any], endpoint: dict[str, Any]
 ) -> None:

@@ -70,6 +70,7 @@ class Sizes:
 
     # T29: examples of each operation that schemathesis makes.
     fuzz_examples: int
+    has_all_roles: bool
 
     # T25: huge input.
     huge_body_bytes: int
@@ -131,7 +132,8 @@ TABLE = {
         quiet_p99_factor=4,
         pipeline_events=2_000,
         pipeline_kills=4,
-        fuzz_examples=20,
+        fuzz_examples=8,
+        has_all_roles=False,
         huge_body_bytes=16 << 20,
         nested_levels=100_000,
         http_vectors=60,
@@ -178,6 +180,7 @@ TABLE = {
         pipeline_events=20_000,
         pipeline_kills=12,
         fuzz_examples=1_000,
+        has_all_roles=True,
         huge_body_bytes=1 << 30,
         nested_levels=100_000,
         http_vectors=400,

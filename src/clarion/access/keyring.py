@@ -15,6 +15,7 @@ from clarion.access.app_keys import (
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import App, ProviderKey, UserKey, UserTokenAlgorithm
 from clarion.access.port import LIVE_KEYS_LIMIT, AppKeys, Apps, Vault
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -36,6 +37,7 @@ class Keyring:
     known_apps: KnownApps
     vault: Vault
     clock: Clock
+    audit_log: AuditLog
 
     async def find_app(self, app_id: str) -> App:
         return found(await self.apps.get(app_id), f"There is no app {app_id!r}.")
@@ -86,6 +88,7 @@ class Keyring:
     async def add_user_key(
         self, key: UserKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
+        self.audit_log.describe(app_id=key.app_id, kid=key.kid, algorithm=key.algorithm.value)
         done = await self.user_keys.add(key, self.clock.now(), once)
         self.known_apps.forget(key.app_id)
         return _check_added(done)
@@ -93,6 +96,7 @@ class Keyring:
     async def add_provider_key(
         self, key: ProviderKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
+        self.audit_log.describe(app_id=key.app_id, key_id=key.key_id)
         return _check_added(await self.provider_keys.add(key, self.clock.now(), once))
 
     async def rotate_user_key(
@@ -100,6 +104,7 @@ class Keyring:
     ) -> StoredResponse | None:
         """Store a key in place of another, which stays valid for so many seconds."""
         now, overlap = self.clock.now(), check_overlap(overlap_s)
+        self.audit_log.describe(app_id=new.app_id, kid=kid, new_kid=new.kid)
         done = await self.user_keys.rotate(kid, new, now=now, ends_at=now + overlap, once=once)
         self.known_apps.forget(new.app_id)
         return _check_added(done)
@@ -110,15 +115,18 @@ class Keyring:
         """Store a key in place of another, which stays valid for so many seconds."""
         now, overlap = self.clock.now(), check_overlap(overlap_s)
         ends_at = now + overlap
+        self.audit_log.describe(app_id=new.app_id, key_id=key_id, new_key_id=new.key_id)
         done = await self.provider_keys.rotate(key_id, new, now=now, ends_at=ends_at, once=once)
         return _check_added(done)
 
     async def revoke_user_key(self, app_id: str, kid: str) -> UserKey:
+        self.audit_log.describe(app_id=app_id, kid=kid)
         revoked = await self.user_keys.revoke(app_id, kid, self.clock.now())
         self.known_apps.forget(app_id)
         return found(revoked, _explain_missing(kid))
 
     async def revoke_provider_key(self, app_id: str, key_id: str) -> ProviderKey:
+        self.audit_log.describe(app_id=app_id, key_id=key_id)
         revoked = await self.provider_keys.revoke(app_id, key_id, self.clock.now())
         return found(revoked, _explain_missing(key_id))
 

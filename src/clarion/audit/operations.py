@@ -25,6 +25,24 @@ AUDITED = {
     "POST /v1/apps/{app_id}/provider-keys": "provider_key.create",
     "POST /v1/apps/{app_id}/provider-keys/{key_id}/rotate": "provider_key.rotate",
     "DELETE /v1/apps/{app_id}/provider-keys/{key_id}": "provider_key.revoke",
+    "POST /v1/admin/session": "session.start",
+    "POST /v1/admin/session/totp": "session.second_factor",
+    "POST /v1/admin/session/confirm": "session.confirm",
+    "DELETE /v1/admin/session": "session.end",
+    "DELETE /v1/admin/sessions": "session.end_all",
+    "DELETE /v1/admin/sessions/{session_id}": "session.end",
+    "POST /v1/admin/setup": "administrator.set_up",
+    "PUT /v1/admin/password": "password.change",
+    "POST /v1/admin/totp": "second_factor.begin",
+    "POST /v1/admin/totp/confirm": "second_factor.add",
+    "DELETE /v1/admin/totp": "second_factor.remove",
+    "POST /v1/admin/recovery-codes": "recovery_codes.replace",
+    "POST /v1/admin/administrators": "administrator.create",
+    "PATCH /v1/admin/administrators/{administrator_id}": "administrator.update",
+    "DELETE /v1/admin/administrators/{administrator_id}": "administrator.delete",
+    "POST /v1/admin/administrators/{administrator_id}/reset": "administrator.reset",
+    "POST /v1/admin/keys": "admin_key.create",
+    "DELETE /v1/admin/keys/{key_id}": "admin_key.revoke",
     "PUT /v1/users/{user_id}/preferences": "preferences.replace",
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
     "PUT /v1/segments/{name}": "segment.replace",
@@ -42,6 +60,7 @@ _NOTHING_CHANGES = "It changes nothing."
 _OWN = "Users do it with what is their own."
 _TRAFFIC = "It is what apps do all the time: the store has what was sent, and its timeline."
 _DIRECTORY = "An app keeps its users here as they are in its own database."
+_DEMO = "It is for the demo app alone, from this machine."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,
@@ -76,6 +95,8 @@ NOT_AUDITED = {
     "PUT /v1/topics/{topic}": _TRAFFIC,
     "POST /v1/topics/{topic}/messages": _TRAFFIC,
     "POST /_matrix/push/v1/notify": _TRAFFIC,
+    "POST /demo/token": _DEMO,
+    "POST /demo/events": _DEMO,
 }
 
 ACTIONS: dict[str, str | None] = {**dict.fromkeys(NOT_AUDITED), **AUDITED}

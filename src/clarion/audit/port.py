@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from clarion.audit.model import Act, ChainState, Entry, Filter, Result
+from clarion.audit.model import Act, ActorKind, ChainState, Entry, Filter, Result
 from clarion.pages import Page
 
 
@@ -52,6 +52,9 @@ class AuditLog(Protocol):
         Call it before the first write; afterwards it is too late. Never with a secret, or with what
         somebody wrote. Nothing happens if the task records no act.
         """
+
+    def identify(self, kind: ActorKind, actor_id: str) -> None:
+        """Say who acts, if that is known only now: whoever signs in."""
 
     async def list(self, wanted: Filter, *, after: str | None, limit: int) -> Page[Entry]:
         """Return entries, newest first. `InvalidFields` if `after` is not the `next` of a page."""

@@ -120,6 +120,7 @@ class _Recording:
         self._described: dict[str, str] = {}
         self._app_id: str | None = None
         self._user_id: str | None = None
+        self.actor: tuple[ActorKind, str] | None = None
         self._is_under_way = self.is_written = self._is_over = False
         self._token: Token[Companion | None] | None = None
 
@@ -175,8 +176,11 @@ class _Recording:
         act = self._act
         if act is None:
             return None
+        kind, actor_id = self.actor or (act.actor_kind, act.actor_id)
         return replace(
             act,
+            actor_kind=kind,
+            actor_id=actor_id,
             app_id=act.app_id if self._app_id is None else self._app_id,
             user_id=act.user_id if self._user_id is None else self._user_id,
             target=act.target | self._described,
@@ -204,6 +208,11 @@ class SqlAuditLog:
         recording = companion.get()
         if isinstance(recording, _Recording):
             recording.describe(app_id, user_id, target)
+
+    def identify(self, kind: ActorKind, actor_id: str) -> None:
+        recording = companion.get()
+        if isinstance(recording, _Recording):
+            recording.actor = (kind, actor_id)
 
     def make_step(self, act: Act, result: Result, reason: str | None = None) -> Step:
         """Return the step that stores the entry of an act."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -76,15 +76,14 @@ class AnswerTable:
 
     def judge(
         self,
-        codes: Iterable[str],
+        codes: Sequence[str],
         message: str,
         *,
         retry_after: float | None = None,
         response: str | None = None,
     ) -> Outcome:
         """Return the outcome of an answer with these codes, the most specific first."""
-        named = list(codes)
-        action = next((self._actions[c] for c in named if c in self._actions), self.default)
+        action = self._find(codes)
         match action:
             case Action.DELIVERED:
                 return Delivered(response=response)
@@ -92,9 +91,15 @@ class AnswerTable:
                 return Sent(response=response)
             case Action.RETRY:
                 after = None if retry_after is None else min(retry_after, LONGEST_WAIT_S)
-                return Retry(error_code=named[0], error_message=message, after_s=after)
+                return Retry(error_code=codes[0], error_message=message, after_s=after)
             case _:
-                return _FAILURES[action](error_code=named[0], error_message=message)  # type: ignore[return-value]
+                return _FAILURES[action](error_code=codes[0], error_message=message)  # type: ignore[return-value]
+
+    def _find(self, codes: Sequence[str]) -> Action:
+        for code in codes:
+            if (action := self._actions.get(code)) is not None:
+                return action
+        return self.default
 
 
 def codes_of_status(status: int) -> tuple[str, str]:

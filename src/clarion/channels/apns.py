@@ -211,6 +211,7 @@ class ApnsSender:
             body=body,
             timeout_s=self._timeout_s,
             ca_path=self._settings.ca_path,
+            empty_status=200,
         )
         answer = await post(self._http, request, ANSWERS)
         return self._judge(answer) if isinstance(answer, HttpAnswer) else answer
@@ -237,7 +238,7 @@ class ApnsSender:
     def _judge(self, answer: HttpAnswer) -> Outcome:
         status, kind = codes_of_status(answer.status)
         if answer.status == 200:  # noqa: PLR2004
-            apns_id = answer.headers.get("apns-id", "")
+            apns_id = answer.header("apns-id") or ""
             return ANSWERS.judge([status], "", response=clean_text(f"200 {apns_id}"))
         refusal = _read_refusal(answer.body)
         reason = f"{status} {refusal.reason}"
@@ -247,7 +248,7 @@ class ApnsSender:
         return ANSWERS.judge(named, _explain(refusal), retry_after=self._wait(answer, reason))
 
     def _wait(self, answer: HttpAnswer, reason: str) -> float | None:
-        told = read_retry_after(answer.headers.get("retry-after"), self._clock.now())
+        told = read_retry_after(answer.header("retry-after"), self._clock.now())
         if told is not None:
             return told
         if reason == TOKEN_UPDATES:

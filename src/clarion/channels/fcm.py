@@ -221,7 +221,7 @@ class FcmSender:
         details = (each.error_code for each in found.error.details)
         named = [*filter(_CODE.fullmatch, (*details, found.error.status))]
         codes = [*named, status] if named else [status, f"{kind} without a status"]
-        wait = read_retry_after(answer.headers.get("retry-after"), self._clock.now())
+        wait = read_retry_after(answer.header("retry-after"), self._clock.now())
         if wait is None and answer.status == 429:  # noqa: PLR2004
             wait = QUOTA_WAIT_S
         return ANSWERS.judge(

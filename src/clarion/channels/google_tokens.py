@@ -181,7 +181,7 @@ class AccessTokens:
         return self._answers.judge(
             codes,
             clean_text(f"{refusal.error} {refusal.error_description}"),
-            retry_after=read_retry_after(answer.headers.get("retry-after"), now),
+            retry_after=read_retry_after(answer.header("retry-after"), now),
         )
 
 
@@ -228,7 +228,7 @@ def _read_refusal(body: bytes) -> _Refusal:
 def _is_clock_wrong(answer: HttpAnswer, now: int) -> bool:
     """Whether Google's clock shows another time than ours, by the head of its answer."""
     try:
-        theirs = to_milliseconds(parsedate_to_datetime(answer.headers.get("date", "")))
+        theirs = to_milliseconds(parsedate_to_datetime(answer.header("date") or ""))
     except (TypeError, ValueError):
         return False
     return abs(theirs - now) > CLOCK_TOLERANCE_MS

@@ -62,7 +62,7 @@ class NoAnswer(Exception):
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request; `headers` have names in lower case.
+    """The answer to a request; the names of `headers` are the same in whatever case.
 
     The body is empty if it broke off: the status is what counts.
     """
@@ -70,6 +70,13 @@ class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def header(self, name: str) -> str | None:
+        """Return a header; None if there is none, or if it is no text."""
+        try:
+            return self.headers.get(name)
+        except ValueError:
+            return None
 
 
 class _Key(NamedTuple):
@@ -104,9 +111,11 @@ class HttpClients:
         ca_path: str | None = None,
         is_trusted: bool = False,
         limit_bytes: int = RESPONSE_LIMIT_BYTES,
+        empty_status: int = 0,
     ) -> HttpAnswer:
         """Send a request and return the answer, with at most `limit_bytes` of its body.
 
+        With `empty_status`, an answer has no body, and none is waited for.
         `is_trusted` is for URLs that only the operator can set: their address is not checked.
         `NotConnected` if it was not sent, `NoAnswer` if it may have arrived; `TargetRefused` if
         the URL leads where Clarion must not call.
@@ -123,7 +132,7 @@ class HttpClients:
                 pooled = await self._take(key)
                 try:
                     request = _prepare(pooled.client, url, headers, body, left_s)
-                    return await _post(request, limit_bytes, end)
+                    return await _post(request, limit_bytes, empty_status, end)
                 finally:
                     pooled.users -= 1
             except NotConnected as error:
@@ -135,9 +144,9 @@ class HttpClients:
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(each.client.close() for each in clients.values()))
 
-    async def _locate(self, url: str, *, is_trusted: bool) -> list[Target]:
+    async def _locate(self, url: str, *, is_trusted: bool) -> tuple[Target, ...]:
         try:
-            return [trust(url)] if is_trusted else await self.targets.resolve(url)
+            return (trust(url),) if is_trusted else await self.targets.resolve(url)
         except OSError as error:
             reason = error.strerror or str(error) or "no answer in time"
             raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
@@ -222,12 +231,16 @@ def _prepare(
     )
 
 
-async def _post(request: StreamRequest, limit_bytes: int, end: float) -> HttpAnswer:
+async def _post(
+    request: StreamRequest, limit_bytes: int, empty_status: int, end: float
+) -> HttpAnswer:
     try:
         async with request as response:
-            found = {name.lower(): value for name, value in response.headers.items()}
+            status = response.status
+            if status == empty_status:
+                return HttpAnswer(status, response.headers, b"")
             body = await _read(response.body_reader, limit_bytes, end)
-            return HttpAnswer(response.status, found, body)
+            return HttpAnswer(status, response.headers, body)
     except PyreqwestError as error:
         # Without the cause: it names the URL, which may be a secret, and would be logged.
         raise _classify(error) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -94,10 +95,13 @@ def collapse_id(message: OutgoingMessage) -> str | None:
     """
     notification = message.notification
     key = notification.content.collapse_key
-    if key is None:
-        return None
-    named = f"{notification.type}\0{key}".encode()
-    return hashlib.sha256(named).hexdigest()[:_COLLAPSE_ID_LENGTH]
+    return None if key is None else _hash(f"{notification.type}\0{key}")
+
+
+# An event has one key for all its recipients.
+@lru_cache(256)
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_COLLAPSE_ID_LENGTH]
 
 
 def content_of(message: OutgoingMessage) -> PushContent:

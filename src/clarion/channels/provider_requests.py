@@ -42,6 +42,7 @@ class ProviderRequest(NamedTuple):
     timeout_s: float
     ca_path: str | None = None
     limit_bytes: int = RESPONSE_LIMIT_BYTES
+    empty_status: int = 0  # of answers without a body
 
 
 async def post(
@@ -59,6 +60,7 @@ async def post(
             timeout_s=request.timeout_s,
             ca_path=request.ca_path,
             limit_bytes=request.limit_bytes,
+            empty_status=request.empty_status,
         )
     except NotConnected as error:
         return answers.judge([prefix + NOT_CONNECTED], clean_text(str(error)))

@@ -132,7 +132,7 @@ class Targets:
         """
         return check_url(url, self.allowed)
 
-    async def resolve(self, url: str) -> list[Target]:
+    async def resolve(self, url: str) -> tuple[Target, ...]:
         """Return where a URL leads, one target for each address, the best first.
 
         `TargetRefused` if Clarion must not call it: because of its form, or because one of its
@@ -140,21 +140,19 @@ class Targets:
         """
         location = _split_or_refuse(_split_untrusted, url)
         literal = _read_literal(location.host)
-        addresses = [str(literal)] if literal else await self._look_up(location.host)
-        for each in addresses:
-            self.check(each)
-        return [Target(*location, each) for each in addresses]
+        addresses = (literal,) if literal else await self._look_up(location.host)
+        self.check(*addresses)
+        return _make_targets(location, addresses)
 
     async def resolve_host(self, host: str) -> str:
         """Return the address of a host that is reached without a URL; as for `resolve`."""
         addresses = await self._look_up(host.lower())
-        for each in addresses:
-            self.check(each)
+        self.check(*addresses)
         return addresses[0].partition("%")[0]
 
-    def check(self, address: str) -> None:
+    def check(self, *addresses: str) -> None:
         """Raise `TargetRefused` if an address is private or special, and not allowed."""
-        if is_refused(_read_address(address), self.allowed):
+        if _has_refused(addresses, self.allowed):
             raise TargetRefused(f"The URL {_PRIVATE}.")
 
     async def _look_up(self, host: str) -> tuple[str, ...]:
@@ -204,7 +202,7 @@ def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     """
     host = _split_untrusted(url).host
     literal = _read_literal(host)
-    addresses: Iterable[IpAddress] = (literal,) if literal else ()
+    addresses: Iterable[IpAddress] = (_read_address(literal),) if literal else ()
     if host == "localhost" or host.endswith(".localhost"):
         addresses = _LOOPBACK
     if addresses and all(is_refused(each, allowed) for each in addresses):
@@ -281,11 +279,22 @@ def _read_address(text: str) -> IpAddress:
 
 
 @lru_cache(_NAMES_LIMIT)
-def _read_literal(host: str) -> IpAddress | None:
+def _has_refused(addresses: tuple[str, ...], allowed: tuple[Network, ...]) -> bool:
+    return any(is_refused(_read_address(each), allowed) for each in addresses)
+
+
+@lru_cache(_NAMES_LIMIT)
+def _make_targets(location: Location, addresses: tuple[str, ...]) -> tuple[Target, ...]:
+    return tuple(Target(*location, each) for each in addresses)
+
+
+@lru_cache(_NAMES_LIMIT)
+def _read_literal(host: str) -> str | None:
+    """Return the address that a host is, if it is one."""
     if host.startswith("["):
-        return ipaddress.IPv6Address(host[1:-1])
+        return str(ipaddress.IPv6Address(host[1:-1]))
     try:
-        return ipaddress.IPv4Address(host)
+        return str(ipaddress.IPv4Address(host))
     except ValueError:
         return None
 

@@ -200,7 +200,7 @@ class TwilioSender:
         code = reply.error_code if reply.code is None else reply.code
         status = codes_of_status(answer.status)
         codes = status if code is None else (str(code), *status)
-        after = read_retry_after(answer.headers.get("retry-after"), self._context.clock.now())
+        after = read_retry_after(answer.header("retry-after"), self._context.clock.now())
         said = reply.message or reply.error_message or f"HTTP status {answer.status}"
         return ANSWERS.judge(codes, clean(said), retry_after=after)
 

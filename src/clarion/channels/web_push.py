@@ -214,7 +214,7 @@ def _judge(answer: HttpAnswer, endpoint: str, now: int) -> Outcome:
     return ANSWERS.judge(
         codes_of_status(answer.status),
         f"The push service answered {answer.status}" + (f": {text}" if text else "."),
-        retry_after=read_retry_after(answer.headers.get("retry-after"), now),
+        retry_after=read_retry_after(answer.header("retry-after"), now),
         response=str(answer.status),
     )
 

@@ -98,7 +98,7 @@ class WebhookSender:
         if not isinstance(answer, HttpAnswer):
             return answer
         status = f"HTTP {answer.status}"
-        after = read_retry_after(answer.headers.get("retry-after"), now)
+        after = read_retry_after(answer.header("retry-after"), now)
         return ANSWERS.judge(
             codes_of_status(answer.status), status, retry_after=after, response=status
         )

@@ -51,7 +51,6 @@ async def create(
         issued = await stores.keyring.propose_provider_key(
             app_id, key_id=key_id, public_key=read_text(public_key)
         )
-        stores.audit_log.describe(app_id=app_id, key_id=issued.key.key_id)
         await stores.keyring.add_provider_key(issued.key)
         _print_new(_save(stores, issued), json=json)
 
@@ -105,7 +104,6 @@ async def rotate(
         issued = await stores.keyring.propose_provider_key(
             app_id, key_id=new_key_id, public_key=read_text(public_key)
         )
-        stores.audit_log.describe(app_id=app_id, key_id=key_id, new_key_id=issued.key.key_id)
         await stores.keyring.rotate_provider_key(key_id, issued.key, overlap_s)
         _print_new(_save(stores, issued), json=json)
 
@@ -123,7 +121,6 @@ async def revoke(
 
     """
     async with open_stores(load_settings(settings)) as stores:
-        stores.audit_log.describe(app_id=app_id, key_id=key_id)
         revoked = await stores.keyring.revoke_provider_key(app_id, key_id)
         if json:
             print_json(ProviderKeyView.of(revoked))

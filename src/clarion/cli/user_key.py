@@ -53,7 +53,6 @@ async def create(
             secret=read_text(secret),
             public_key=read_text(public_key),
         )
-        stores.audit_log.describe(app_id=app_id, kid=issued.key.kid)
         await stores.keyring.add_user_key(issued.key)
         _print_new(issued, json=json)
 
@@ -114,7 +113,6 @@ async def rotate(
             secret=read_text(secret),
             public_key=read_text(public_key),
         )
-        stores.audit_log.describe(app_id=app_id, kid=kid, new_kid=issued.key.kid)
         await stores.keyring.rotate_user_key(kid, issued.key, overlap_s)
         _print_new(issued, json=json)
 
@@ -132,7 +130,6 @@ async def revoke(
 
     """
     async with open_stores(load_settings(settings)) as stores:
-        stores.audit_log.describe(app_id=app_id, kid=kid)
         revoked = await stores.keyring.revoke_user_key(app_id, kid)
         if json:
             print_json(UserKeyView.of(revoked))

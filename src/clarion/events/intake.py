@@ -17,6 +17,8 @@ from clarion.events.rendering import check_context, template_channel
 from clarion.fields import REFUSED_SCHEMES
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
+from clarion.people.model import Segment
+from clarion.people.port import Segments
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
@@ -118,15 +120,21 @@ class Intake:
         name = event.audience.segment
         if name is None:
             return event
-        segment = await self.ports.segments.get(event.app_id, name)
-        if segment is None:
-            raise InvalidFields(FieldFault("recipient.segment", f"there is no segment {name}"))
+        segment = await find_segment(self.ports.segments, event.app_id, name)
         return replace(event, audience=replace(event.audience, filter=segment.filter))
 
     def _remember(self, app_id: str, found: Collection[str]) -> None:
         if len(self._known) + len(found) > KNOWN_LIMIT:
             self._known.clear()
         self._known.update((app_id, user_id) for user_id in found)
+
+
+async def find_segment(segments: Segments, app_id: str, name: str) -> Segment:
+    """Return the segment of a recipient; `InvalidFields` if there is none."""
+    segment = await segments.get(app_id, name)
+    if segment is None:
+        raise InvalidFields(FieldFault("recipient.segment", f"there is no segment {name}"))
+    return segment
 
 
 async def find_entry(

@@ -89,7 +89,7 @@ class Pipeline:
             check_backlog=self.backlog.check,
             refused_schemes=refused_schemes,
         )
-        self.explainer = Explainer(ports.catalog, self._cases, refused_schemes)
+        self.explainer = Explainer(ports.catalog, ports.segments, self._cases, refused_schemes)
 
     def _make_workers(self, handover: Handover) -> list[Worker]:
         ports, turns, writer, leases = self._ports, self._turns, self._writer, self._leases

@@ -219,7 +219,7 @@ class Sending:
         now, first = self.ports.clock.now(), failures[0]
         error = f"{delivery.channel}: {first.error_code}: {first.error_message}"
         elapsed_s = max(0, now - delivery.decided_at) / 1000
-        wait_s = _find_wait_s(delivery.channel, waiting.job.tries + 1, elapsed_s, failures)
+        wait_s = find_next_wait_s(delivery.channel, waiting.job.tries + 1, elapsed_s, failures)
         if wait_s is None:
             return DeadLetter(error=error)
         is_tried = not all(isinstance(each, NotTried) for each in failures)
@@ -278,15 +278,17 @@ def _is_own(progress: AddressProgress, plan: Plan) -> bool:
     return device is not None and device.address is None
 
 
-def _find_wait_s(
+def find_next_wait_s(
     channel: Channel, tries: int, elapsed_s: float, failures: Sequence[Failure]
 ) -> float | None:
     """Return after how many seconds an attempt that failed is followed by another; None: by none.
 
-    A message that waits for its turn is not given up, however long that takes.
+    A message that waits for its turn is not given up, however long that takes. A time that was
+    asked for one address does not count for the others: who asked is not tried before it.
     """
-    told = [each.after_s for each in failures if isinstance(each, Retry)]
-    told_s = min((each for each in told if each is not None), default=None)
+    told = [each.after_s if isinstance(each, Retry) else None for each in failures]
+    known = [each for each in told if each is not None]
+    told_s = min(known) if len(known) == len(told) else None
     if not all(isinstance(each, NotTried) for each in failures):
         return find_wait_s(channel, tries, elapsed_s, told_s)
     if any(each.error_code in WAITING_CODES for each in failures):

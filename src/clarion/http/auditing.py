@@ -15,6 +15,7 @@ from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.http.asgi import Message, Receive, Scope, Send, identity_of
 from clarion.http.callers import ApiRequest
+from clarion.http.visitors import Networks, read_visitor
 from clarion.nodes.port import Limits
 from clarion.telemetry.logs import get_logger
 
@@ -51,6 +52,7 @@ class AuditedFramework:
     actions: Mapping[str, str | None]
     limits: Limits
     clock: Clock
+    proxies: Networks = ()
 
     @property
     def routes(self) -> Sequence[Any]:
@@ -119,7 +121,7 @@ class AuditedFramework:
             app_id=app_id or (caller and caller.app_id) or "",
             user_id=given.pop("user_id", None),
             target=given,
-            address=str(scope["client"][0]),
+            address=read_visitor(scope, self.proxies).address,
             request_id=scope[REQUEST_ID],
         )
 

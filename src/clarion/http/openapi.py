@@ -22,7 +22,15 @@ explained on [/docs/errors](/docs/errors)."""
 _BEARER = SecurityScheme(
     type="http",
     scheme="bearer",
-    description="An API key of the app (`ck_…`), or a token that the app signed for a user.",
+    description="An API key of the app (`ck_…`), a token that it signed for a user, or an admin "
+    "API key (`cak_…`). Administrators name the app in the header `Clarion-App`.",
+)
+_SESSION = SecurityScheme(
+    type="apiKey",
+    name="__Host-clarion_session",
+    security_scheme_in="cookie",
+    description="The session of an administrator. A request that changes something also needs the "
+    "header `Clarion-CSRF-Token`.",
 )
 PATH = "/openapi.json"
 _MEDIA_TYPE = b"application/vnd.oai.openapi+json"
@@ -35,8 +43,8 @@ def configure() -> OpenAPIConfig:
         title="Clarion",
         version=__version__,
         description=_DESCRIPTION,
-        components=Components(security_schemes={"bearer": _BEARER}),
-        security=[{"bearer": []}],
+        components=Components(security_schemes={"bearer": _BEARER, "session": _SESSION}),
+        security=[{"bearer": []}, {"session": []}],
         path=PATH,
         render_plugins=[JsonRenderPlugin()],
     )

@@ -67,7 +67,7 @@ def read_visitor(scope: Scope, proxies: Networks) -> Visitor:
     peer = normalise(str(scope["client"][0]))
     is_secure = scope["scheme"] == "https" or is_local(scope)
     if _is_within(peer, proxies):
-        is_secure = header(scope, b"x-forwarded-proto") == "https" or scope["scheme"] == "https"
+        is_secure = is_secure or header(scope, b"x-forwarded-proto") == "https"
         peer = _find_client(scope, peer, proxies)
     return Visitor(
         address=peer,

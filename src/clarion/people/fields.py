@@ -7,10 +7,12 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import phonenumbers
 
 from clarion.fields import check_json, check_language, check_timezone
 from clarion.people.model import User
+from clarion.people.profile import Profile
 
 TAGS_LIMIT = 50
 ATTRIBUTES_LIMIT = 100
@@ -95,12 +97,20 @@ def check_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
     return check_object(attributes)
 
 
+def check_profile(profile: Profile) -> Profile:
+    """Return the groups of a user, if they are not too large together."""
+    if len(msgspec.json.encode(profile)) > OBJECT_LIMIT_BYTES:
+        reason = f"the groups of a user must have at most {OBJECT_LIMIT_BYTES:,} bytes as JSON"
+        raise ValueError(f"is too large: {reason}")
+    return profile
+
+
 def check_consent(consent: dict[str, Any]) -> dict[str, Any]:
     if len(consent) > CONSENTS_LIMIT or not all(_PURPOSE.fullmatch(each) for each in consent):
         raise ValueError(
             f"must have at most {CONSENTS_LIMIT} names of 1 to 64 letters, digits or . _ : -"
         )
-    return consent
+    return check_object(consent)
 
 
 # A field that is not named here needs no check beyond its type.

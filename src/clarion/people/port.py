@@ -125,6 +125,9 @@ class Segments(Protocol):
         are. `ReadTooSlow` if even that takes too long.
         """
 
+    async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
+        """Return whether a filter selects a user."""
+
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
     ) -> Page[str]:

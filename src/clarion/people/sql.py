@@ -20,6 +20,7 @@ from clarion.people.port import Edit
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.records import Record
+from clarion.store.row_turns import RowTurns
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 
 T = TypeVar("T")
@@ -189,6 +190,7 @@ class SqlUsers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._turns = RowTurns()
 
     async def put(self, user: User) -> tuple[User, bool]:
         if await self._is_taken(user):
@@ -215,6 +217,10 @@ class SqlUsers:
         return {user.id: user for user in map(USERS.read, rows)}
 
     async def patch(self, app_id: str, user_id: str, edit: Callable[[User], User]) -> User | None:
+        async with self._turns.take(app_id, user_id):
+            return await self._patch(app_id, user_id, edit)
+
+    async def _patch(self, app_id: str, user_id: str, edit: Callable[[User], User]) -> User | None:
         for _ in range(_ATTEMPTS):
             rows = await self._engine.fetch(GET, app_id=app_id, id=user_id)
             if not rows:
@@ -325,12 +331,15 @@ class SqlUsers:
         query, values = _choose_list(chosen, after)
         read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
         rows = await self._engine.fetch(query, app_id=app_id, limit=read + 1, **values)
-
-        def read_user(row: Row) -> User | None:
-            user = USERS.read(row)
-            return user if _fits(user, chosen) else None
-
-        return fill_page(rows, read=read, limit=limit, item_of=read_user, place_of=_place_of)
+        # A user may have 80 KiB.
+        users = [(USERS.read(row), row) async for row in _in_slices(rows)]
+        return fill_page(
+            users,
+            read=read,
+            limit=limit,
+            item_of=lambda found: found[0] if _fits(found[0], chosen) else None,
+            place_of=lambda found: _place_of(found[1]),
+        )
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
         if not seen:

@@ -43,6 +43,11 @@ class SocketListener:
         self._acceptors: list[Acceptor] = []
         self._pace = Pace()
 
+    @property
+    def paths(self) -> set[bytes]:
+        """The paths that are served."""
+        return set(self._endpoints)
+
     async def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on an address."""
         acceptor = Acceptor(self._listening, tls)

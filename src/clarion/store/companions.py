@@ -29,7 +29,7 @@ companion: ContextVar[Companion | None] = ContextVar("companion", default=None)
 
 def write_accompanied(commit: GroupCommit, unit: Unit) -> Awaitable[Rows | None]:
     """Write a unit, with the step of the task's companion if there is one."""
-    joined = companion.get()
+    joined = None if unit.is_aside else companion.get()
     step = joined.take() if joined else None
     if joined is None or step is None:
         return commit.write(unit)

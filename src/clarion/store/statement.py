@@ -35,11 +35,14 @@ class Unit(NamedTuple):
     `key` is the id of what the unit changes (a user, a device). Batches are written in key order,
     so that two nodes that write the same rows wait for each other instead of deadlocking.
     `owner` is the id of the app whose request it is part of: apps share the writer fairly.
+    `is_aside` is true of what a request writes beside its change, such as counts of attempts: the
+    entry of the audit log does not join it.
     """
 
     key: str
     steps: tuple[Step, ...]
     owner: str | None = None
+    is_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

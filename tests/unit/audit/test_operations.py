@@ -10,11 +10,13 @@ from tests.in_process import opened_front
 pytestmark = pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 # They identify things of an app, not people, and are not secret. `user_id` becomes a pseudonym.
 NAMED = {
+    "administrator_id",
     "app_id",
     "channel",
     "key_id",
     "kid",
     "name",
+    "session_id",
     "type_name",
     "user_id",
 }

@@ -415,6 +415,18 @@ async def test_a_private_target_is_not_called(url: str) -> None:
     assert outcome.error_code == "target_refused"
 
 
+@pytest.mark.parametrize(
+    ("status", "header", "expected"),
+    [(200, b"server: \xdcber", Delivered), (429, b"retry-after: \xff\xfe", Retry)],
+)
+async def test_a_header_that_is_no_text_does_not_hide_the_status(
+    status: int, header: bytes, expected: type[Outcome]
+) -> None:
+    reply = b"HTTP/1.1 %d X\r\n%s\r\ncontent-length: 0\r\n\r\n" % (status, header)
+    outcome, _ = await send_to(answering(reply))
+    assert isinstance(outcome, expected)
+
+
 async def test_nothing_of_the_reply_is_shown() -> None:
     reply = b"HTTP/1.1 500 internal-detail\r\ncontent-length: 6\r\nx-a: internal\r\n\r\nsecret"
     outcome, _ = await send_to(answering(reply))

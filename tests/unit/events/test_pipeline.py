@@ -1,7 +1,7 @@
 """The loops of the pipeline: one for each worker and one for the backlog, each restartable."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -60,7 +60,11 @@ def queue() -> EmptyQueue:
 
 
 def make_pipeline(
-    queue: EmptyQueue, *, has_workers: bool = True, clock: FixedClock | None = None
+    queue: EmptyQueue,
+    *,
+    has_workers: bool = True,
+    clock: FixedClock | None = None,
+    deleted_apps: Container[str] = (),
 ) -> Pipeline:
     unused: Any = None
     ports = PipelinePorts(
@@ -86,6 +90,7 @@ def make_pipeline(
         app_waiting=JOBS_LIMIT,
         has_workers=has_workers,
         caps=FrequencyCaps(),
+        deleted_apps=deleted_apps,
     )
 
 
@@ -109,6 +114,21 @@ async def test_a_worker_ends_after_stop_and_can_be_run_again_before(queue: Empty
     loop = asyncio.ensure_future(work())
     pipeline.stop()
     await loop
+
+
+async def test_no_job_of_a_deleted_app_is_claimed(queue: EmptyQueue) -> None:
+    deleted = set[str]()
+    pipeline = make_pipeline(queue, deleted_apps=deleted)
+    (worker, *_) = pipeline.workers
+    deleted.add("noisy")
+    pipeline.wake("noisy")
+    assert await worker.work() == 0
+    assert not queue.claimed.is_set()
+    assert await worker.work() is None, "it has no turn left"
+    deleted.clear()
+    pipeline.wake("noisy")
+    await worker.work()
+    assert queue.claimed.is_set()
 
 
 def due(app_id: str, age_ms: int) -> DueJobs:

@@ -96,6 +96,14 @@ async def test_an_unknown_device_is_refused(endpoint: DeviceEndpoint, gateway: A
     assert gateway.connected == []
 
 
+async def test_a_device_of_a_deleted_app_is_refused(endpoint: DeviceEndpoint, gateway: Any) -> None:
+    endpoint._deleted_apps = {DEVICE.app_id}
+    (close,) = await authorise(endpoint, gateway, HELLO)
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.NOT_AUTHORISED
+    assert gateway.connected == []
+
+
 async def test_an_app_has_a_limit_and_a_device_that_comes_again_is_not_one_more(
     endpoint: DeviceEndpoint, gateway: Any, connections: Connections
 ) -> None:

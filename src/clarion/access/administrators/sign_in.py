@@ -28,6 +28,8 @@ from clarion.access.administrators.policy import PENDING_MS, TRUSTED_MS, SignInP
 from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.second_factor import CodeChecker
 from clarion.access.model import AdminCaller, Role, Stage, Visitor
+from clarion.audit.model import ActorKind
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, SignInFailed, Unauthenticated
 from clarion.fields import is_plain
@@ -61,6 +63,7 @@ class SignIn:
         codes: CodeChecker,
         hashing: HashingThreads,
         policy: SignInPolicy,
+        audit_log: AuditLog,
         clock: Clock,
     ) -> None:
         self._administrators = stores.accounts
@@ -71,6 +74,7 @@ class SignIn:
         self._codes = codes
         self._hashing = hashing
         self._policy = policy
+        self._audit_log = audit_log
         self._clock = clock
 
     async def by_password(self, username: str, password: str, visitor: Visitor) -> Started:
@@ -80,6 +84,8 @@ class SignIn:
         # What no store can hold is nobody's name.
         name = username if is_plain(username) else ""
         account = await self._administrators.find(name)
+        if account is not None:
+            self._audit_log.describe(administrator_id=account.id)
         device = await self._find_device(account, visitor, now)
         counters = sign_in_counters(username, visitor.address, device)
         await take_attempt(self._attempts, counters, now)
@@ -89,6 +95,7 @@ class SignIn:
             get_logger().info("sign_in_failed", account=hash_name(username))
             raise SignInFailed(_WRONG_NAME)
         await self._attempts.succeed(counters)
+        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         await self._rehash(account, password)
         return await self._start(account, visitor, has_mfa=device is not None)
 
@@ -117,6 +124,7 @@ class SignIn:
         link = await self._links.find(hash_token(token), now)
         if link is None:
             raise SignInFailed(_WRONG_LINK)
+        self._audit_log.describe(administrator_id=link.id)
         if link.id == FIRST:
             account = await self._make_first(link, username, password, now)
         else:
@@ -135,6 +143,7 @@ class SignIn:
             created_at=now,
             password_changed_at=now,
         )
+        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         if not await self._links.use_first(link.token_hash, account, now):
             raise SignInFailed(_WRONG_LINK)
         return account
@@ -148,6 +157,7 @@ class SignIn:
         if username not in (None, account.username):
             raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
         password_hash = await self._hash_new(password, account.username)
+        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         if not await self._links.use(link, password_hash, now):
             raise SignInFailed(_WRONG_LINK)
         return account

@@ -9,11 +9,13 @@ from litestar import Controller, Response, delete, get, patch, post
 from msgspec import UNSET, UnsetType
 
 from clarion.access.deleted_apps import DeletedApps
+from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope
 from clarion.access.origins import check_origins
-from clarion.access.port import Apps, Vault
+from clarion.access.port import Apps
 from clarion.access.provisioning import NewApp, check_app_name, propose_app
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import NotFound
 from clarion.http.bodies import Body
@@ -107,9 +109,8 @@ class AppsController(Controller):
         self,
         request: ApiRequest,
         data: NewAppBody,
-        apps: Injected[Apps],
-        vault: Injected[Vault],
-        clock: Injected[Clock],
+        keyring: Injected[Keyring],
+        audit_log: Injected[AuditLog],
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedApp]:
@@ -122,12 +123,13 @@ class AppsController(Controller):
             name=data.name,
             bundle_id=data.bundle_id,
             allowed_origins=data.allowed_origins,
-            vault=vault,
-            clock=clock,
+            vault=keyring.vault,
+            clock=keyring.clock,
         )
+        audit_log.describe(app_id=new.app.id)
         answer = _created(new)
         once = await idempotency.once(request, idempotency_key, answer)
-        replay = await apps.create(new.app, new.provider_key, new.user_key, new.key, once)
+        replay = await keyring.apps.create(new.app, new.provider_key, new.user_key, new.key, once)
         return idempotency.answer_created(replay, once, answer)
 
     @get("/{app_id:str}", summary="Get an app")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from litestar import Controller, delete, get, post
 from litestar.params import Parameter
+from msgspec import Meta
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
@@ -65,6 +66,9 @@ class ExplainDraft(EventDraft, kw_only=True):
     """An event for one user, and the time to decide for: `at`, else `scheduled_at`, else now."""
 
     at: datetime | None = None
+    user_id: Annotated[
+        str | None, Meta(description="The user to decide for, if the recipient is a segment.")
+    ] = None
 
 
 class VerdictView(View):
@@ -81,6 +85,7 @@ class ExplanationView(View):
     """The verdicts, and all rules in order: the first that returns a verdict decides."""
 
     user_id: str
+    is_recipient: Annotated[bool, Meta(description="False if the segment has no such user.")]
     at: Timestamp
     verdicts: list[VerdictView]
     rules: tuple[str, ...]
@@ -161,11 +166,12 @@ async def explain(
     at = to_milliseconds(data.at, "at")
     scheduled_at = to_milliseconds(data.scheduled_at, "scheduled_at")
     at = next((each for each in (at, scheduled_at) if each is not None), clock.now())
-    decisions = await explainer.explain(caller.app_id, data, at)
+    found = await explainer.explain(caller.app_id, data, at, data.user_id)
     return ExplanationView(
-        user_id=data.recipient.user_id or "",
+        user_id=found.user_id,
+        is_recipient=found.is_recipient,
         at=to_rfc3339(at),
-        verdicts=[_view_decision(each) for each in decisions],
+        verdicts=[_view_decision(each) for each in found.decisions],
         rules=RULES,
     )
 

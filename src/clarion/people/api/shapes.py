@@ -13,7 +13,13 @@ from msgspec import UNSET, Meta, UnsetType, structs
 from clarion.http.bodies import Body
 from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
-from clarion.people.fields import check_attributes, check_consent, check_field, check_object
+from clarion.people.fields import (
+    check_attributes,
+    check_consent,
+    check_field,
+    check_object,
+    check_profile,
+)
 from clarion.people.model import Consent, User, UserStatus
 from clarion.people.profile import (
     Backup,
@@ -158,7 +164,10 @@ def _replace(user: User, given: dict[str, Any], now: int) -> User:
         for name, value in given.items()
         if name not in _GROUPS
     }
-    profile = structs.replace(user.profile, **groups) if groups else user.profile
+    profile = user.profile
+    if groups:
+        profile = structs.replace(profile, **groups)
+        check_value(next(iter(groups)), check_profile, profile)
     return replace(user, **plain, profile=profile, updated_at=now)
 
 

@@ -11,6 +11,7 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, Struct, UnsetType
 
 from clarion.access.model import Scope
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import NotFound
 from clarion.fields import is_plain
@@ -107,6 +108,7 @@ async def delete_user(
     request: ApiRequest,
     user_id: str,
     eraser: Injected[Eraser],
+    audit_log: Injected[AuditLog],
     hard: Hard = False,  # noqa: FBT002 - a parameter of the query
 ) -> Response[DeletedUser | Receipt]:
     """Delete a user, who can be restored for some days; or erase them with `hard=true`.
@@ -116,6 +118,7 @@ async def delete_user(
     takes longer. Nothing more is sent in either case.
     """
     app_id, user_id = owner_of(request, user_id, Scope.USERS_WRITE)
+    audit_log.describe(erased=str(hard).lower())
     if hard:
         erasure = await eraser.erase(app_id, user_id)
         is_running = erasure.status is ErasureStatus.RUNNING

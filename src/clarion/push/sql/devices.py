@@ -21,6 +21,7 @@ from clarion.push.sql import deliveries, feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
+from clarion.store.row_turns import RowTurns
 from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -236,6 +237,7 @@ class SqlDevices:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._turns = RowTurns()
 
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
@@ -295,6 +297,15 @@ class SqlDevices:
         )
 
     async def set_preferences(
+        self,
+        app_id: str,
+        device_id: str,
+        edit: Callable[[DevicePreferences], DevicePreferences],
+    ) -> Device | None:
+        async with self._turns.take(app_id, device_id):
+            return await self._set_preferences(app_id, device_id, edit)
+
+    async def _set_preferences(
         self,
         app_id: str,
         device_id: str,

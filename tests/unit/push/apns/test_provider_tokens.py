@@ -59,7 +59,8 @@ class Apns:
     def __init__(self, apps: Apps, engine: MemoryEngine) -> None:
         self.apps = apps
         self.engine = engine
-        self.tokens = ProviderTokens(apps)
+        self.deleted: set[str] = set()
+        self.tokens = ProviderTokens(apps, self.deleted)
 
     async def add_app(self, **changes: Any) -> tuple[App, ProviderKey]:
         app = make_app(**changes)
@@ -101,6 +102,26 @@ def apns(apps: Apps, engine: MemoryEngine) -> Apns:
 @pytest.fixture
 async def key(apns: Apns) -> ProviderKey:
     return (await apns.add_app())[1]
+
+
+async def test_the_provider_of_a_deleted_app_is_refused_at_once(
+    apns: Apns, key: ProviderKey
+) -> None:
+    token = token_of(key)
+    await apns.identify(token)
+    apns.deleted.add(key.app_id)
+    assert await apns.refusal(token) is Reason.INVALID_PROVIDER_TOKEN
+
+
+async def test_a_key_that_has_expired_is_refused_after_five_seconds(
+    apns: Apns, key: ProviderKey
+) -> None:
+    token = token_of(key)
+    await apns.change(
+        "UPDATE provider_keys SET expires_at = :at WHERE key_id = :id", at=NOW + 1, id=key.key_id
+    )
+    assert (await apns.identify(token)).app.id == key.app_id
+    assert await apns.refusal(token, now=NOW + 5_000) is Reason.INVALID_PROVIDER_TOKEN
 
 
 @pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "DER"])

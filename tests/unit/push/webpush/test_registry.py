@@ -180,3 +180,13 @@ async def test_a_device_with_too_many_endpoints_gets_no_more(
         await create(endpoints, device)
     with pytest.raises(Conflict, match="100 endpoints"):
         await create(endpoints, device)
+
+
+async def test_an_endpoint_of_a_deleted_app_is_gone_at_once(
+    endpoints: EndpointRegistry, device: Device
+) -> None:
+    _, capability = await create(endpoints, device)
+    assert (await endpoints.find(capability)).device.id == device.id
+    endpoints._deleted_apps = {device.app_id}
+    with pytest.raises(EndpointGone):
+        await endpoints.find(capability)

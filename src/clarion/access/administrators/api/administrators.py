@@ -23,6 +23,7 @@ from clarion.access.administrators.model import (
 from clarion.access.administrators.port import AdminStores
 from clarion.access.model import Role
 from clarion.access.port import Apps
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import is_plain
@@ -128,7 +129,7 @@ class AdministratorsController(Controller):
         return _view(_found(await admins.accounts.get(administrator_id)))
 
     @post(summary="Create an administrator", status_code=201)
-    async def create(
+    async def create(  # noqa: PLR0913, PLR0917 - each is injected, or part of the request
         self,
         request: ApiRequest,
         data: NewAdministrator,
@@ -137,6 +138,7 @@ class AdministratorsController(Controller):
         apps: Injected[Apps],
         clock: Injected[Clock],
         idempotency: Injected[Idempotency],
+        audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[InvitedAdministrator]:
         """Create an administrator, who sets a password with the link in the response."""
@@ -157,6 +159,7 @@ class AdministratorsController(Controller):
             setup_expires_at=to_rfc3339(invitation.link.expires_at),
         )
         once = await idempotency.once(request, idempotency_key, answer)
+        audit_log.describe(administrator_id=account.id, **_describe_roles(account))
         replay = await admins.accounts.create(account, invitation.link, once)
         if replay is not None:
             return idempotency.answer_again(replay, once, InvitedAdministrator, 201)
@@ -170,6 +173,7 @@ class AdministratorsController(Controller):
         data: AdministratorChanges,
         admins: Injected[AdminStores],
         apps: Injected[Apps],
+        audit_log: Injected[AuditLog],
         clock: Injected[Clock],
     ) -> AdministratorView:
         """Update the fields that are given. All sessions of the administrator end.
@@ -179,7 +183,9 @@ class AdministratorsController(Controller):
         caller = operator(request, clock)
         if data.app_roles is not UNSET:
             await _check_apps(data.app_roles, apps)
-        edit = partial(_edit, _read_changes(data, clock.now()))
+        changes = _read_changes(data, clock.now())
+        audit_log.describe(**_describe_changes(changes))
+        edit = partial(_edit, changes)
         account = _found(await admins.accounts.edit(administrator_id, edit))
         _log("administrator_changed", caller.administrator_id, administrator_id)
         return _view(account)
@@ -206,6 +212,7 @@ class AdministratorsController(Controller):
         data: ResetBody,
         admins: Injected[AdminStores],
         invitations: Injected[Invitations],
+        audit_log: Injected[AuditLog],
         clock: Injected[Clock],
     ) -> SetupUrl:
         """Remove the password, end all sessions, revoke all keys, and return a new set-up link.
@@ -214,6 +221,7 @@ class AdministratorsController(Controller):
         """
         caller = operator(request, clock)
         account = _found(await admins.accounts.get(administrator_id))
+        audit_log.describe(totp=str(data.totp).lower())
         invitation = await invitations.reset(account.id, clears_totp=data.totp)
         if invitation is None:
             raise NotFound(_UNKNOWN)
@@ -236,6 +244,21 @@ def _read_changes(data: AdministratorChanges, now: int) -> dict[str, Any]:
     if data.is_active is not UNSET:
         changes["disabled_at"] = None if data.is_active else now
     return changes
+
+
+def _describe_roles(account: Administrator) -> dict[str, str]:
+    return _describe_changes({"role": account.role, "app_roles": account.app_roles})
+
+
+def _describe_changes(changes: dict[str, Any]) -> dict[str, str]:
+    """Return what the audit log says of a change: which fields, and the new roles."""
+    described = {"changed": " ".join(sorted(changes))}
+    if "role" in changes:
+        described["role"] = changes["role"] or "none"
+    if "app_roles" in changes:
+        roles = sorted(changes["app_roles"].items())
+        described["app_roles"] = " ".join(f"{app_id}:{role}" for app_id, role in roles)
+    return described
 
 
 def _edit(changes: dict[str, Any], account: Administrator) -> Administrator:

@@ -12,6 +12,7 @@ from clarion.access.administrators.keys import issue_admin_key
 from clarion.access.administrators.model import AdminKey
 from clarion.access.administrators.port import AdminStores
 from clarion.access.model import AdminCaller, Role
+from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
@@ -85,6 +86,7 @@ class AdminKeysController(Controller):
         admins: Injected[AdminStores],
         clock: Injected[Clock],
         idempotency: Injected[Idempotency],
+        audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedAdminKey]:
         """Create a key. The password must have been given in the last 10 minutes."""
@@ -99,6 +101,7 @@ class AdminKeysController(Controller):
         )
         answer = CreatedAdminKey.of(issued.key, api_key=issued.secret.text)
         once = await idempotency.once(request, idempotency_key, answer)
+        audit_log.describe(key_id=issued.key.id, role=data.role)
         replay = await admins.keys.create(issued.key, once)
         if replay is not None:
             return idempotency.answer_again(replay, once, CreatedAdminKey, 201)

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
 from litestar.datastructures import Cookie
+from litestar.openapi.spec import SecurityRequirement
 
 from clarion.access.administrators.api.callers import session_of, signed_in
 from clarion.access.administrators.model import Administrator, AdminSession
@@ -28,6 +29,8 @@ from clarion.http.visitors import (
 )
 
 TAGS = ("Administrators",)
+# Whoever is about to sign in has none.
+NO_CREDENTIAL: list[SecurityRequirement] = [{}]
 # What is sent as a name, password or code is not longer than this.
 _Text = Annotated[str, msgspec.Meta(max_length=MOST)]
 _NewPassword = Annotated[
@@ -127,7 +130,7 @@ class SessionController(Controller):
     path = "/v1/admin/session"
     tags = TAGS
 
-    @post(summary="Sign in", status_code=201)
+    @post(summary="Sign in", status_code=201, security=NO_CREDENTIAL)
     async def sign_in(
         self, request: ApiRequest, data: SignInBody, sign_in: Injected[SignIn]
     ) -> Response[SessionView]:
@@ -221,7 +224,13 @@ async def change_password(
     return answer_started(started)
 
 
-@post("/v1/admin/setup", summary="Use a set-up link", tags=TAGS, status_code=201)
+@post(
+    "/v1/admin/setup",
+    summary="Use a set-up link",
+    tags=TAGS,
+    status_code=201,
+    security=NO_CREDENTIAL,
+)
 async def set_up(
     request: ApiRequest, data: SetupBody, sign_in: Injected[SignIn]
 ) -> Response[SessionView]:

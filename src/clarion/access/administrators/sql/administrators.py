@@ -203,7 +203,7 @@ class SqlAdministrators:
 
     async def rehash_password(self, administrator_id: str, before: str, after: str) -> None:
         step = REHASH_PASSWORD.step(id=administrator_id, before=before, password_hash=after)
-        await self._engine.write(Unit(administrator_id, (step,)))
+        await self._engine.write(Unit(administrator_id, (step,), is_aside=True))
 
 
 class SqlSetupLinks:

@@ -67,7 +67,7 @@ class SqlAttempts:
 
     async def take(self, counters: Sequence[Counter], now: int) -> int | None:
         guards = tuple(_take(counter, now) for counter in counters)
-        if await self._engine.write(Unit(counters[0].key, guards)):
+        if await self._engine.write(Unit(counters[0].key, guards, is_aside=True)):
             return None
         fetch = self._engine.fetch
         found = await asyncio.gather(
@@ -78,8 +78,8 @@ class SqlAttempts:
     async def succeed(self, counters: Sequence[Counter]) -> None:
         first, *others = counters
         steps = [TAKE_BACK.step(key=counter.key) for counter in others]
-        unit = Unit(first.key, (DELETE.step(key=first.key), *steps))
-        await self._engine.write(unit)
+        delete = DELETE.step(key=first.key)
+        await self._engine.write(Unit(first.key, (delete, *steps), is_aside=True))
 
     async def forget(self, prefix: str) -> None:
         await self._engine.write(Unit(prefix, (FORGET.step(pattern=f"{prefix}%"),)))

@@ -71,6 +71,13 @@ def count_users(query: Query, of: Filter, conditions: Sequence[Condition] | None
     return query.finish("count_users_of_filter", text)
 
 
+def check_user(query: Query, of: Filter) -> Statement:
+    """Return 1 if a filter selects the user `user_id`, or else NULL."""
+    one = "SELECT CAST(:user_id AS TEXT) AS user_id"
+    text = f"SELECT {_is_member(query, of)} FROM ({one}) AS found"
+    return query.finish("check_user_of_filter", text)
+
+
 def list_users(query: Query, of: Filter, conditions: Sequence[Condition] | None) -> Statement:
     """Return the users after `after`, at most `limit`, that fulfil one of the conditions.
 

@@ -42,20 +42,28 @@ DELETE = statement(
     "delete_segment", "DELETE FROM segments WHERE app_id = :app_id AND name = :name RETURNING name"
 )
 
-# How far the users of each condition are counted to find the rarest, until one has fewer. If the
-# steps were larger, it would cost more the more frequent the other conditions are.
-_COUNTED = tuple(1_000 * 2**n for n in range(10))
-# The same for a page, where short reads must not wait: in all, for all conditions.
-_COUNTED_FOR_PAGE = 32_000
-# So many can be read for each page, and sorted.
-_SORTED = 8_000
-# Conditions that are checked for a page, over all of its users.
-_CHECKS = 2_000
-_LEAST_CANDIDATES = 20
 # A plan is made anew after so many pages: by then another condition may be the rarest.
 _PAGES = 100
 _PLANS = 1_000
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLimits:
+    """How much is read to find the users of a filter."""
+
+    # How far the users of each condition are counted to find the rarest, until one has fewer. If
+    # the steps were larger, it would cost more the more frequent the other conditions are.
+    counted: tuple[int, ...] = tuple(1_000 * 2**n for n in range(10))
+    # The same for a page, where short reads must not wait: for all conditions together.
+    counted_for_page: int = 32_000
+    # So many can be read for each page, and sorted.
+    sorted: int = 8_000
+    # Conditions that are checked for a page, over all of its users; and its least users.
+    checks: int = 2_000
+    least_users: int = 20
+
+
+USUAL = SearchLimits()
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 
@@ -72,8 +80,9 @@ class _PagePlan:
 class SqlSegments:
     """The `Segments` port. A cursor is the last item of its page."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, limits: SearchLimits = USUAL) -> None:
         self._engine = engine
+        self._limits = limits
         self._plans: dict[tuple[str, str], _PagePlan] = {}
 
     async def put(self, segment: Segment) -> tuple[Segment, bool] | None:
@@ -103,12 +112,17 @@ class SqlSegments:
             return 0
         fetch = self._engine.fetch_slowly
         choices = list_positive(of) if has_choice(of) else ()
-        plan = await _make_plan(fetch, app_id, of, choices, _COUNTED)
+        plan = await _make_plan(fetch, app_id, of, choices, self._limits.counted)
         query = Query(app_id=app_id)
         rest = leave_out(of, plan.conditions)
         found = queries.count_users(query, rest, plan.conditions)
         rows = await fetch(found, **query.values)
         return int(rows[0][0])
+
+    async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
+        query = Query(app_id=app_id, user_id=user_id)
+        found = queries.check_user(query, normalise(parse(filter_text)))
+        return (await self._engine.fetch(found, **query.values))[0][0] is not None
 
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
@@ -134,16 +148,18 @@ class SqlSegments:
         return plan
 
     async def _make_page_plan(self, app_id: str, of: Filter) -> _PagePlan:
-        choices = list_positive(of)
-        caps = (_COUNTED[0], max(_COUNTED[0], _COUNTED_FOR_PAGE // max(1, len(choices))))
+        limits, choices = self._limits, list_positive(of)
+        least = limits.counted[0]
+        caps = (least, max(least, limits.counted_for_page // max(1, len(choices))))
         plan = await _make_plan(self._engine.fetch, app_id, of, choices, caps)
         rest, conditions = leave_out(of, plan.conditions), plan.conditions
         # What reached the cap may be any number.
-        if conditions is not None and plan.cost >= min(_SORTED, caps[-1]):
+        if conditions is not None and plan.cost >= min(limits.sorted, caps[-1]):
             conditions = split_values(conditions)
             rest = of if conditions is None else rest
         effort = len(tuple(list_conditions(rest))) + len(conditions or ())
-        return _PagePlan(rest, conditions, max(_LEAST_CANDIDATES, _CHECKS // (effort + 1)))
+        candidates = max(limits.least_users, limits.checks // (effort + 1))
+        return _PagePlan(rest, conditions, candidates)
 
 
 async def _make_plan(
