@@ -318,11 +318,12 @@ async def test_others_write_while_a_large_erasure_runs(
     engine: Engine, database_url: str, users: Users, eraser: Eraser
 ) -> None:
     """It is cut into small commits, so that nobody waits for all of it."""
-    await plant(engine, database_url, "app", "ana", MARK, count=2_000)
-    erasing = asyncio.create_task(eraser.erase("app", "ana"))
+    tables = ("notifications", "deliveries", "attempts")
+    await plant(engine, database_url, "app", "ana", MARK, count=4_000, tables=tables)
+    erasing = asyncio.create_task(replace(eraser, wait_s=60).erase("app", "ana"))
     written = 0
     while not erasing.done():
         await users.put(make_user("bob", name=str(written)))
         written += 1
-    assert (await erasing).counts["notifications"] == 2_000
+    assert (await erasing).counts["notifications"] == 4_000
     assert written > 20, "fewer commits than chunks: others waited"

@@ -88,6 +88,7 @@ class Eraser:
             get_logger().info("erasure_goes_on", erasure=erasure.id)
             with contextlib.suppress(ServiceError):  # then it is due when its lease ends
                 await self.erasures.release(erasure, self.clock.now())
+                return await self.erasures.get(app_id, erasure.id) or erasure
             return erasure
 
     async def begin(self, app_id: str, user_id: str, cause: ErasureCause) -> Erasure:
