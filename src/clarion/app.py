@@ -164,6 +164,7 @@ def _start_loops(
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
+    supervisor.start("ended_keys", services.ended_keys.run)
     if not sqlite_path(settings.database_url):
         supervisor.start("device_changes", DeviceChanges(services.registry).run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from clarion import descriptors
 from clarion.access.administrators.authentication import AdminAuthentication
@@ -13,6 +14,7 @@ from clarion.access.administrators.second_factor import CodeChecker, Enrolment
 from clarion.access.administrators.sign_in import SignIn
 from clarion.access.callers import Callers
 from clarion.access.deleted_apps import DeletedApps
+from clarion.access.ended_keys import EndedKeys
 from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.audit.log_file import LogFile
@@ -28,7 +30,7 @@ from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
-from clarion.inbox.live import LiveClients
+from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
@@ -76,6 +78,7 @@ class Services:
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
         self._build_administrators(settings, stores)
+        self.ended_keys = self._build_ended_keys(stores)
         self._build_registries(settings, stores)
         self.dispatch = self._build_dispatch(settings, stores)
         self.http_clients = HttpClients(Targets(settings.allow_private_targets))
@@ -175,6 +178,14 @@ class Services:
             clock=stores.clock,
             metrics=GatewayMetrics(self.metrics.registry),
             stored_limit=settings.device_stored,
+        )
+
+    def _build_ended_keys(self, stores: Stores) -> EndedKeys:
+        return EndedKeys(
+            known_apps=stores.known_apps,
+            clock=stores.clock,
+            list_apps=self.live_clients.list_apps,
+            disconnect=partial(self.live_clients.disconnect_app, reason=EndReason.KEY_ENDED),
         )
 
     async def _forget_app(self, app_id: str) -> None:
