@@ -99,6 +99,17 @@ async def test_the_oldest_sessions_end(admins: AdminStores) -> None:
     assert await admins.sessions.list("ana") == tuple(reversed(sessions[2:]))
 
 
+async def test_sign_ins_without_a_second_factor_end_no_session_that_has_one(
+    admins: AdminStores,
+) -> None:
+    mine = make_session("ana", mfa_at=NOW)
+    await admins.sessions.start(mine)
+    for _ in range(SESSIONS_LIMIT + 1):
+        await admins.sessions.start(make_session("ana"))
+    assert mine in await admins.sessions.list("ana")
+    assert len(await admins.sessions.list("ana")) == SESSIONS_LIMIT + 1
+
+
 async def test_the_use_and_the_password_of_a_session_are_recorded(admins: AdminStores) -> None:
     session = make_session("ana")
     await admins.sessions.start(session)

@@ -3,13 +3,17 @@
 import http.client
 import json
 import ssl
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import apsw
 import bcrypt
 import pytest
 
+from clarion.access.administrators import totp
 from clarion.access.model import Role
 from tests.conftest import run_apart, run_sql
 from tests.e2e.administrators import (
@@ -18,6 +22,7 @@ from tests.e2e.administrators import (
     make_administrator,
     make_key,
     sign_in,
+    use_stores,
 )
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Server
@@ -103,14 +108,31 @@ def test_the_cookie_is_bound_to_the_host_and_hidden_from_scripts(server: Server)
     }
 
 
-def test_the_secret_of_a_session_is_not_stored(server: Server) -> None:
-    browser = sign_in(server.installation)
-    secret = browser.cookies[SESSION]
-    data = server.installation.data
-    stored = b"".join(path.read_bytes() for path in data.glob("clarion.db*"))
-    assert secret.encode() not in stored
-    assert PASSWORD.encode() not in stored
-    assert browser.secret.encode() not in stored
+def test_nothing_by_which_somebody_signs_in_can_be_read_in_the_database(
+    fresh: tuple[Installation, str],
+) -> None:
+    installation, url = fresh
+    ana = Browser(installation.port)
+    ana.post("/v1/admin/setup", {"token": token_of(url), "username": "ana", "password": PASSWORD})
+    codes = ana.enrol()
+    key = ana.post("/v1/admin/keys", {"label": "ci", "role": "viewer"}).json["api_key"]
+    ana.sign_in("ana")
+    ana.post("/v1/admin/session/totp", {"code": ana.next_code(), "trust_device": True})
+    secrets = [
+        *ana.cookies.values(),
+        *codes,
+        *(code.replace("-", "") for code in codes),
+        key,
+        key.split("_")[2],
+        ana.secret,
+        ana.csrf_token,
+        PASSWORD,
+        token_of(url),
+    ]
+    stored = b"".join(path.read_bytes() for path in installation.data.glob("clarion.db*"))
+    assert b"trusted_devices" in stored  # so it is the database
+    assert [each for each in secrets if each.encode() in stored] == []
+    assert totp.decode_secret(ana.secret) not in stored
 
 
 def test_an_unknown_name_and_a_wrong_password_have_the_same_answer(server: Server) -> None:
@@ -283,21 +305,9 @@ def test_old_hashes_are_accepted_and_replaced(server: Server) -> None:
 
 
 def stored_hash(server: Server, administrator_id: str) -> str:
-    from clarion.access.administrators.sql.stores import make_admin_stores  # noqa: PLC0415
-    from clarion.store.opening import open_engine  # noqa: PLC0415
-
-    async def read() -> str:
-        engine = await open_engine(
-            server.installation.database_url, waiting_limit=9, batch_limit=9, on_broken=print
-        )
-        try:
-            account = await make_admin_stores(engine).accounts.get(administrator_id)
-            assert account is not None
-            return account.password_hash or ""
-        finally:
-            await engine.close()
-
-    return run_apart(read())
+    account = use_stores(server.installation, lambda stores: stores.accounts.get(administrator_id))
+    assert account is not None
+    return account.password_hash or ""
 
 
 def test_a_request_without_the_token_of_the_session_changes_nothing(server: Server) -> None:
@@ -393,8 +403,6 @@ def test_a_session_ends_when_it_is_not_used_and_at_last(tmp_path: Path) -> None:
 
 
 def move_back(database: str, column: str, by_ms: int, session_id: str) -> None:
-    import apsw  # noqa: PLC0415
-
     connection = apsw.Connection(database)
     connection.execute(
         f"UPDATE admin_sessions SET {column} = {column} - ? WHERE id = ?",  # noqa: S608
@@ -424,7 +432,7 @@ def test_a_new_password_ends_other_sessions_and_renews_this_one(server: Server) 
 def test_what_is_sensitive_needs_the_password_again(server: Server) -> None:
     browser = sign_in(server.installation)
     session_id = browser.get("/v1/admin/session").json["session_id"]
-    forget_confirmation(server, session_id)
+    use_stores(server.installation, lambda stores: stores.sessions.confirm(session_id, 0))
     sensitive: list[tuple[str, str, Any]] = [
         ("POST", "/v1/admin/totp", None),
         ("DELETE", "/v1/admin/totp", None),
@@ -441,22 +449,6 @@ def test_what_is_sensitive_needs_the_password_again(server: Server) -> None:
     assert code_of(wrong) == (401, "sign_in_failed")
     assert browser.post("/v1/admin/session/confirm", {"password": PASSWORD}).status == 204
     assert browser.post("/v1/admin/recovery-codes").status == 201
-
-
-def forget_confirmation(server: Server, session_id: str) -> None:
-    from clarion.access.administrators.sql.stores import make_admin_stores  # noqa: PLC0415
-    from clarion.store.opening import open_engine  # noqa: PLC0415
-
-    async def write() -> None:
-        engine = await open_engine(
-            server.installation.database_url, waiting_limit=9, batch_limit=9, on_broken=print
-        )
-        try:
-            await make_admin_stores(engine).sessions.confirm(session_id, 0)
-        finally:
-            await engine.close()
-
-    run_apart(write())
 
 
 def test_the_password_cannot_be_guessed_with_a_stolen_session(server: Server) -> None:
@@ -716,9 +708,6 @@ def test_get_changes_nothing(server: Server) -> None:
 
 
 def test_two_nodes_agree(postgres_url: str, tmp_path: Path) -> None:
-    import uuid  # noqa: PLC0415
-    from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415
-
     name = f"admins_{uuid.uuid4().hex}"
     run_apart(run_sql(postgres_url, f"CREATE DATABASE {name}"))
     url = urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))

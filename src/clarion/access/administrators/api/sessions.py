@@ -113,7 +113,7 @@ class SessionItem(View):
 
 
 class SessionList(View):
-    """The sessions of an administrator, at most 20, newest first."""
+    """The sessions of an administrator, at most 40, newest first."""
 
     items: list[SessionItem]
 
