@@ -23,12 +23,19 @@ ROOT = Path(__file__).resolve().parents[2]
 BY_ANOTHER_ROW = {"attempts": "notification_id"}
 # They belong to the installation.
 OF_ALL = {
+    "admin_keys",
+    "admin_links",
+    "admin_sessions",
     "administrators",
     "apps",
     "audit_chain",
     "audit_keys",
     "migrations",
+    "recovery_codes",
     "retired_keys",
+    "sign_in_attempts",
+    "totp_secrets",
+    "trusted_devices",
 }
 SQLITE_COLUMNS = statement(
     "list_columns_of_sqlite",
@@ -113,7 +120,11 @@ EXCEPTIONS = (
         list_audit_entries_by_action_actor_id list_audit_entries_by_actor_id prune_audit_entries
         select_audit_entries select_waiting_audit_entries""",
     ),
-    by("`clarion doctor`, for whoever runs the server.", "", "select_providers_for_doctor"),
+    by(
+        "`clarion doctor`, for whoever runs the server.",
+        "",
+        "select_providers_for_doctor select_disabled_providers_for_doctor",
+    ),
 )
 
 

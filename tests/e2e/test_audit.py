@@ -5,12 +5,17 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import apsw
 import pytest
 
+from clarion.access.model import Role
+from tests.e2e.administrators import Browser, make_administrator, sign_in
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
@@ -163,6 +168,149 @@ def test_commands_are_recorded_with_their_account(server: Server) -> None:
     assert entry["actor"]["id"]
     assert server.installation.run("key", "revoke", made["id"], "nothing").returncode == 2
     assert entries(server.with_key(made["api_key"]), "&action=key.revoke") == []
+
+
+def test_signing_in_is_recorded_with_its_failures(server: Server) -> None:
+    account = make_administrator(server.installation)
+    browser = Browser(server.installation.port)
+    assert browser.sign_in(account.username, "wrong").status == 401
+    assert browser.sign_in(account.username).status == 201
+    browser.enrol()
+    assert browser.post("/v1/admin/session/confirm", {"password": "wrong"}).status == 401
+    assert browser.ask("DELETE", "/v1/admin/session").status == 204
+    operator = server.make_admin()
+    found = entries(operator, f"&actor_id={account.id}")
+    assert [(each["action"], each["result"], each["reason"]) for each in reversed(found)] == [
+        ("session.start", "done", None),
+        ("second_factor.begin", "done", None),
+        ("second_factor.add", "done", None),
+        ("session.confirm", "denied", "sign_in_failed"),
+        ("session.end", "done", None),
+    ]
+    assert {each["address"] for each in found} == {browser.address}
+    failed = entries(operator, "&action=session.start&actor_id=")
+    (wrong,) = [each for each in failed if each["target"] == {"administrator_id": account.id}]
+    assert (wrong["result"], wrong["actor"]["kind"]) == ("denied", "nobody")
+
+
+def test_who_signs_in_with_a_name_that_nobody_has_is_not_named(server: Server) -> None:
+    browser = Browser(server.installation.port)
+    assert browser.sign_in("my-password-typed-into-the-wrong-field").status == 401
+    (entry, *_) = entries(server.make_admin(), "&action=session.start&actor_id=")
+    assert (entry["target"], entry["address"]) == ({}, browser.address)
+    assert "typed" not in json.dumps(entry)
+
+
+def test_roles_and_keys_of_administrators_are_recorded(server: Server) -> None:
+    app_id = server.make_app()["id"]
+    browser = sign_in(server.installation)
+    name = f"a-{uuid.uuid4().hex}"
+    made = browser.post("/v1/admin/administrators", {"username": name, "role": "viewer"}).json
+    path = f"/v1/admin/administrators/{made['id']}"
+    change = {"role": None, "app_roles": {app_id: "editor"}}
+    assert browser.ask("PATCH", path, change).status == 200
+    key = browser.post("/v1/admin/keys", {"label": "planted", "role": "viewer"}).json
+    own = browser.get("/v1/admin/session").json["administrator_id"]
+    found = {each["action"]: each for each in entries(server.make_admin(), f"&actor_id={own}")}
+    assert found["administrator.create"]["target"]["role"] == "viewer"
+    updated = found["administrator.update"]["target"]
+    assert updated == {
+        "administrator_id": made["id"],
+        "app_roles": f"{app_id}:editor",
+        "changed": "app_roles role",
+        "role": "none",
+    }
+    assert found["admin_key.create"]["target"] == {"key_id": key["id"], "role": "viewer"}
+    assert name not in json.dumps(found)
+    assert "planted" not in json.dumps(found)
+
+
+def test_an_administrator_acts_for_an_app_under_their_own_name(server: Server) -> None:
+    made = server.make_app()
+    client = server.make_admin()
+    named = {"Clarion-App": made["id"]}
+    assert client.post("/v1/keys", {"label": "x", "scopes": ["*"]}, headers=named).status == 201
+    (entry,) = entries(server.with_key(made["api_key"]))
+    assert (entry["actor"]["kind"], entry["app_id"]) == ("administrator", made["id"])
+    assert client.get("/v1/audit", headers=named).json["items"] == [entry]
+
+
+def test_administrators_see_the_apps_of_their_roles(server: Server, app: Asker) -> None:
+    app.post("/v1/keys", {"label": "x", "scopes": ["*"]})
+    (entry,) = entries(app)
+    for role in Role:
+        assert entries(server.make_admin(role), f"&actor_id={entry['actor']['id']}") == [entry]
+    limited = server.make_admin_of({server.first["app"]["id"]: Role.ADMIN})
+    assert limited.get("/v1/audit").status == 403
+    other = {"Clarion-App": entry["app_id"]}
+    assert limited.get("/v1/audit", headers=other).status == 404
+    everything = server.make_admin()
+    assert everything.get("/v1/audit?user_id=ana").status == 422
+    assert everything.get("/v1/audit?user_id=ana", headers=other).status == 200
+
+
+def test_users_who_are_exported_deleted_and_erased_are_recorded(app: Asker) -> None:
+    for user_id in ("ana", "bo"):
+        assert app.ask("PUT", f"/v1/users/{user_id}", {}).status == 201
+    assert app.get("/v1/users/ana/export").status == 200
+    assert app.delete("/v1/users/ana").status == 200
+    assert app.post("/v1/users/ana/restore").status == 200
+    assert app.delete("/v1/users/bo?hard=true").status in {200, 202}
+    found = [(each["action"], each["result"]) for each in reversed(entries(app))]
+    assert found == [
+        ("user.export", "unchanged"),
+        ("user.delete", "done"),
+        ("user.restore", "done"),
+        ("user.delete", "done"),
+    ]
+    (erased,) = entries(app, "&user_id=bo")
+    assert erased["target"] == {"erased": "true"}
+
+
+def test_a_killed_server_leaves_an_entry_for_every_key_and_no_other(tmp_path: Path) -> None:
+    """A change and its entry are durable together, at whatever moment the server ends."""
+    installation = Installation(tmp_path)
+    first = installation.initialise()
+    answered = 0
+    for number in range(3):
+        installation.start()
+        killer = Timer(0.3 + 0.2 * number, kill, (installation,))
+        killer.start()
+        asker = Asker(installation.port, first["app"]["api_key"])
+        with suppress(OSError, HTTPException):
+            while True:
+                made = asker.post("/v1/keys", {"label": "x", "scopes": ["*"]})
+                answered += made.status == 201
+        killer.join()
+    with installation:
+        asker = Asker(installation.port, first["app"]["api_key"])
+        keys = set(list_all(asker, "/v1/keys"))
+        recorded = list_all(asker, "/v1/audit?action=key.create", "target", "key_id")
+        assert sorted(recorded) == sorted(keys - {first["app"]["api_key"].split("_")[1]})
+        assert len(recorded) >= answered > 10
+    verify(installation)
+
+
+def kill(installation: Installation) -> None:
+    assert installation.process is not None
+    installation.process.kill()
+    installation.process.wait()
+
+
+def list_all(asker: Asker, path: str, *names: str) -> list[str]:
+    """Return the ids of all items of a list, or what is at another place in them."""
+    found: list[str] = []
+    after = ""
+    mark = "&" if "?" in path else "?"
+    while True:
+        page = asker.get(f"{path}{mark}limit=100{after}").json
+        for item in page["items"]:
+            for name in names or ("id",):
+                item = item[name]  # noqa: PLW2901 - a step deeper
+            found.append(item)
+        if page["next"] is None:
+            return found
+        after = f"&after={page['next']}"
 
 
 @pytest.fixture(scope="module")

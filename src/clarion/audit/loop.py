@@ -41,7 +41,7 @@ class AuditLoop:
             self._wake.clear()
             try:
                 await self.run_once()
-                self._report(self._fault)
+                self.report()
             except ClarionError as error:  # the store is away; the next time will do
                 get_logger().warning("audit_not_linked", code=error.code)
             except OSError as error:
@@ -84,7 +84,8 @@ class AuditLoop:
         if not is_linked(self._keys, entry, before.link or ""):
             self._fault = f"entry {entry.sequence} does not follow the last one in the file"
 
-    def _report(self, fault: str | None) -> None:
-        if fault is not None:
-            get_logger().error("audit_chain_broken", fault=fault)
+    def report(self) -> None:
+        """Log the fault that was found, if there is one."""
+        if self._fault is not None:
+            get_logger().error("audit_chain_broken", fault=self._fault)
             self._fault = None

@@ -1,0 +1,163 @@
+"""Requests in the audit log: which are recorded, with which result, and before the response."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from clarion.access.model import ALL_SCOPES, AppCaller
+from clarion.audit.chain import ChainKeys
+from clarion.audit.model import Entry, Result
+from clarion.audit.sql import SqlAuditLog
+from clarion.errors import StoreUnavailable
+from clarion.http.auditing import DENIALS_PER_MINUTE, AuditedFramework
+from clarion.nodes.memory import MemoryLimits
+from clarion.store.statement import Unit
+from tests.factories import FixedClock
+from tests.unit.conftest import MemoryEngine
+
+CALLER = AppCaller(app_id="app", key_id="K1", scopes=ALL_SCOPES)
+ACTIONS = {"POST /v1/things/{thing}": "thing.create", "GET /v1/things": "thing.export"}
+
+
+class Handlers:
+    """A framework that finds a route, or none, and answers with a status."""
+
+    routes: Sequence[Any] = ()
+
+    def __init__(self, template: str | None, status: int, error: str | None) -> None:
+        self._template = template
+        self._status = status
+        self._error = error
+
+    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
+        if self._template:
+            scope["path_template"] = self._template
+            scope["path_params"] = {"thing": "t1", "user_id": "ana"}
+        if self._error:
+            scope["clarion.error"] = self._error
+        await send({"type": "http.response.start", "status": self._status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class BrokenEngine(MemoryEngine):
+    async def write(self, unit: Unit) -> Any:
+        raise StoreUnavailable(unit.key)
+
+
+class Recorded:
+    """An audited framework, what it sent, and what it recorded."""
+
+    def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
+        keys = ChainKeys(("00000000", bytes(32)))
+        self.log = SqlAuditLog(engine, keys, clock, "node")  # type: ignore[arg-type]
+        self._clock = clock
+        self._limits = MemoryLimits()
+        self.sent: list[int] = []
+
+    async def ask(
+        self,
+        method: str = "POST",
+        template: str | None = "/v1/things/{thing}",
+        status: int = 200,
+        error: str | None = None,
+    ) -> None:
+        framework = Handlers(template, status, error)
+        audited = AuditedFramework(framework, self.log, ACTIONS, self._limits, self._clock)
+        scope = {
+            "method": method,
+            "scheme": "http",
+            "http_version": "1.1",
+            "headers": [],
+            "client": ("192.0.2.1", 1),
+            "clarion.request_id": "r1",
+            "clarion.caller": CALLER,
+        }
+
+        async def send(message: Any) -> None:
+            self.sent.append(message.get("status", 0))
+
+        await audited(scope, None, send)  # type: ignore[arg-type]
+
+    async def entries(self) -> tuple[Entry, ...]:
+        return await self.log.chain.read_waiting("", 1000)
+
+
+@pytest.fixture
+def recorded(engine: MemoryEngine, clock: FixedClock) -> Recorded:
+    return Recorded(engine, clock)
+
+
+async def test_who_what_where_and_the_result_are_recorded(recorded: Recorded) -> None:
+    await recorded.ask(status=403, error="forbidden")
+    (entry,) = await recorded.entries()
+    assert (entry.action, entry.result, entry.reason) == (
+        "thing.create",
+        Result.DENIED,
+        "forbidden",
+    )
+    assert (entry.app_id, entry.actor_id, entry.address) == ("app", "K1", "192.0.2.1")
+    assert (entry.target, entry.request_id) == ({"thing": "t1"}, "r1")
+    assert entry.subject is not None
+    assert entry.subject.startswith("u_")
+
+
+@pytest.mark.parametrize(
+    ("status", "results"),
+    [
+        (200, [Result.UNCHANGED]),
+        (204, [Result.UNCHANGED]),
+        (401, [Result.DENIED]),
+        (403, [Result.DENIED]),
+        (404, []),
+        (409, []),
+        (422, []),
+        (429, []),
+        (500, [Result.FAILED]),
+        (503, [Result.FAILED]),
+    ],
+)
+async def test_a_wrong_request_is_not_recorded(
+    recorded: Recorded, status: int, results: list[Result]
+) -> None:
+    await recorded.ask(status=status)
+    assert [each.result for each in await recorded.entries()] == results
+    assert recorded.sent == [status, 0]
+
+
+async def test_what_is_not_in_the_table_is_recorded_if_it_may_change_something(
+    recorded: Recorded,
+) -> None:
+    await recorded.ask("PUT", "/v1/new/{thing}")
+    await recorded.ask("GET", "/v1/new/{thing}")
+    await recorded.ask("GET", "/v1/things")
+    await recorded.ask("POST", None, status=403)
+    actions = [each.action for each in await recorded.entries()]
+    assert actions == ["PUT /v1/new/{thing}", "thing.export"]
+
+
+async def test_denied_requests_of_a_caller_are_recorded_up_to_a_limit(
+    recorded: Recorded, clock: FixedClock
+) -> None:
+    for _ in range(DENIALS_PER_MINUTE + 5):
+        await recorded.ask(status=403)
+    assert len(await recorded.entries()) == DENIALS_PER_MINUTE
+    clock.advance(60_000)
+    await recorded.ask(status=403)
+    assert len(await recorded.entries()) == DENIALS_PER_MINUTE + 1
+
+
+async def test_a_success_that_cannot_be_recorded_is_not_answered(clock: FixedClock) -> None:
+    recorded = Recorded(BrokenEngine.__new__(BrokenEngine), clock)
+    with capture_logs() as logs, pytest.raises(StoreUnavailable):
+        await recorded.ask("GET", "/v1/things")
+    assert recorded.sent == []
+    assert [each["event"] for each in logs] == ["audit_failed"]
+
+
+async def test_a_refusal_is_answered_in_any_case(clock: FixedClock) -> None:
+    recorded = Recorded(BrokenEngine.__new__(BrokenEngine), clock)
+    with capture_logs():
+        await recorded.ask(status=403)
+    assert recorded.sent == [403, 0]
