@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from clarion.app import Services, build_front
+from clarion.endpoints import build_front
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.nodes.memory import MemoryLimits
+from clarion.services import Services
 from clarion.settings import load
 from clarion.stores import open_stores
 from clarion.supervisor import Supervisor

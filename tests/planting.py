@@ -1,7 +1,7 @@
 """Plants marked text of a user in every table, and looks for it everywhere."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -32,11 +32,17 @@ async def read_schema(engine: Engine, url: str) -> dict[str, dict[str, str]]:
 
 
 async def plant(
-    engine: Engine, url: str, app_id: str, user_id: str, mark: str, count: int = 3
+    engine: Engine,
+    url: str,
+    app_id: str,
+    user_id: str,
+    mark: str,
+    count: int = 3,
+    tables: Collection[str] = (),
 ) -> None:
     """Add rows about a user to every table of the inventory, marked in every column of text."""
     schema = await read_schema(engine, url)
-    for table in (each.table for each in PERSONAL):
+    for table in tables or [each.table for each in PERSONAL]:
         numbers = range(1 if table in SINGLE else count)
         rows = [make_row(table, schema[table], app_id, user_id, mark, n) for n in numbers]
         add = adding(table, schema[table])

@@ -38,6 +38,7 @@ DAY_MS = 24 * 3600 * 1000
 # Failed sign-ins count for an hour, and a lock ends before that.
 ATTEMPTS_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
+_PRUNE_EVERY_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,49 +75,44 @@ def list_tasks(
     last_seen: LastSeen,
     used_keys: set[str],
 ) -> tuple[Task, ...]:
-    """Return everything that is expired, recorded or pruned in the background."""
+    """Return everything that is expired, recorded, erased or pruned in the background."""
     steps: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
         "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
+        "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
         "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
-        "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
-        "prune_tickets": (60, partial(stores.tickets.prune, limit=CHUNK)),
-        "prune_idempotency_keys": (60, partial(stores.idempotency_keys.prune, limit=CHUNK)),
-        "prune_admin_sessions": (60, partial(stores.admins.sessions.prune, limit=CHUNK)),
-        "prune_sign_in_attempts": (
-            60,
-            lambda now: stores.admins.attempts.prune(now - ATTEMPTS_KEPT_MS, CHUNK),
-        ),
-        "prune_claims": (60, partial(stores.retention.prune_claims, limit=CHUNK)),
-        "prune_orphaned_jobs": (60, lambda _now: stores.retention.prune_orphaned_jobs(CHUNK)),
-        "prune_messages": (
-            60,
-            _of_every_app(stores.apps, stores.history.prune, settings.message_days),
-        ),
-        "prune_events": (
-            60,
-            _of_every_app(stores.apps, stores.retention.prune_events, settings.event_days),
-        ),
-        "prune_notifications": (
-            60,
-            _before(settings.notification_days, partial(_prune_notifications, stores)),
-        ),
-        "prune_devices": (60, partial(_prune_devices, stores, settings.device_days * DAY_MS)),
-        "prune_former_device_users": (
-            60,
-            _before(
-                max(settings.message_days, settings.device_days), stores.devices.prune_former_users
-            ),
-        ),
         "run_erasures": (2, eraser.run_due),
         "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
-        "prune_feedback": (60, _before(settings.device_days, stores.feedback.prune)),
-        "prune_audit_log": (60, _before(settings.audit_days, stores.audit_log.prune)),
-        "prune_topics": (60, _before(settings.device_days, stores.topics.prune_deleted)),
     }
-    return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in steps.items())
+    prune = {name: (_PRUNE_EVERY_S, step) for name, step in _list_prunes(stores, settings).items()}
+    table = {**steps, **prune}
+    return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in table.items())
+
+
+def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:
+    """Return what deletes old rows."""
+    retention, admins, days = stores.retention, stores.admins, settings
+    of_devices = max(days.message_days, days.device_days)
+    return {
+        "prune_tickets": partial(stores.tickets.prune, limit=CHUNK),
+        "prune_idempotency_keys": partial(stores.idempotency_keys.prune, limit=CHUNK),
+        "prune_admin_sessions": partial(admins.sessions.prune, limit=CHUNK),
+        "prune_sign_in_attempts": lambda now: admins.attempts.prune(now - ATTEMPTS_KEPT_MS, CHUNK),
+        "prune_claims": partial(retention.prune_claims, limit=CHUNK),
+        "prune_orphaned_jobs": lambda _now: retention.prune_orphaned_jobs(CHUNK),
+        "prune_messages": _of_every_app(stores.apps, stores.history.prune, days.message_days),
+        "prune_events": _of_every_app(stores.apps, retention.prune_events, days.event_days),
+        "prune_notifications": _before(
+            days.notification_days, partial(_prune_notifications, stores)
+        ),
+        "prune_devices": partial(_prune_devices, stores, days.device_days * DAY_MS),
+        "prune_former_device_users": _before(of_devices, stores.devices.prune_former_users),
+        "prune_feedback": _before(days.device_days, stores.feedback.prune),
+        "prune_audit_log": _before(days.audit_days, stores.audit_log.prune),
+        "prune_topics": _before(days.device_days, stores.topics.prune_deleted),
+    }
 
 
 def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:

@@ -80,15 +80,16 @@ async def test_a_session_is_found_by_its_secret(admins: AdminStores, mfa_at: int
 async def test_a_session_replaces_another(admins: AdminStores) -> None:
     old, new = make_session("ana"), make_session("ana")
     await admins.sessions.start(old)
-    await admins.sessions.start(new, instead_of=old.id)
+    await admins.sessions.start(new, instead_of=old.secret_hash)
     assert await admins.sessions.list("ana") == (new,)
 
 
-async def test_a_session_of_another_is_not_replaced(admins: AdminStores) -> None:
+async def test_a_session_of_another_administrator_is_replaced_too(admins: AdminStores) -> None:
+    """A browser has one session: whoever signs in on it ends that of the one before."""
     bobs = make_session("bob")
     await admins.sessions.start(bobs)
-    await admins.sessions.start(make_session("ana"), instead_of=bobs.id)
-    assert await admins.sessions.list("bob") == (bobs,)
+    await admins.sessions.start(make_session("ana"), instead_of=bobs.secret_hash)
+    assert await admins.sessions.list("bob") == ()
 
 
 async def test_the_oldest_sessions_end(admins: AdminStores) -> None:
@@ -96,6 +97,17 @@ async def test_the_oldest_sessions_end(admins: AdminStores) -> None:
     for session in sessions:
         await admins.sessions.start(session)
     assert await admins.sessions.list("ana") == tuple(reversed(sessions[2:]))
+
+
+async def test_sign_ins_without_a_second_factor_end_no_session_that_has_one(
+    admins: AdminStores,
+) -> None:
+    mine = make_session("ana", mfa_at=NOW)
+    await admins.sessions.start(mine)
+    for _ in range(SESSIONS_LIMIT + 1):
+        await admins.sessions.start(make_session("ana"))
+    assert mine in await admins.sessions.list("ana")
+    assert len(await admins.sessions.list("ana")) == SESSIONS_LIMIT + 1
 
 
 async def test_the_use_and_the_password_of_a_session_are_recorded(admins: AdminStores) -> None:

@@ -17,13 +17,16 @@ from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
 from clarion.people.port import Users
 from clarion.personal_data import PERSONAL
+from clarion.push.model import DeviceDetails, MessageStatus
+from clarion.push.port import Devices, Messages
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement
-from tests.factories import DAY, NOW, FixedClock, make_user
+from tests.factories import DAY, NOW, FixedClock, make_device, make_message, make_user
 from tests.planting import find_in_files, find_in_tables, plant
 
 MARK, OTHER = "qzmarkedtextqz", "xwothermarkxw"
+QUEUED = MessageStatus.QUEUED
 
 
 @pytest.fixture
@@ -219,7 +222,8 @@ async def test_an_interrupted_erasure_goes_on_and_keeps_late_users_out_until_the
     begun = await replace(eraser, wait_s=0).erase("app", user_id)
     assert begun.status is ErasureStatus.RUNNING
     with pytest.raises(Conflict):
-        await eraser.check_writable("app", "bob", user_id)
+        await eraser.check_writable("app", user_id)
+    assert list(await eraser.find_unwritable("app", ["bob", user_id, "cy"])) == [user_id]
     await eraser.check_writable("app", "bob")
     await eraser.check_writable("other", user_id)
     assert await eraser.run_due(clock.now()) == 1
@@ -281,3 +285,45 @@ async def test_an_export_holds_nothing_of_others(
     exported = str(await read_export(engine, "app", "ana"))
     assert MARK not in exported
     assert OTHER not in exported
+
+
+async def test_messages_belong_to_the_user_whom_the_device_had(
+    engine: Engine, devices: Devices, messages: Messages, users: Users, eraser: Eraser
+) -> None:
+    """Ana's phone is Bob's now: of the messages to it, those to Ana are erased, and no other."""
+    for user_id in ("ana", "bob"):
+        await users.put(make_user(user_id))
+    phone = make_device(details=DeviceDetails(user_id="ana"))
+    assert await devices.add(phone)
+    before, after = NOW * 1000 - 5, NOW * 1000 + 5
+    await messages.add(make_message(phone.id, id="ana", sequence=before), QUEUED, None)
+    await devices.update("app", phone.id, DeviceDetails(user_id="bob"), NOW)
+    await messages.add(make_message(phone.id, id="bob", sequence=after), QUEUED, None)
+    exported = await read_export(engine, "app", "ana")
+    assert [each["id"] for each in exported["messages"]] == ["ana"]  # type: ignore[attr-defined]
+    await eraser.erase("app", "ana")
+    assert await list_messages(engine) == ["bob"]
+    assert await devices.get("app", phone.id) is not None
+    await devices.delete("app", phone.id, NOW + 1)
+    await eraser.erase("app", "bob")
+    assert await list_messages(engine) == []
+
+
+async def list_messages(engine: Engine) -> list[str]:
+    query = statement("list_messages", "SELECT id FROM messages ORDER BY id")
+    return [row[0] for row in await engine.fetch(query)]
+
+
+async def test_others_write_while_a_large_erasure_runs(
+    engine: Engine, database_url: str, users: Users, eraser: Eraser
+) -> None:
+    """It is cut into small commits, so that nobody waits for all of it."""
+    tables = ("notifications", "deliveries", "attempts")
+    await plant(engine, database_url, "app", "ana", MARK, count=4_000, tables=tables)
+    erasing = asyncio.create_task(replace(eraser, wait_s=60).erase("app", "ana"))
+    written = 0
+    while not erasing.done():
+        await users.put(make_user("bob", name=str(written)))
+        written += 1
+    assert (await erasing).counts["notifications"] == 4_000
+    assert written > 20, "fewer commits than chunks: others waited"

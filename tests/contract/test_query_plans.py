@@ -83,6 +83,7 @@ VALUES: dict[str, Value] = {
     "confirmed_at": NOW,
     "disabled_at": None,
     "forgotten": NOW,
+    "has_mfa": 0,
     "is_operator": 0,
     "kept": "",
     "last_step": 1,

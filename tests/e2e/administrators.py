@@ -1,16 +1,17 @@
 """Administrators of a running server: made in the store, signed in over HTTP."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from random import randrange
-from typing import Any
+from typing import Any, TypeVar
 
 from clarion.access.administrators import totp
 from clarion.access.administrators.keys import issue_admin_key
 from clarion.access.administrators.model import Administrator, SetupLink, hash_token, new_token
 from clarion.access.administrators.passwords import hash_password
+from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
 from clarion.clock import SystemClock
@@ -20,7 +21,7 @@ from tests.e2e.asking import Answer, Asker
 from tests.e2e.installation import Installation
 
 PASSWORD = "correct horse battery"
-DAY_MS = 24 * 3600 * 1000
+T = TypeVar("T")
 # Hashing takes a moment, and most tests need no other one.
 PASSWORD_HASH = hash_password(PASSWORD)
 
@@ -46,7 +47,8 @@ def make_administrator(
         "created_at": clock.now(),
     }
     account = Administrator(**values | changes)
-    run_apart(_store(_url_of(installation), account))
+    link = SetupLink(id=account.id, token_hash=hash_token(new_token()), created_at=0, expires_at=0)
+    use_stores(installation, lambda stores: stores.accounts.create(account, link))
     return account
 
 
@@ -68,34 +70,22 @@ def make_key(
         expires_at=None,
     )
 
-    async def store() -> None:
-        engine = await _open(_url_of(installation))
-        try:
-            await make_admin_stores(engine).keys.create(issued.key)
-        finally:
-            await engine.close()
-
-    run_apart(store())
+    use_stores(installation, lambda stores: stores.keys.create(issued.key))
     return issued.secret.text
 
 
-def _url_of(installation: Installation | str) -> str:
-    return installation if isinstance(installation, str) else installation.database_url
+def use_stores(installation: Installation | str, use: Callable[[AdminStores], Awaitable[T]]) -> T:
+    """Open the store of an installation, or at an address, beside its server, and use it."""
+    url = installation if isinstance(installation, str) else installation.database_url
 
+    async def run() -> T:
+        engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+        try:
+            return await use(make_admin_stores(engine))
+        finally:
+            await engine.close()
 
-async def _store(url: str, account: Administrator) -> None:
-    engine = await _open(url)
-    try:
-        link = SetupLink(
-            id=account.id, token_hash=hash_token(new_token()), created_at=0, expires_at=0
-        )
-        await make_admin_stores(engine).accounts.create(account, link)
-    finally:
-        await engine.close()
-
-
-async def _open(url: str) -> Any:
-    return await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+    return run_apart(run())
 
 
 @dataclass

@@ -395,6 +395,24 @@ def test_an_administrator_manages_the_keys_of_user_tokens(
     assert [admin.delete(f"{path}/{kid}").status for kid in ("own", "nobody")] == [200, 404]
 
 
+async def test_a_revoked_key_ends_the_sockets_that_it_opened(
+    server: Server, app: dict[str, Any]
+) -> None:
+    admin = await asyncio.to_thread(server.make_admin)
+    path = f"/v1/apps/{app['id']}/user-keys"
+    made = (await asyncio.to_thread(admin.post, path, {})).json
+    url = f"ws://127.0.0.1:{server.installation.gateway_port}/v1/me/socket"
+    header = {"Authorization": f"Bearer {sign(app, made['secret'])}"}
+    async with connect(url, additional_headers=header) as socket:
+        assert json.loads(await socket.recv())["type"] == "state"
+        await asyncio.to_thread(admin.delete, f"{path}/{made['kid']}")
+        with pytest.raises(ConnectionClosed) as closed:
+            await asyncio.wait_for(socket.recv(), SECONDS)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1012
+    assert await first_frame(url, additional_headers=header) == "4401"
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

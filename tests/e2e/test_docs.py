@@ -45,6 +45,14 @@ PAGES = {
             '"status":"created"',
         ],
     ),
+    "docs/how-to/privacy.md": (
+        "# Delete, erase and export users",
+        [
+            '"exported_at"',
+            '"restorable_until"',
+            '"status":"erased"',
+        ],
+    ),
     "docs/how-to/segments.md": (
         "# Send to a segment",
         [

@@ -485,3 +485,21 @@ def test_a_user_who_calls_or_listens_is_seen(server: Server) -> None:
 def last_seen(server: Server, user_id: str) -> str | None:
     moment: str | None = server.app.get(f"/v1/users/{user_id}").json["last_seen_at"]
     return moment
+
+
+def test_a_page_of_the_largest_users_does_not_block_the_server(server: Server) -> None:
+    """A server whose loop was blocked fails the test."""
+    mark = uuid.uuid4().hex
+    large = {
+        "tags": [mark, *(f"{n}{'ü' * 60}" for n in range(49))],
+        "attributes": {"a": "x" * 16_000},
+        "metadata": {"a": ["x"] * 4_000},
+        "consent": {f"c{n}": {"granted": True, "source": "x" * 200} for n in range(50)},
+        "enterprise": {"integrations": {f"{n:03}": "x" * 120 for n in range(100)}},
+    }
+    for start in range(0, 100, 10):
+        users = [{"id": f"{mark}-{n}", **large} for n in range(start, start + 10)]
+        results = server.app.post("/v1/users/batch", {"users": users}).json["results"]
+        assert {each["status"] for each in results} == {"created"}
+    answer = server.app.get(f"/v1/users?tag={mark}&status=active&limit=100")
+    assert (len(answer.json["items"]), len(answer.body) > 5_000_000) == (100, True)

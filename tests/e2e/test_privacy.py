@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,12 @@ async def test_they_end_on_other_nodes_too_and_nothing_is_cached_there(
         assert two.app.get(f"/v1/users/{user.id}/unread-count").status == 200
         port = two.installation.gateway_port
         await check_that_connections_end(one.app, user, port, hard=hard)
-        wait_until(
-            lambda user=user: two.app.get(f"/v1/users/{user.id}/unread-count").status == 404 or None
-        )
+        path = f"/v1/users/{user.id}/unread-count"
+        wait_until(partial(is_missing, two, path))
+
+
+def is_missing(node: Server, path: str) -> bool | None:
+    return node.app.get(path).status == 404 or None
 
 
 # Erased users.

@@ -14,6 +14,7 @@ from tests.faults.channels.cells import World, running
 from tests.faults.channels.peers import ApnsPeer, GooglePeer, SmsPeer, refuse_push
 from tests.peers import twilio
 from tests.peers.fcm import refuse
+from tests.peers.http2 import Fault
 from tests.peers.mail_servers import PASSWORD, USERNAME, Authority, MailServer
 
 NO_PROVIDERS = "0 active"
@@ -82,7 +83,7 @@ async def trials(tmp_path: Path) -> AsyncIterator[Trials]:
         apns.set(refuse_push(400, "BadDeviceToken"))
         await made.put_mail(PASSWORD)
         for path, peer in (("push/apple", apns), ("push/google", google), ("sms/main", sms)):
-            await made.put(path, peer.provider())
+            await made.put(path, peer.provider() | {"timeout_s": 10})
         try:
             yield made
         finally:
@@ -139,12 +140,25 @@ async def test_what_cannot_be_tried_is_said(trials: Trials) -> None:
 
 
 async def test_a_server_that_hangs_does_not_hold_the_doctor(trials: Trials) -> None:
-    await trials.apns.stop()
-    trials.mail.has_utf8 = False
+    trials.apns.set(Fault.SILENCE)
+    trials.sms.set(Fault.ENDLESS)
     async with asyncio.timeout(60):
-        _, state, detail = await trials.consult_doctor()
-    assert state == "note"
+        code, state, detail = await trials.consult_doctor()
+    assert (code, state) == (0, "note")
     assert "push/apple of app" in detail
+    assert "sms/main of app" in detail
+
+
+async def test_without_the_key_of_its_secrets_the_doctor_says_so(trials: Trials) -> None:
+    path = trials.world.installation.data / "master.key"
+    right = path.read_bytes()
+    path.write_bytes(b"x" * 32)
+    try:
+        code, state, detail = await trials.consult_doctor()
+    finally:
+        path.write_bytes(right)
+    assert (code, state) == (1, "fault")
+    assert "key" in detail
 
 
 def test_without_providers_there_is_nothing_to_try(tmp_path: Path) -> None:

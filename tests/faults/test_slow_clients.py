@@ -206,19 +206,40 @@ def wait_until_served(target: Target) -> float:
 SLOW = {"slow heads": "-H", "slow bodies": "-B", "slow reads": "-X"}
 
 
+@pytest.fixture(scope="module")
+def slowhttptest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The program, from the PATH or else from Debian's package, which is not installed."""
+    if found := shutil.which("slowhttptest"):
+        return found
+    folder = tmp_path_factory.mktemp("slowhttptest")
+    fetch = "apt-get download slowhttptest && dpkg -x slowhttptest_*.deb ."
+    fetched = subprocess.run(
+        ["/bin/sh", "-c", fetch],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if fetched.returncode:
+        pytest.skip(f"slowhttptest is not installed and cannot be fetched: {fetched.stderr[-200:]}")
+    return str(folder / "usr/bin/slowhttptest")
+
+
 @pytest.mark.parametrize("attack", SLOW)
 def test_slowhttptest(
-    target: Target, attack: str, tmp_path: Path, figures: Callable[[str], None]
+    target: Target,
+    attack: str,
+    slowhttptest: str,
+    tmp_path: Path,
+    figures: Callable[[str], None],
 ) -> None:
-    program = shutil.which("slowhttptest")
-    if not program:
-        pytest.skip("slowhttptest is not installed (Debian: apt install slowhttptest)")
     count, seconds = SIZES.slow_connections, SIZES.slow_s
     url = f"http://127.0.0.1:{target.port}/3/device/00"
     flags = [SLOW[attack], "-c", str(count), "-r", "200", "-i", "2", "-l", str(seconds), "-p", "3"]
     with healthy_requests(target) as healthy:
         done = subprocess.run(
-            [program, *flags, "-u", url, "-t", "POST" if attack == "slow bodies" else "GET"],
+            [slowhttptest, *flags, "-u", url, "-t", "POST" if attack == "slow bodies" else "GET"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -95,6 +95,7 @@ class Http1Peer:
                 while not writer.is_closing():
                     writer.write(FLOOD)
                     await writer.drain()
+                    await asyncio.sleep(0.001)
             case _:
                 reset(writer)
 

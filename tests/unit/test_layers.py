@@ -26,6 +26,8 @@ SLICES = {
 COMPOSITION = {
     "app",
     "app_deletion",
+    "endpoints",
+    "services",
     "stores",
     "housekeeping",
     "key_rotation",

@@ -12,6 +12,7 @@ from clarion.access.port import AppKeys, Apps, Vault
 
 # How long an app is served from the cache, as long as an API key.
 KNOWN_MS = 2_000
+_LONG_AGO = -KNOWN_MS
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,6 +38,8 @@ class KnownApps:
     apps: Apps
     user_keys: AppKeys[UserKey]
     vault: Vault
+    # Apps of which a key was revoked or has expired since this was last taken.
+    ended: set[str] = field(default_factory=set, init=False, repr=False)
     # By id: when the app was read, and the app.
     _known: dict[str, tuple[int, KnownApp]] = field(default_factory=dict, init=False, repr=False)
 
@@ -49,14 +52,18 @@ class KnownApps:
         if app is None:
             self._known.pop(app_id, None)
             return None
+        before = known
         live = [each for each in await self.user_keys.list(app_id) if each.is_live(now)]
         known = KnownApp(app, {each.kid: self._open(each) for each in live})
+        if before is not None and not before.keys.keys() <= known.keys.keys():
+            self.ended.add(app_id)
         self._known[app_id] = (now, known)  # not more than there are apps: others are not stored
         return known
 
     def forget(self, app_id: str) -> None:
         """Read an app again when it is next needed."""
-        self._known.pop(app_id, None)
+        if app_id in self._known:  # what it was is compared with what it will be
+            self._known[app_id] = (_LONG_AGO, self._known[app_id][1])
 
     def _open(self, key: UserKey) -> VerifyingKey:
         opened = self.vault.open(key.key, user_key_context(key.app_id, key.kid))

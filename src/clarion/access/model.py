@@ -239,6 +239,7 @@ class Visitor:
     user_agent: str = ""
     is_secure: bool = True
     device: str | None = field(default=None, repr=False)  # the token of a trusted device
+    session: str | None = field(default=None, repr=False)  # the secret of a session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

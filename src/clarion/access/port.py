@@ -56,7 +56,7 @@ class Apps(Protocol):
         """Change what is not None, and return the app; None if it is not there."""
 
     async def delete(self, app_id: str, now: int) -> App | None:
-        """Mark an app as deleted, and revoke all its keys; return it, or None if it is not there.
+        """Mark an app as deleted, and end all its keys and tickets; return it, or None.
 
         Its bundle id is free again at once. `AppDeletion` removes the rest in the background.
         """

@@ -177,6 +177,7 @@ REDEEM_TICKET = statement(
     "redeem_ticket",
     f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
 )
+DELETE_TICKETS = statement("delete_tickets", "DELETE FROM tickets WHERE app_id = :app_id")
 SELECT_OLD_TICKETS, DELETE_TICKET = expiry_sweep("tickets", "hash")
 
 
@@ -229,7 +230,8 @@ class SqlApps:
     async def delete(self, app_id: str, now: int) -> App | None:
         mark = DELETE_APP.guard(id=app_id, now=now)
         revoke = (each.step(app_id=app_id, now=now) for each in REVOKE_ALL)
-        done = await self._engine.write(Unit(app_id, (mark, *revoke)))
+        tickets = DELETE_TICKETS.step(app_id=app_id)
+        done = await self._engine.write(Unit(app_id, (mark, *revoke, tickets)))
         return APPS.read(done[0][0]) if done else None
 
     async def list_deleted(self) -> tuple[str, ...]:

@@ -219,11 +219,15 @@ async def verify(
     try_credentials = kind.verify
     if try_credentials is None or provider.is_sandbox:
         return None
-    sender = kind.open(configure(provider, kind), context)
-    try:
-        return await _limit(provider, lambda: try_credentials(sender))
-    finally:
-        await sender.close()
+
+    async def attempt() -> Verified | Outcome:
+        sender = kind.open(configure(provider, kind), context)
+        try:
+            return await try_credentials(sender)
+        finally:
+            await sender.close()
+
+    return await _limit(provider, attempt)
 
 
 def configure(provider: Provider, kind: Kind) -> Configuration[Any, Any]:

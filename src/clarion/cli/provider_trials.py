@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from clarion.channels.http_clients import HttpClients
@@ -19,6 +20,7 @@ from clarion.settings import Settings
 State = Literal["ok", "note", "fault"]
 TRIED_LIMIT = 100
 _AT_ONCE = 8
+_TIMEOUT_S = 10
 _SHOWN = 5
 
 
@@ -43,8 +45,9 @@ async def try_providers(providers: Sequence[Provider], settings: Settings) -> li
 
     async def run(provider: Provider) -> Trial:
         kind = KINDS.get(provider.kind)
+        quick = replace(provider, timeout_s=min(provider.timeout_s, _TIMEOUT_S))
         async with slots:
-            return Trial(provider, await verify(provider, kind, context) if kind else None)
+            return Trial(provider, await verify(quick, kind, context) if kind else None)
 
     try:
         return list(await asyncio.gather(*map(run, providers[:TRIED_LIMIT])))

@@ -74,6 +74,7 @@ def read_visitor(scope: Scope, proxies: Networks) -> Visitor:
         user_agent=header(scope, b"user-agent") or "",
         is_secure=is_secure,
         device=read_cookie(scope, DEVICE_COOKIE),
+        session=read_cookie(scope, SESSION_COOKIE),
     )
 
 

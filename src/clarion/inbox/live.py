@@ -28,6 +28,7 @@ class EndReason(StrEnum):
     RESTARTING = "restarting"
     USER_INACTIVE = "user_inactive"
     APP_DELETED = "app_deleted"
+    KEY_ENDED = "key_ended"
 
 
 @dataclass(eq=False, slots=True)
@@ -131,14 +132,18 @@ class LiveClients:
             for client in tuple(user.clients):
                 client.end(EndReason.USER_INACTIVE)
 
-    async def disconnect_app(self, app_id: str) -> None:
-        """End the streams and sockets of all users of an app that was deleted."""
+    def list_apps(self) -> list[str]:
+        """Return the apps that have clients here."""
+        return list(self._counts)
+
+    async def disconnect_app(self, app_id: str, reason: EndReason = EndReason.APP_DELETED) -> None:
+        """End the streams and sockets of all users of an app."""
         if not self._counts.get(app_id):
             return
         async for owner, user in self._pace.over(list(self._users.items())):
             if owner[0] == app_id:
                 for client in tuple(user.clients):
-                    client.end(EndReason.APP_DELETED)
+                    client.end(reason)
 
     async def stop(self, limit_s: float) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up."""

@@ -24,6 +24,7 @@ _CLOSES = {
     EndReason.RESTARTING: (CloseCode.RESTARTING, "the server restarts"),
     EndReason.USER_INACTIVE: (CloseCode.NOT_AUTHORISED, USER_IS_INACTIVE),
     EndReason.APP_DELETED: (CloseCode.NOT_AUTHORISED, APP_IS_DELETED),
+    EndReason.KEY_ENDED: (CloseCode.RESTARTING, "a key of the app has ended: reconnect"),
 }
 
 

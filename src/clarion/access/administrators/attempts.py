@@ -19,7 +19,8 @@ PER_PAIR = 5
 PER_ADDRESS = 30
 PER_ACCOUNT = 100
 PER_DEVICE = 10
-PER_SECOND_FACTOR = 10
+PER_CODE = 10
+PER_CODE_EVERYWHERE = 50
 # The first lock; each further failure doubles it, up to the longest.
 FIRST_LOCK_MS = 30_000
 LONGEST_LOCK_MS = 15 * 60_000
@@ -42,9 +43,12 @@ def sign_in_counters(
     )
 
 
-def second_factor_counters(administrator_id: str) -> tuple[Counter, ...]:
+def second_factor_counters(administrator_id: str, address: str) -> tuple[Counter, ...]:
     """Return what a code is counted by. It can be tried by those alone who know the password."""
-    return (Counter(f"second_factor:{administrator_id}", PER_SECOND_FACTOR),)
+    return (
+        Counter(f"second_factor:{administrator_id}:{place_of(address)}", PER_CODE),
+        Counter(f"second_factor:{administrator_id}", PER_CODE_EVERYWHERE),
+    )
 
 
 def confirmation_counters(session_id: str) -> tuple[Counter, ...]:

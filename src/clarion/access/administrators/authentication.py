@@ -8,7 +8,6 @@ from clarion.access.administrators.keys import parse_admin_secret
 from clarion.access.administrators.model import (
     Administrator,
     AdminKey,
-    AdminSession,
     hash_token,
 )
 from clarion.access.administrators.policy import SignInPolicy
@@ -62,7 +61,7 @@ class AdminAuthentication:
         self, credential: AdminCredential, now: int, *, is_use: bool
     ) -> AdminCaller:
         session = await self._sessions.find(hash_token(credential.secret))
-        if session is None or not self._is_live(session, now):
+        if session is None or not self._policy.is_live(session, now):
             raise Unauthenticated(_SESSION_ENDED)
         account = await self._find_account(session.administrator_id, credential, _SESSION_ENDED)
         has_mfa = session.mfa_at is not None
@@ -80,9 +79,6 @@ class AdminAuthentication:
             confirmed_at=session.confirmed_at,
             expires_at=session.expires_at,
         )
-
-    def _is_live(self, session: AdminSession, now: int) -> bool:
-        return now < session.expires_at and now - session.last_seen_at < self._policy.idle_ms
 
     async def _by_key(self, credential: AdminCredential, now: int, *, is_use: bool) -> AdminCaller:
         secret = parse_admin_secret(credential.secret)

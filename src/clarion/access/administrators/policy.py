@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from clarion.access.administrators.model import Administrator
+from clarion.access.administrators.model import Administrator, AdminSession
 from clarion.access.model import Stage, Visitor
 from clarion.errors import AddressNotAllowed, InsecureTransport
 
@@ -42,6 +42,10 @@ class SignInPolicy:
         except ValueError:
             return False
         return any(found in network for network in self.networks)
+
+    def is_live(self, session: AdminSession, now: int) -> bool:
+        """Whether a session has neither expired nor been left unused for too long."""
+        return now < session.expires_at and now - session.last_seen_at < self.idle_ms
 
     def needs_mfa(self, administrator: Administrator) -> bool:
         """Whether an administrator must have a second factor."""

@@ -109,10 +109,10 @@ class SetupLinks(Protocol):
 class AdminSessions(Protocol):
     """Sessions and trusted devices."""
 
-    async def start(self, session: AdminSession, *, instead_of: str | None = None) -> None:
-        """Store a session; one that it replaces ends in the same commit.
+    async def start(self, session: AdminSession, *, instead_of: bytes | None = None) -> None:
+        """Store a session; the one with that hash of its secret ends in the same commit.
 
-        An administrator has at most 20: the oldest end.
+        An administrator has at most 20 with a second factor and 20 without: the oldest end.
         """
 
     async def find(self, secret_hash: bytes) -> AdminSession | None:

@@ -31,7 +31,13 @@ from clarion.access.model import AdminCaller, Role, Stage, Visitor
 from clarion.audit.model import ActorKind
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, SignInFailed, Unauthenticated
+from clarion.errors import (
+    AddressNotAllowed,
+    FieldFault,
+    InvalidFields,
+    SignInFailed,
+    Unauthenticated,
+)
 from clarion.fields import is_plain
 from clarion.telemetry.logs import get_logger
 
@@ -128,7 +134,7 @@ class SignIn:
         if link.id == FIRST:
             account = await self._make_first(link, username, password, now)
         else:
-            account = await self._set_up(link, username, password, now)
+            account = await self._set_up(link, username, password, visitor)
         return await self._start(account, visitor, has_mfa=False)
 
     async def _make_first(
@@ -149,16 +155,18 @@ class SignIn:
         return account
 
     async def _set_up(
-        self, link: SetupLink, username: str | None, password: str, now: int
+        self, link: SetupLink, username: str | None, password: str, visitor: Visitor
     ) -> Administrator:
         account = await self._administrators.get(link.id)
         if account is None or not account.is_active:
             raise SignInFailed(_WRONG_LINK)
+        if not account.allows(visitor.address):
+            raise AddressNotAllowed
         if username not in (None, account.username):
             raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
         password_hash = await self._hash_new(password, account.username)
         self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
-        if not await self._links.use(link, password_hash, now):
+        if not await self._links.use(link, password_hash, self._clock.now()):
             raise SignInFailed(_WRONG_LINK)
         return account
 
@@ -167,16 +175,16 @@ class SignIn:
     ) -> Started:
         """Finish a sign-in with a TOTP code or recovery code; the session gets a new secret."""
         account = await self._account_of(caller)
-        await self.check_code(account.id, code)
-        started = await self._start(account, visitor, has_mfa=True, instead_of=caller.session_id)
+        await self._check_code(account.id, code, visitor)
+        started = await self._start(account, visitor, has_mfa=True)
         if not trusts_device:
             return started
         return await self._trust(started)
 
-    async def check_code(self, administrator_id: str, code: str) -> None:
+    async def _check_code(self, administrator_id: str, code: str, visitor: Visitor) -> None:
         """Use up a code; `SignInFailed` if it is not right or was used before."""
         now = self._clock.now()
-        counters = second_factor_counters(administrator_id)
+        counters = second_factor_counters(administrator_id, visitor.address)
         await take_attempt(self._attempts, counters, now)
         if not await self._codes.use(administrator_id, code, now):
             get_logger().info("second_factor_failed", administrator_id=administrator_id)
@@ -221,7 +229,7 @@ class SignIn:
     async def renew(self, caller: AdminCaller, visitor: Visitor, *, has_mfa: bool) -> Started:
         """Replace the session by a new one."""
         account = await self._account_of(caller)
-        return await self._start(account, visitor, has_mfa=has_mfa, instead_of=caller.session_id)
+        return await self._start(account, visitor, has_mfa=has_mfa)
 
     async def _check_password(self, caller: AdminCaller, password: str) -> Administrator:
         account = await self._account_of(caller)
@@ -242,14 +250,8 @@ class SignIn:
         checked = _check("password", partial(check_password, username=username), password)
         return await self._hashing.hash(checked)
 
-    async def _start(
-        self,
-        account: Administrator,
-        visitor: Visitor,
-        *,
-        has_mfa: bool,
-        instead_of: str | None = None,
-    ) -> Started:
+    async def _start(self, account: Administrator, visitor: Visitor, *, has_mfa: bool) -> Started:
+        """Start a session, instead of the one that the browser had before."""
         has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
         stage = self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
         secret, now = new_token(), self._clock.now()
@@ -266,7 +268,8 @@ class SignIn:
             address=visitor.address,
             user_agent=_show(visitor.user_agent),
         )
-        await self._sessions.start(session, instead_of=instead_of)
+        previous = hash_token(visitor.session) if visitor.session else None
+        await self._sessions.start(session, instead_of=previous)
         get_logger().info("signed_in", administrator_id=account.id, stage=stage.value)
         return Started(session=session, administrator=account, stage=stage, secret=secret)
 

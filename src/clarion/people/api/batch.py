@@ -119,8 +119,9 @@ class UserBatchEndpoint:
     async def _write(self, app_id: str, body: bytes) -> list[UserResult]:
         read = await self._read(app_id, read_items(body, "users"))
         edits = {each.id: each.edit for each in read if isinstance(each, _Item)}
-        await self.eraser.check_writable(app_id, *edits)
-        outcomes = await self.users.edit_many(app_id, edits)
+        refused = await self.eraser.find_unwritable(app_id, edits)
+        allowed = {each: edits[each] for each in edits if each not in refused}
+        outcomes = {**refused, **await self.users.edit_many(app_id, allowed)}
         await self._apply_changes(outcomes.values())
         return [
             _refuse(each) if isinstance(each, RequestError) else _report(each.id, outcomes[each.id])

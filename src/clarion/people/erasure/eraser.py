@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from clarion.clock import Clock
@@ -88,6 +88,7 @@ class Eraser:
             get_logger().info("erasure_goes_on", erasure=erasure.id)
             with contextlib.suppress(ServiceError):  # then it is due when its lease ends
                 await self.erasures.release(erasure, self.clock.now())
+                return await self.erasures.get(app_id, erasure.id) or erasure
             return erasure
 
     async def begin(self, app_id: str, user_id: str, cause: ErasureCause) -> Erasure:
@@ -101,10 +102,17 @@ class Eraser:
         await self.on_erased(app_id, user_id)
         return erasure
 
-    async def check_writable(self, app_id: str, *user_ids: str) -> None:
-        """Refuse to create users who are being erased: `Conflict`."""
-        if (user_id := await self.erasures.find_running(app_id, user_ids)) is not None:
-            raise Conflict(f"The user {user_id} is being erased. Try again in a few seconds.")
+    async def check_writable(self, app_id: str, user_id: str) -> None:
+        """Refuse to create a user who is being erased: `Conflict`."""
+        if refused := await self.find_unwritable(app_id, [user_id]):
+            raise refused[user_id]
+
+    async def find_unwritable(self, app_id: str, user_ids: Collection[str]) -> dict[str, Conflict]:
+        """Return why some of the users cannot be created: they are being erased."""
+        return {
+            each: Conflict(f"The user {each} is being erased. Try again in a few seconds.")
+            for each in await self.erasures.find_running(app_id, user_ids)
+        }
 
     async def purge(self, before: int, limit: int) -> int:
         """Begin to erase the users who were deleted before a time; return how many."""

@@ -71,8 +71,8 @@ class Erasures(Protocol):
     async def is_erased(self, app_id: str, user_id: str) -> bool:
         """Return whether there is a tombstone of this user, and no user was created since."""
 
-    async def find_running(self, app_id: str, user_ids: Collection[str]) -> str | None:
-        """Return the first of the users who is being erased at this moment, or None."""
+    async def find_running(self, app_id: str, user_ids: Collection[str]) -> frozenset[str]:
+        """Return those of the users who are being erased at this moment."""
 
     async def get(self, app_id: str, erasure_id: str) -> Erasure | None: ...
 

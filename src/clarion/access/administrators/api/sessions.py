@@ -12,11 +12,11 @@ from litestar.openapi.spec import SecurityRequirement
 from clarion.access.administrators.api.callers import session_of, signed_in
 from clarion.access.administrators.model import Administrator, AdminSession
 from clarion.access.administrators.passwords import LEAST, MOST
-from clarion.access.administrators.policy import TRUSTED_MS
+from clarion.access.administrators.policy import TRUSTED_MS, SignInPolicy
 from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.sign_in import SignIn, Started
 from clarion.access.model import AdminCaller, Role, Stage, require_any_admin
-from clarion.clock import to_rfc3339
+from clarion.clock import Clock, to_rfc3339
 from clarion.errors import NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, caller_of, visitor_of
@@ -113,7 +113,7 @@ class SessionItem(View):
 
 
 class SessionList(View):
-    """The sessions of an administrator, at most 20, newest first."""
+    """The sessions of an administrator, at most 40, newest first."""
 
     items: list[SessionItem]
 
@@ -185,12 +185,17 @@ class SessionsController(Controller):
 
     @get(summary="List sessions")
     async def list_sessions(
-        self, request: ApiRequest, admins: Injected[AdminStores]
+        self,
+        request: ApiRequest,
+        admins: Injected[AdminStores],
+        sign_in_policy: Injected[SignInPolicy],
+        clock: Injected[Clock],
     ) -> SessionList:
-        """Return the sessions of the calling administrator."""
-        caller = signed_in(request)
+        """Return the sessions of the calling administrator that have not ended."""
+        caller, now = signed_in(request), clock.now()
         sessions = await admins.sessions.list(caller.administrator_id)
-        return SessionList(items=[_item(session, caller) for session in sessions])
+        live = [session for session in sessions if sign_in_policy.is_live(session, now)]
+        return SessionList(items=[_item(session, caller) for session in live])
 
     @delete(summary="Sign out everywhere", status_code=200)
     async def end_all(

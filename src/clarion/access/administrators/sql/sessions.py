@@ -17,10 +17,13 @@ INSERT = statement(
     "insert_admin_session",
     f"INSERT INTO admin_sessions ({SESSIONS.columns}) VALUES ({SESSIONS.parameters})",
 )
+# Those without a second factor end none that have one: whoever knows the password alone can start
+# as many as they like.
 DELETE_OLDEST = statement(
     "delete_oldest_admin_sessions",
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id IN (
       SELECT id FROM admin_sessions WHERE administrator_id = :administrator_id
+      AND CASE WHEN mfa_at IS NULL THEN 0 ELSE 1 END = :has_mfa
       ORDER BY id DESC LIMIT 1000 OFFSET :keep)""",
 )
 FIND = statement(
@@ -42,6 +45,9 @@ DELETE = statement(
     "delete_admin_session",
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id = :id
     RETURNING id""",
+)
+REPLACE = statement(
+    "replace_admin_session", "DELETE FROM admin_sessions WHERE secret_hash = :secret_hash"
 )
 DELETE_SESSIONS = statement(
     "delete_admin_sessions",
@@ -93,12 +99,14 @@ class SqlAdminSessions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def start(self, session: AdminSession, *, instead_of: str | None = None) -> None:
+    async def start(self, session: AdminSession, *, instead_of: bytes | None = None) -> None:
         who = session.administrator_id
         steps = (
-            DELETE.step(administrator_id=who, id=instead_of or ""),
+            REPLACE.step(secret_hash=instead_of or b""),
             INSERT.step(**SESSIONS.values(session)),
-            DELETE_OLDEST.step(administrator_id=who, keep=SESSIONS_LIMIT),
+            DELETE_OLDEST.step(
+                administrator_id=who, keep=SESSIONS_LIMIT, has_mfa=int(session.mfa_at is not None)
+            ),
         )
         await self._engine.write(Unit(who, steps))
 

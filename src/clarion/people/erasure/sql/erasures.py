@@ -201,14 +201,12 @@ class SqlErasures:
         )
         return bool(found)
 
-    async def find_running(self, app_id: str, user_ids: Collection[str]) -> str | None:
+    async def find_running(self, app_id: str, user_ids: Collection[str]) -> frozenset[str]:
         running = {bytes(row[0]) for row in await self._engine.fetch(SELECT_RUNNING, app_id=app_id)}
         if not running:
-            return None
-        for user_id in user_ids:
-            if await self._hashes.find(app_id, user_id) in running:
-                return user_id
-        return None
+            return frozenset()
+        hashes = {each: await self._hashes.find(app_id, each) for each in user_ids}
+        return frozenset(each for each, user_hash in hashes.items() if user_hash in running)
 
     async def get(self, app_id: str, erasure_id: str) -> Erasure | None:
         return await self._find(GET, app_id=app_id, id=erasure_id)

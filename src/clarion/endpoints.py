@@ -1,0 +1,226 @@
+"""Every HTTP endpoint: the handlers of the management API, fast routes and prefixes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from clarion.access.administrators.api import administrators as administrators_api
+from clarion.access.administrators.api import keys as admin_keys_api
+from clarion.access.administrators.api import second_factors as second_factors_api
+from clarion.access.administrators.api import sessions as admin_sessions_api
+from clarion.access.api import app_keys as app_keys_api
+from clarion.access.api import apps as apps_api
+from clarion.access.api import keys as keys_api
+from clarion.access.api import tickets as tickets_api
+from clarion.access.port import Authenticators
+from clarion.access.signing import UserTokenSigner
+from clarion.audit import api as audit_api
+from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import templates as templates_api
+from clarion.catalog.api import types as types_api
+from clarion.channels import api as providers_api
+from clarion.channels.twilio_callbacks import TwilioCallbacks
+from clarion.demo.page import DemoPage
+from clarion.events.api import events as events_api
+from clarion.events.api import notifications as notifications_api
+from clarion.events.api.intake import EventEndpoint, send_event
+from clarion.http import docs, openapi, static_files
+from clarion.http.asgi import FastRoute
+from clarion.http.auditing import AuditedFramework
+from clarion.http.front import Front
+from clarion.http.health import Health
+from clarion.http.router import build
+from clarion.inbox import api as inbox_api
+from clarion.inbox.streams import Streams
+from clarion.nodes.memory import MemoryLimits
+from clarion.nodes.port import Limits
+from clarion.people.api import follows as follows_api
+from clarion.people.api import preferences as preferences_api
+from clarion.people.api import segments as segments_api
+from clarion.people.api import users as users_api
+from clarion.people.api.batch import UserBatchEndpoint
+from clarion.people.api.unsubscribe import UnsubscribeEndpoint
+from clarion.people.erasure import api as erasure_api
+from clarion.push.api import devices as devices_api
+from clarion.push.api import feedback as feedback_api
+from clarion.push.api import history as history_api
+from clarion.push.api import stats as stats_api
+from clarion.push.api import topics as topics_api
+from clarion.push.apns.channels import BroadcastChannels
+from clarion.push.apns.endpoint import ApnsEndpoint
+from clarion.push.apns.intake import PushIntake
+from clarion.push.apns.provider_tokens import ProviderTokens
+from clarion.push.webpush import api as endpoints_api
+from clarion.push.webpush.endpoint import WebPushEndpoint
+from clarion.push.webpush.intake import WebPushIntake
+from clarion.push.webpush.matrix import MatrixGateway
+from clarion.push.webpush.signatures import VapidSignatures
+from clarion.services import Services
+from clarion.settings import Settings
+from clarion.store.opening import sqlite_path
+from clarion.stores import Stores
+
+# The handlers of the management API.
+ROUTES = (
+    *keys_api.ROUTES,
+    *apps_api.ROUTES,
+    *app_keys_api.ROUTES,
+    *tickets_api.ROUTES,
+    *admin_sessions_api.ROUTES,
+    *second_factors_api.ROUTES,
+    *admin_keys_api.ROUTES,
+    *administrators_api.ROUTES,
+    *users_api.ROUTES,
+    *erasure_api.ROUTES,
+    *preferences_api.ROUTES,
+    *follows_api.ROUTES,
+    *segments_api.ROUTES,
+    *types_api.ROUTES,
+    *templates_api.ROUTES,
+    *events_api.ROUTES,
+    *notifications_api.ROUTES,
+    *inbox_api.ROUTES,
+    *devices_api.ROUTES,
+    *endpoints_api.ROUTES,
+    *topics_api.ROUTES,
+    *history_api.ROUTES,
+    *feedback_api.ROUTES,
+    *stats_api.ROUTES,
+    *providers_api.ROUTES,
+    *audit_api.ROUTES,
+)
+
+
+def _build_apns(
+    settings: Settings, stores: Stores, services: Services, health: Health
+) -> ApnsEndpoint:
+    intake = PushIntake(
+        registry=services.registry,
+        dispatch=services.dispatch,
+        limits=MemoryLimits(),
+        clock=stores.clock,
+        device_per_minute=settings.device_messages_per_minute,
+        app_per_minute=settings.app_messages_per_minute,
+    )
+    return ApnsEndpoint(
+        tokens=ProviderTokens(stores.apps, services.deleted_apps),
+        intake=intake,
+        channels=BroadcastChannels(
+            topics=stores.topics, dispatch=services.dispatch, clock=stores.clock
+        ),
+        clock=stores.clock,
+        is_stopping=lambda: health.is_stopping,
+    )
+
+
+def _build_web_push(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[WebPushEndpoint, MatrixGateway]:
+    intake = WebPushIntake(
+        endpoints=services.endpoint_registry,
+        dispatch=services.dispatch,
+        history=stores.history,
+        signatures=VapidSignatures(settings.external_url),
+        limits=MemoryLimits(),
+        clock=stores.clock,
+        per_minute=settings.device_messages_per_minute,
+    )
+    registry = services.endpoint_registry
+    return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
+
+
+def _list_demo_routes(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[FastRoute, ...]:
+    """Return the page `/demo`: for one machine, not for several nodes."""
+    if sqlite_path(settings.database_url) is None:
+        return ()
+    page = DemoPage(
+        apps=stores.apps,
+        users=stores.users,
+        sign=UserTokenSigner(stores.user_keys, stores.vault, stores.clock).sign,
+        send=partial(send_event, services.pipeline.intake),
+        clock=stores.clock,
+    )
+    return page.routes
+
+
+def build_front(
+    settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
+) -> Front:
+    """Build the ASGI application."""
+    web_push, matrix = _build_web_push(settings, stores, services)
+    fast_routes = (
+        *health.routes,
+        *matrix.routes,
+        *_list_fast_routes(settings, stores, services),
+    )
+    more = {
+        "limits": limits,
+        "on_user_changed": services.on_user_changed,
+        "check_present": services.active_users.check_present,
+    }
+    framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
+    return Front(
+        routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
+        prefixes={
+            **_build_apns(settings, stores, services, health).prefixes,
+            **web_push.prefixes,
+            **_build_callbacks(settings, stores).prefixes,
+            **_build_unsubscribe(stores, services, limits).prefixes,
+        },
+        framework=AuditedFramework(
+            framework,
+            stores.audit_log,
+            ACTIONS,
+            limits,
+            stores.clock,
+            settings.trusted_proxies,
+        ),
+        authenticators=Authenticators(services.callers, services.administration),
+        origins=services.origins,
+        limits=limits,
+        clock=stores.clock,
+        metrics=services.metrics,
+        settings=settings,
+    )
+
+
+def _list_fast_routes(
+    settings: Settings, stores: Stores, services: Services
+) -> tuple[FastRoute, ...]:
+    return (
+        *EventEndpoint(services.pipeline.intake, services.idempotency).routes,
+        *UserBatchEndpoint(
+            stores.users,
+            stores.idempotency_keys,
+            services.idempotency,
+            stores.clock,
+            services.eraser,
+            services.on_user_changed,
+        ).routes,
+        *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
+        *docs.routes(),
+        *static_files.component_routes(),
+        *_list_demo_routes(settings, stores, services),
+    )
+
+
+def _build_callbacks(settings: Settings, stores: Stores) -> TwilioCallbacks:
+    return TwilioCallbacks(
+        providers=stores.providers,
+        reports=stores.delivery_reports,
+        clock=stores.clock,
+        public_url=settings.external_url,
+    )
+
+
+def _build_unsubscribe(stores: Stores, services: Services, limits: Limits) -> UnsubscribeEndpoint:
+    return UnsubscribeEndpoint(
+        links=services.unsubscribe_links,
+        users=stores.users,
+        catalog=stores.catalog,
+        limits=limits,
+        clock=stores.clock,
+        on_user_changed=services.on_user_changed,
+    )
