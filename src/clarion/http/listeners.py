@@ -31,8 +31,8 @@ _RUNNING = 3_000
 # So many run before others wait for their turn, and so many wait. Of those that arrive together
 # some are started each time the loop comes round: a step of a thousand takes 100 ms.
 _AT_ONCE = 1_000
-_STARTED_TOGETHER = 250
-_WAITING = 4_000
+_STARTED_TOGETHER = 100
+_WAITING = 3_000
 # When so many wait, a connection that has only a few of them may add some more.
 _FEW_ARRIVED = 10
 # Connections without room that are passed over to find one that has some.
