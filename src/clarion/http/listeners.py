@@ -32,7 +32,7 @@ _RUNNING = 3_000
 # some are started each time the loop comes round: a step of a thousand takes 100 ms.
 _AT_ONCE = 1_000
 _STARTED_TOGETHER = 100
-_WAITING = 4_000
+_WAITING = 5_000
 # When so many wait, a connection that has only a few of them may add some more.
 _FEW_ARRIVED = 10
 # Connections without room that are passed over to find one that has some.
