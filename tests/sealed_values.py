@@ -9,6 +9,7 @@ from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.http.idempotency import answer_context
 from clarion.key_rotation import SEALED
+from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Statement, Unit, Value, statement
@@ -42,7 +43,15 @@ _INSERT_TOTP = statement(
     """INSERT INTO totp_secrets (administrator_id, state, secret, last_step, created_at)
     VALUES (:administrator_id, 'current', :sealed, 0, 1)""",
 )
-
+_INSERT_ERASURE = statement(
+    "plant_erasure",
+    """INSERT INTO erasures (app_id, id, user_hash, subject, cause, status, counts, due_at,
+    requested_at) VALUES (:app_id, 'e', :user_hash, :sealed, 'request', 'running', '{}', 1, 1)""",
+)
+_INSERT_ERASURE_KEY = statement(
+    "plant_erasure_key",
+    "INSERT INTO erasure_keys (app_id, key, created_at) VALUES (:app_id, :sealed, 1)",
+)
 _INSERT_AUDIT_KEY = statement(
     "plant_audit_key",
     "INSERT INTO audit_keys (id, sealed_key, created_at) VALUES (:id, :sealed, 1)",
@@ -70,6 +79,12 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
                 {"app_id": app, "id": f"device-{number}", "token_hash": unique},
                 address_context(app, unique),
             ),
+            (
+                _INSERT_ERASURE,
+                {"app_id": app, "user_hash": unique},
+                subject_context(app, "e"),
+            ),
+            (_INSERT_ERASURE_KEY, {"app_id": app}, hash_key_context(app)),
             (_INSERT_AUDIT_KEY, {"id": f"key-{number}"}, retired_key_context(f"key-{number}")),
             (_INSERT_TOTP, {"administrator_id": app}, totp_context(app)),
         ]

@@ -9,13 +9,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
-from clarion.access.sql import INSERT_PROVIDER_KEY, SqlApps
+from clarion.access.sql import SqlApps, open_provider_keys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
-from clarion.store.statement import Unit
 from tests.conformance.provider import Provider
 
 LOOKALIKE = "com.example.voip"
@@ -85,17 +84,12 @@ async def _new_sibling(engine: Engine, first: Provider) -> Provider:
 async def _new_key(
     engine: Engine, first: Provider, key_id: str, *, is_revoked: bool = False
 ) -> Provider:
-    """Give the app one more key, as no command does yet."""
+    """Give the app one more key."""
     key, pem = _make_key(first.app_id, first.team_id, key_id)
-    row = INSERT_PROVIDER_KEY.step(
-        key_id=key.key_id,
-        app_id=key.app_id,
-        team_id=key.team_id,
-        public_key=key.public_key,
-        created_at=key.created_at,
-        revoked_at=key.created_at if is_revoked else None,
-    )
-    await engine.write(Unit(first.app_id, (row,)))
+    keys = open_provider_keys(engine)
+    assert await keys.add(key, key.created_at)
+    if is_revoked:
+        await keys.revoke(key.app_id, key.key_id, key.created_at)
     return replace(first, key_id=key.key_id, key_pem=pem)
 
 

@@ -58,6 +58,8 @@ def test_a_new_key_authenticates(server: Server) -> None:
         "key_id": made.json["id"],
         "scopes": ["events:write", "keys:read"],
         "user_id": None,
+        "administrator_id": None,
+        "role": None,
     }
 
 

@@ -122,7 +122,7 @@ class DemoPage:
     async def _find_app(self) -> App:
         """Return the demo app; one of the first, because `clarion init` created it."""
         for app in await self._apps.list():
-            if app.bundle_id.startswith(DEMO_BUNDLE_ID):
+            if app.bundle_id.partition("-")[0] == DEMO_BUNDLE_ID:
                 return app
         raise NotFound("There is no demo app. `clarion init` creates it.")
 

@@ -202,9 +202,14 @@ def _found(app: App | None, app_id: str) -> App:
 async def _find_apps(apps: Apps, caller: AdminCaller, after: str, limit: int) -> tuple[App, ...]:
     if caller.role is not None:
         return await apps.list(after, limit)
-    ids = sorted(app_id for app_id in caller.app_roles if app_id > after)[:limit]
-    found = [await apps.get(app_id) for app_id in ids]
-    return tuple(app for app in found if app is not None)
+    found: list[App] = []
+    # There may be roles for apps that were deleted.
+    for app_id in sorted(each for each in caller.app_roles if each > after):
+        app = await apps.get(app_id)
+        found += [app] if app is not None else []
+        if len(found) == limit:
+            break
+    return tuple(found)
 
 
 async def _update(

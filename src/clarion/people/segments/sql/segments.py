@@ -53,7 +53,7 @@ class SearchLimits:
 
     # How far the users of each condition are counted to find the rarest, until one has fewer. If
     # the steps were larger, it would cost more the more frequent the other conditions are.
-    counted: tuple[int, ...] = tuple(1_000 * 2**n for n in range(10))
+    counted: tuple[int, ...] = tuple(1_024 * 2**n for n in range(10))
     # The same for a page, where short reads must not wait: for all conditions together.
     counted_for_page: int = 32_000
     # So many can be read for each page, and sorted.
