@@ -208,6 +208,7 @@ class Services:
             http=self.http_clients,
             public_url=settings.external_url,
             unsubscribe_url=self.unsubscribe_links.make,
+            is_gone=self.active_users.was_gone,
         )
         metrics = ChannelMetrics(self.metrics.registry)
         return Routing(stores.providers, KINDS, context, metrics)

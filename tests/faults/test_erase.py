@@ -30,12 +30,13 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 AT_ONCE = 6
 EVENTS = 6
 # How long the receiver takes to answer, and how many requests it gets at once: deliveries queue.
-ANSWER_S = 0.1
-CONCURRENCY = 4
+ANSWER_S = 0.2
+CONCURRENCY = 3
 PROVIDER_TIMEOUT_S = 5
-# An attempt that began before the response to the erasure may wait for its turn and be sent.
-IN_FLIGHT_S = 2.0 * PROVIDER_TIMEOUT_S
+# A request that began before the response to the erasure may take as long as this to arrive.
+IN_FLIGHT_S = float(PROVIDER_TIMEOUT_S)
 LIMIT_S = 60.0
+QUIET_S = 2.0
 LOOK_EVERY_S = 0.1
 TYPE = "ORDER"
 
@@ -257,7 +258,7 @@ async def quiesce(world: World) -> None:
     before = -1
     while before != len(world.receiver.arrivals):
         before = len(world.receiver.arrivals)
-        await asyncio.sleep(1)
+        await asyncio.sleep(QUIET_S)
 
 
 async def check_erasures(world: World, figures: Callable[[str], None], name: str) -> None:
@@ -280,7 +281,7 @@ async def check_erasures(world: World, figures: Callable[[str], None], name: str
     assert traces == {}
     assert latest <= IN_FLIGHT_S
     assert waiting > 2 * len(people), "nothing was under way: this proves nothing"
-    assert late, "nothing was sent at all: this proves nothing"
+    assert world.receiver.arrivals, "nothing was sent at all: this proves nothing"
 
 
 async def test_nothing_is_left_on_sqlite(tmp_path: Path, figures: Callable[[str], None]) -> None:

@@ -52,6 +52,8 @@ class SenderContext:
     public_url: str  # of this installation, without a slash at the end
     # From app, user, type and channel: the link that turns the type off for the channel.
     unsubscribe_url: Callable[[str, str, str, Channel], str] | None = None
+    # Whether a user, given as app and user id, was deleted or erased a moment ago.
+    is_gone: Callable[[str, str], bool] = lambda _app_id, _user_id: False
 
 
 class Sender(Protocol):

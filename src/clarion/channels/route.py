@@ -144,6 +144,10 @@ class Route:
         began = self.context.clock.monotonic()
         outcome: Outcome = Unknown(error_code="cancelled", error_message="the server stopped")
         try:
+            # Asked here, because the message may have waited for its slot.
+            if self.context.is_gone(self.provider.app_id, message.user.id):
+                outcome = _skip("user_gone", "the user was deleted", 1.0)
+                return outcome
             outcome = await self._attempt(message)
             if isinstance(outcome, Retry) and outcome.after_s:
                 self._remember_told(message, int(outcome.after_s * 1000))

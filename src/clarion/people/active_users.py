@@ -63,6 +63,8 @@ class ActiveUsers:
         self._poll_s = poll_s
         # By app and user: when it was read, and what the user was.
         self._known: dict[tuple[str, str], tuple[int, Presence]] = {}
+        # Who was deleted or erased lately.
+        self._lately_gone: set[tuple[str, str]] = set()
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
         """Return whether a user may use a token; one that was never created may."""
@@ -94,8 +96,17 @@ class ActiveUsers:
     async def check(self, app_id: str, user_id: str) -> None:
         """Take note of a user who was changed on this node."""
         self._known.pop((app_id, user_id), None)
-        if not await self.is_active(app_id, user_id):
+        presence = await self._find(app_id, user_id)
+        if presence is Presence.GONE:
+            self._lately_gone.add((app_id, user_id))
+        else:
+            self._lately_gone.discard((app_id, user_id))
+        if presence is not Presence.ACTIVE:
             self._disconnect(app_id, user_id)
+
+    def was_gone(self, app_id: str, user_id: str) -> bool:
+        """Return whether a user is known to be deleted or erased lately. Every attempt asks."""
+        return (app_id, user_id) in self._lately_gone
 
     async def is_gone(self, app_id: str, user_id: str) -> bool:
         """Return whether a user was deleted or erased; one that was never created was not."""
@@ -136,7 +147,9 @@ class ActiveUsers:
         if new:
             for forget in self._forgets:
                 forget(new)
-        for owner in (*erased, *await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)):
+        deleted = await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)
+        self._lately_gone = {*erased, *deleted}
+        for owner in self._lately_gone:
             self._known.pop(owner, None)
             self._disconnect(*owner)
 
