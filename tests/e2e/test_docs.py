@@ -132,7 +132,7 @@ def run_commands(script: str, installation: Installation) -> str:
         ["/bin/bash", "-c", script],
         cwd=ROOT,
         # The texts in the inbox are not ASCII.
-        env=environment(PYTHONUTF8="1"),
+        env=environment(PYTHONUTF8="1", CLARION_DATA=str(installation.data)),
         capture_output=True,
         text=True,
         check=False,
