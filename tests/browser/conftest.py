@@ -32,11 +32,17 @@ def packages() -> Path:
 
 @pytest.fixture(scope="session")
 def chromium(packages: Path) -> Iterator[Browser]:
-    path = next(filter(None, map(shutil.which, NAMES)), None) or _unpack(packages)
     with sync_playwright() as playwright:
+        path = find_chromium(packages)
         browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS])
         yield browser
         browser.close()
+
+
+def find_chromium(packages: Path | None = None) -> str:
+    """Return the program: of this machine, or else of the packages."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    return found or _unpack(packages or install(find_node(), SOURCE))
 
 
 def _unpack(packages: Path) -> str:
