@@ -30,8 +30,9 @@ def packages() -> Path:
     return install(find_node(), SOURCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(packages: Path) -> Iterator[Browser]:
+    """A browser, not for longer: while it is there, the thread has a running event loop."""
     with sync_playwright() as playwright:
         path = find_chromium(packages)
         browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS])

@@ -75,7 +75,7 @@ PAGES = {
     ),
     "docs/how-to/user-tokens.md": (
         "# User tokens",
-        ['"unread_count":0', '"kind":"user"', '"user_id":"ana"'],
+        ['"unread_count":', '"kind":"user"', '"user_id":"ana"'],
     ),
     "docs/quickstart.md": (
         "## Your first notification",

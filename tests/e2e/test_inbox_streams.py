@@ -204,4 +204,8 @@ def test_streams_are_counted_as_requests_when_they_begin(ana: InboxUser) -> None
 def test_the_stream_is_in_the_description_of_the_api(server: Server) -> None:
     described = server.anyone.get("/openapi.json").json["paths"]["/v1/me/stream"]["get"]
     assert list(described["responses"]["200"]["content"]) == ["text/event-stream"]
-    assert {each["name"] for each in described["parameters"]} == {"after", "Last-Event-ID"}
+    assert {each["name"] for each in described["parameters"]} == {
+        "after",
+        "Last-Event-ID",
+        "ticket",
+    }

@@ -257,6 +257,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
         "disk",
         "database",
         "vault",
+        "audit log",
         "providers",
         "redis",
         "ports",

@@ -60,6 +60,8 @@ def key_unit(
         created_at=1,
         expires_at=None,
         revoked_at=None,
+        last_used_at=None,
+        replaced_by=None,
     )
     return Unit(name, (idempotency.claim(once), insert))
 

@@ -53,6 +53,10 @@ DEFAULTS = {
 pytestmark = pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 
 
+async def everybody_is_present(_app_id: str, _user_id: str) -> None:
+    pass
+
+
 class Api:
     """Calls the API as an application or a user."""
 
@@ -77,6 +81,7 @@ class Api:
                 SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()
             ),
             "on_user_changed": self._note_changed,
+            "check_present": everybody_is_present,
             "limits": MemoryLimits(),
         }
         self._framework = Litestar(
