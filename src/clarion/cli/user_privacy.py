@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cyclopts import Parameter
-
-from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.http_client import HttpClient, path_part
+from clarion.cli.api_options import ApiOptions, connect_api
+from clarion.cli.flags import SettingFlags, Switch
+from clarion.cli.http_client import path_part
 from clarion.cli.printing import print_json
-from clarion.cli.remote_server import find_server
 from clarion.errors import CommandFailed, StartError
 
 _STANDARD_OUTPUT = "-"
 # How often is asked whether a large erasure is complete, and for how long.
 _POLL_S = 1.0
 _POLLS = 3_600
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ApiOptions:
-    """The server to call.
-
-    Parameters
-    ----------
-    url
-        The URL of the server, like http://localhost:8080.
-    api_key
-        The API key of the app. Default: the key in first-run.json.
-
-    """
-
-    url: str = ""
-    api_key: str = ""
 
 
 def delete(
@@ -59,7 +37,7 @@ def delete(
         Print the response as JSON.
 
     """
-    with _connect(server, settings) as client:
+    with connect_api(server, settings) as client:
         deleted = client.request_api("DELETE", _path(user_id), returns=dict[str, Any])
     if json:
         print_json(deleted)
@@ -85,7 +63,7 @@ def restore(
         Print the user as JSON.
 
     """
-    with _connect(server, settings) as client:
+    with connect_api(server, settings) as client:
         path = f"{_path(user_id)}/restore"
         restored = client.request_api("POST", path, returns=dict[str, Any])
     if json:
@@ -117,7 +95,7 @@ def erase(
     """
     if not yes:
         _confirm(user_id)
-    with _connect(server, settings) as client:
+    with connect_api(server, settings) as client:
         path = f"{_path(user_id)}?hard=true"
         receipt = client.request_api("DELETE", path, returns=dict[str, Any])
         for _ in range(_POLLS):
@@ -155,7 +133,7 @@ def export(
 
     """
     path = f"{_path(user_id)}/export" + ("?deleted=true" if deleted else "")
-    with _connect(server, settings) as client:
+    with connect_api(server, settings) as client:
         if file == _STANDARD_OUTPUT:
             client.download_api(path, sys.stdout.buffer.write)
             return
@@ -180,9 +158,3 @@ def _confirm(user_id: str) -> None:
         raise StartError("Nobody can confirm this here: give --yes.")
     if input(f"Type {user_id} to erase everything about this user: ") != user_id:
         raise CommandFailed("Nothing was erased.")
-
-
-def _connect(server: ApiOptions | None, settings: dict[str, str]) -> closing[HttpClient]:
-    options = server or ApiOptions()
-    found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
-    return found.connect_api()

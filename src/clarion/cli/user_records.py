@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -13,10 +13,9 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.device.output import printable
-from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.http_client import HttpClient
-from clarion.cli.remote_server import find_server
+from clarion.cli.flags import SettingFlags, Switch
 from clarion.cli.user_files import (
     Fault,
     FileFormat,
@@ -29,24 +28,6 @@ from clarion.errors import CommandFailed, StartError
 
 _FAULTS_SHOWN = 20
 _STANDARD_INPUT = "-"
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ServerOptions:
-    """The server to call.
-
-    Parameters
-    ----------
-    url
-        The URL of the server, like http://localhost:8080.
-    api_key
-        The API key of the app. Default: the key in first-run.json.
-
-    """
-
-    url: str = ""
-    api_key: str = ""
 
 
 @Parameter(name="*")
@@ -85,7 +66,7 @@ def create(
     *,
     json: Switch = False,
     options: UserOptions | None = None,
-    server: ServerOptions | None = None,
+    server: ApiOptions | None = None,
     **settings: SettingFlags,
 ) -> None:
     """Create a user, or update the given fields of one that exists.
@@ -102,7 +83,7 @@ def create(
     given = {name: value for name, value in fields.items() if value and name != "tag"}
     body = {"id": user_id, **given} | ({"tags": fields["tag"]} if fields["tag"] else {})
     summary = Summary()
-    with _connect(server, settings) as client:
+    with connect_api(server, settings) as client:
         line = UserLine(0, user_id, msgspec.json.encode(body))
         UserImport(client, summary, lambda: None).run([line])
     if summary.refused:
@@ -119,7 +100,7 @@ def import_users(
     format: FileFormat | None = None,  # noqa: A002 - the name of the flag
     from_line: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     json: Switch = False,
-    server: ServerOptions | None = None,
+    server: ApiOptions | None = None,
     **settings: SettingFlags,
 ) -> int:
     """Create or update the users of a file. Importing a file again changes nothing more.
@@ -139,17 +120,11 @@ def import_users(
     """
     kind = choose_format(Path(file), format)
     summary = Summary(next_line=from_line)
-    with _open(file) as source, _connect(server, settings) as client, _progress(source) as show:
+    with _open(file) as source, connect_api(server, settings) as client, _progress(source) as show:
         lines = (each for each in read_users(source, kind) if each.line >= from_line)
         _run(UserImport(client, summary, show), lines)
     _print_json(summary) if json else _print(summary)
     return 1 if summary.refused else 0
-
-
-def _connect(server: ServerOptions | None, settings: dict[str, str]) -> closing[HttpClient]:
-    options = server or ServerOptions()
-    found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
-    return found.connect_api()
 
 
 def _run(importing: UserImport, lines: Iterator[UserLine | Fault]) -> None:
