@@ -3,14 +3,16 @@ import { createInterface } from "node:readline";
 
 const [path, url, apiKey, appId, secret] = process.argv.slice(2);
 const { Clarion, ClarionError, Inbox, signUserToken } = await import(path);
-const clarion = new Clarion({ url, apiKey });
+// Enough for a server that starts on a busy machine.
+const attempts = 10;
+const clarion = new Clarion({ url, apiKey, attempts });
 const inboxes = new Map();
 const updates = new Map();
 
 function inboxOf(userId) {
   if (!inboxes.has(userId)) {
     const token = () => signUserToken({ appId, userId, secret });
-    inboxes.set(userId, new Inbox({ url, token }));
+    inboxes.set(userId, new Inbox({ url, token, attempts }));
   }
   return inboxes.get(userId);
 }

@@ -9,6 +9,9 @@ import msgspec
 
 from clarion.client import ApiError, Clarion, Inbox, Update, sign_user_token
 
+# Enough for a server that starts on a busy machine.
+ATTEMPTS = 10
+
 
 class Driver:
     """The commands, each a method."""
@@ -17,7 +20,7 @@ class Driver:
         self._url = url
         self._app_id = app_id
         self._secret = secret
-        self._clarion = Clarion(url, api_key=api_key)
+        self._clarion = Clarion(url, api_key=api_key, attempts=ATTEMPTS)
         self._inboxes: dict[str, Inbox] = {}
         self._updates: dict[str, Iterator[Update]] = {}
 
@@ -55,7 +58,7 @@ class Driver:
             return sign_user_token(app_id=self._app_id, user_id=user, secret=self._secret)
 
         if user not in self._inboxes:
-            self._inboxes[user] = Inbox(self._url, token=token)
+            self._inboxes[user] = Inbox(self._url, token=token, attempts=ATTEMPTS)
         return self._inboxes[user]
 
 

@@ -55,7 +55,7 @@ async def meet(cell: Cell, fault: str) -> None:
         limit_s = LIMIT_S + peer.first_wait_s
         tried = await cell.wait(event_ids, is_tried, limit_s, min(len(event_ids), USERS))
         statuses = {each["attempts"][0]["status"] for each in tried}
-        assert meets.status in statuses <= {meets.status, meets.others or meets.status}, statuses
+        assert statuses <= {meets.status, meets.others or meets.status}, statuses
         before = count_ids(peer)
         if meets.status not in ENDS:
             await heal(cell, meets)

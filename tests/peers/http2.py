@@ -16,6 +16,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 SLOW_S = 1.0
+HALF_REPLY_S = 0.2
 PROMISED = b"x" * 100
 
 
@@ -189,8 +190,7 @@ class _Connection:
                 self._machine.reset_stream(stream, ErrorCodes.REFUSED_STREAM)
             case Fault.HALF_REPLY:
                 self._begin(stream, PROMISED[:10])
-                self._flush()
-                return False
+                self.slow.append(asyncio.create_task(self._cut_soon()))
             case Fault.GO_AWAY:
                 self._machine.close_connection(ErrorCodes.NO_ERROR, last_stream_id=0)
             case Fault.SLOW:
@@ -219,6 +219,11 @@ class _Connection:
             with suppress(ProtocolError):
                 self._machine.send_data(stream, bytes([byte]))
                 self._flush()
+
+    async def _cut_soon(self) -> None:
+        """Cut the connection when the client has read the beginning of the reply."""
+        await asyncio.sleep(HALF_REPLY_S)
+        self._writer.close()
 
     async def _flood(self, stream: int) -> None:
         with suppress(ProtocolError, OSError):
