@@ -141,7 +141,11 @@ Press Ctrl-C to stop. Your data is kept; `make run` starts Clarion again.
 def _setup_url(admin: AdminSetup) -> str:
     if admin.setup_url is None:
         return ""
-    return f"  First administrator (once, within 24 hours):\n             {admin.setup_url}\n"
+    token = admin.setup_url.partition("#")[2]
+    return (
+        "  First administrator: docs/how-to/administrators.md, with this token within 24 hours:\n"
+        f"             {token}\n"
+    )
 
 
 def _push_urls(urls: Urls, tls: TlsFiles) -> str:
