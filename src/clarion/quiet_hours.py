@@ -27,6 +27,8 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 class Weekday(StrEnum):
+    """A day of the week."""
+
     MON = "mon"
     TUE = "tue"
     WED = "wed"
@@ -47,8 +49,11 @@ class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     start: str = msgspec.field(name="from")
+    """When it begins, HH:MM."""
     end: str = msgspec.field(name="to")
+    """When it ends, HH:MM."""
     days: tuple[Weekday, ...] = EVERY_DAY
+    """The days on which it begins; every day if left out."""
 
 
 # All flags or all windows, never both: msgspec cannot tell two kinds of lists apart.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -40,6 +41,10 @@ class Category(StrEnum):
 MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
 
 
+PriorityName = Literal["low", "medium", "high", "critical"]
+_PRIORITY_NAMES: tuple[PriorityName, ...] = ("low", "medium", "high", "critical")
+
+
 class Priority(IntEnum):
     """How urgent a notification is; each priority has its own lane in the queue."""
 
@@ -47,6 +52,10 @@ class Priority(IntEnum):
     MEDIUM = 1
     HIGH = 2
     CRITICAL = 3
+
+    @property
+    def label(self) -> PriorityName:
+        return _PRIORITY_NAMES[self]
 
 
 class DedupeMode(StrEnum):
@@ -69,7 +78,9 @@ class Dedupe:
     """Events with the same dedupe key within the window count as duplicates."""
 
     window_s: int
+    """For how many seconds events with the same dedupe key are duplicates."""
     mode: DedupeMode = DedupeMode.DROP
+    """What happens to a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +88,18 @@ class RateLimit:
     """How many notifications of a type a user gets in an hour."""
 
     per_user_per_hour: int
+    """How many notifications of the type a user gets in an hour."""
     overflow: Overflow = Overflow.DROP
+    """What happens to those beyond."""
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Collect, then deliver once: after a window, or daily at a time in the user's time zone."""
 
     window_s: int | None = None
+    """How many seconds to collect, from the first event on."""
     daily_at: str | None = None  # HH:MM
+    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

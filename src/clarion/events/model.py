@@ -98,14 +98,18 @@ class Actor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who caused an event."""
 
     id: _Short | None = None
+    """The id of who caused the event, in your application."""
     name: _Short | None = None
+    """The name, as texts show it."""
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The object that an event is about."""
 
     id: _Short | None = None
+    """The id of the object, in your application."""
     type: _Short | None = None
+    """What kind of object it is, like `post`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

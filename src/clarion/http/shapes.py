@@ -52,7 +52,9 @@ class Items(msgspec.Struct, Generic[T]):
     """A page of a list; `next` is the value for `?after=`, or null on the last page."""
 
     items: list[T]
+    """The items of this page."""
     next: str | None
+    """The value of `?after=` for the next page; null on the last page."""
 
 
 def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:

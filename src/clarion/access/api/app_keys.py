@@ -13,6 +13,7 @@ from litestar import Controller, Response, delete, get, post
 
 from clarion.access.keyring import Keyring
 from clarion.access.model import Role, UserTokenAlgorithm
+from clarion.fields import AppId
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -34,11 +35,15 @@ Secret = Annotated[
     msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
 ]
 
+UserKeyName = Annotated[str, msgspec.Meta(description="The name (`kid`) of the user key.")]
+ProviderKeyId = Annotated[str, msgspec.Meta(description="The id (`kid`) of the provider key.")]
+
 
 class NewUserKey(Body):
     """A key for user tokens: a secret (HS256), or a public key (ES256, EdDSA)."""
 
     algorithm: UserTokenAlgorithm = UserTokenAlgorithm.HS256
+    """How tokens are signed."""
     kid: Annotated[
         str | None, msgspec.Meta(description="The name of the key; one is made if left out.")
     ] = None
@@ -51,6 +56,7 @@ class UserKeyRotation(Body):
 
     overlap_s: Overlap = _DAY_S
     kid: str | None = None
+    """The name of the new key; one is made if left out."""
     secret: Secret = None
     public_key: PublicKey = None
 
@@ -59,16 +65,22 @@ class UserKeyView(View):
     """A key for user tokens, without the key itself."""
 
     kid: str
+    """The name of the key, which tokens have in their header."""
     algorithm: UserTokenAlgorithm
+    """How tokens are signed."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedUserKey(UserKeyView):
     """A new user key. A `secret` that was made is shown only in this response."""
 
     secret: str | None
+    """The secret that was made. Store it: it is returned this once. Null if you sent the key."""
 
 
 class NewProviderKey(Body):
@@ -91,17 +103,26 @@ class ProviderKeyView(View):
     """The public key of an APNs provider."""
 
     key_id: str
+    """The `kid` of the provider tokens that it signs."""
     team_id: str
+    """The `iss` of these tokens."""
     public_key: str
+    """The public key, in PEM."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedProviderKey(ProviderKeyView):
     """A new provider key. A `private_key` that was made is shown only in this response."""
 
     private_key: str | None
+    """The private key that was made, in PEM. Store it: it is returned this once. Null if you sent
+    the key.
+    """
 
 
 class UserKeysController(Controller):
@@ -112,7 +133,7 @@ class UserKeysController(Controller):
 
     @get(summary="List user keys")
     async def list_user_keys(
-        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, keyring: Injected[Keyring]
     ) -> Items[UserKeyView]:
         """Return at most 100 keys: live ones first, then those that ended last."""
         admin_of(request, Role.VIEWER, app_id)
@@ -122,7 +143,7 @@ class UserKeysController(Controller):
     async def create_user_key(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         data: NewUserKey,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -140,8 +161,8 @@ class UserKeysController(Controller):
     async def rotate_user_key(
         self,
         request: ApiRequest,
-        app_id: str,
-        kid: str,
+        app_id: AppId,
+        kid: UserKeyName,
         data: UserKeyRotation,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -164,7 +185,7 @@ class UserKeysController(Controller):
 
     @delete("/{kid:str}", summary="Revoke a user key", status_code=200)
     async def revoke_user_key(
-        self, request: ApiRequest, app_id: str, kid: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, kid: UserKeyName, keyring: Injected[Keyring]
     ) -> UserKeyView:
         """Revoke a key: its tokens are refused within two seconds on every node. Idempotent."""
         admin_of(request, Role.ADMIN, app_id)
@@ -179,7 +200,7 @@ class ProviderKeysController(Controller):
 
     @get(summary="List provider keys")
     async def list_provider_keys(
-        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, keyring: Injected[Keyring]
     ) -> Items[ProviderKeyView]:
         """Return at most 100 keys: live ones first, then those that ended last."""
         admin_of(request, Role.VIEWER, app_id)
@@ -190,7 +211,7 @@ class ProviderKeysController(Controller):
     async def create_provider_key(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         data: NewProviderKey,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -210,8 +231,8 @@ class ProviderKeysController(Controller):
     async def rotate_provider_key(
         self,
         request: ApiRequest,
-        app_id: str,
-        key_id: str,
+        app_id: AppId,
+        key_id: ProviderKeyId,
         data: ProviderKeyRotation,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -230,7 +251,7 @@ class ProviderKeysController(Controller):
 
     @delete("/{key_id:str}", summary="Revoke a provider key", status_code=200)
     async def revoke_provider_key(
-        self, request: ApiRequest, app_id: str, key_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, key_id: ProviderKeyId, keyring: Injected[Keyring]
     ) -> ProviderKeyView:
         """Revoke a key: its tokens are refused within five seconds on every node. Idempotent."""
         admin_of(request, Role.ADMIN, app_id)

@@ -6,7 +6,7 @@ from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.fields import check_topic
+from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
@@ -19,6 +19,7 @@ class FollowView(View):
     """A topic that a user follows."""
 
     topic: str
+    """The name of the topic."""
 
 
 class FollowsController(Controller):
@@ -31,7 +32,7 @@ class FollowsController(Controller):
     async def list_followed(
         self,
         request: ApiRequest,
-        user_id: str,
+        user_id: UserId,
         users: Injected[Users],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -47,8 +48,8 @@ class FollowsController(Controller):
     async def follow(
         self,
         request: ApiRequest,
-        user_id: str,
-        topic: str,
+        user_id: UserId,
+        topic: TopicName,
         users: Injected[Users],
         clock: Injected[Clock],
     ) -> None:
@@ -60,7 +61,7 @@ class FollowsController(Controller):
 
     @delete("/{topic:str}", summary="Unfollow a topic", status_code=204)
     async def unfollow(
-        self, request: ApiRequest, user_id: str, topic: str, users: Injected[Users]
+        self, request: ApiRequest, user_id: UserId, topic: TopicName, users: Injected[Users]
     ) -> None:
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)

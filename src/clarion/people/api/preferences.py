@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from litestar import Controller, get, route
-from litestar.enums import HttpMethod
+from litestar import Controller, get, patch, put
 from litestar.params import Parameter
 from msgspec import UNSET
 
@@ -16,6 +15,7 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
+from clarion.fields import UserId
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -27,7 +27,7 @@ from clarion.people.api.users import check_found
 from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
-from clarion.people.preferences import TOGGLED_CHANNELS, Setting
+from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
 from clarion.quiet_hours import GivenQuietHours, QuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
@@ -41,30 +41,82 @@ class PreferencesBody(Body):
     """Preferences to set. Null resets a value to its default."""
 
     timezone: Given[str] = UNSET
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
     language: Given[str] = UNSET
+    """The language of texts, a tag like pt-BR."""
     quiet_hours: Given[GivenQuietHours] = UNSET
+    """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
+    """
     categories: Given[Toggles] = UNSET
+    """Whether notifications of a category are sent, by category."""
     types: Given[dict[str, Toggles | None]] = UNSET
+    """Whether a type is sent on a channel, by type and channel."""
 
 
 class PreferencesView(View):
     """The effective preferences. `quiet_hours` are flags or windows, as they were set."""
 
     timezone: str
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
     language: str
+    """The language of texts, a tag like pt-BR."""
     quiet_hours: list[bool | QuietWindow]
+    """When pushes, email and SMS are held: windows, or 24 flags, as they were set."""
     categories: dict[str, bool]
+    """Whether notifications of a category are sent, by category."""
     types: dict[str, dict[str, bool]]
+    """Whether a type is sent on a channel, by type and channel, all in all: also false if its
+    category is off.
+    """
+
+
+class TextSetting(View):
+    """An effective text, its source, and what the user has set."""
+
+    value: str
+    """What applies."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: str | None
+    """What the user has set; null if nothing."""
+
+
+class FlagSetting(View):
+    """An effective flag, its source, and what the user has set."""
+
+    value: bool
+    """What applies."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: bool | None
+    """What the user has set, even if it does not apply; null if nothing."""
+
+
+class QuietHoursSetting(View):
+    """The effective quiet hours, their source, and what the user has set."""
+
+    value: QuietHours
+    """What applies: windows, or 24 flags."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: QuietHours | None
+    """What the user has set; null if nothing."""
 
 
 class ExplainedPreferences(View):
     """The effective preferences, the source of each, and what the user has set."""
 
-    timezone: Setting[str]
-    language: Setting[str]
-    quiet_hours: Setting[QuietHours]
-    categories: dict[str, Setting[bool]]
-    types: dict[str, dict[str, Setting[bool]]]
+    timezone: TextSetting
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
+    language: TextSetting
+    """The language of texts, a tag like pt-BR."""
+    quiet_hours: QuietHoursSetting
+    """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
+    """
+    categories: dict[str, FlagSetting]
+    """Whether notifications of a category are sent, by category."""
+    types: dict[str, dict[str, FlagSetting]]
+    """Whether a type is sent on a channel, by type and channel."""
 
 
 class PreferencesController(Controller):
@@ -80,7 +132,7 @@ class PreferencesController(Controller):
         users: Injected[Users],
         catalog: Injected[Catalog],
         *,
-        user_id: str | None = None,
+        user_id: UserId | None = None,
         explain: Explain = False,
     ) -> PreferencesView | ExplainedPreferences:
         """Return the effective preferences; with `explain`, the source of each value."""
@@ -89,8 +141,8 @@ class PreferencesController(Controller):
         types = await catalog.list_types(user.app_id)
         return _explain(user, types) if explain else _view(user, types)
 
-    @route(_PATHS, http_method=[HttpMethod.PUT, HttpMethod.PATCH], summary="Set preferences")
-    async def set_preferences(
+    @put(_PATHS, summary="Replace preferences")
+    async def replace_preferences(
         self,
         request: ApiRequest,
         data: PreferencesBody,
@@ -98,26 +150,54 @@ class PreferencesController(Controller):
         catalog: Injected[Catalog],
         clock: Injected[Clock],
         on_user_changed: Injected[OnUserChanged],
-        user_id: str | None = None,
+        user_id: UserId | None = None,
     ) -> PreferencesView:
-        """Set the given values. What is left out stays with `PATCH`.
-
-        With `PUT` it is reset to its default, except for language and time zone.
-        """
+        """Set the given values and reset the others, except for language and time zone."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         types = await catalog.list_types(owner[0])
-        toggles = collect(given_checks(data, partial(_check, {each.type for each in types})))
-        fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
-        now = clock.now()
-
-        def edit(user: User) -> User:
-            old = Preferences() if request.method == HttpMethod.PUT else user.preferences
-            preferences = rules.update(old, **toggles)
-            return replace(user, **fields, preferences=preferences, updated_at=now)
-
-        user = check_found(await users.patch(*owner, edit))
+        user = await _change(owner, data, types, users, clock.now(), _replace_with(types))
         await on_user_changed(*owner)
         return _view(user, types)
+
+    @patch(_PATHS, summary="Update preferences")
+    async def update_preferences(
+        self,
+        request: ApiRequest,
+        data: PreferencesBody,
+        users: Injected[Users],
+        catalog: Injected[Catalog],
+        clock: Injected[Clock],
+        on_user_changed: Injected[OnUserChanged],
+        user_id: UserId | None = None,
+    ) -> PreferencesView:
+        """Set the given values; the others stay."""
+        owner = owner_of(request, user_id, Scope.USERS_WRITE)
+        types = await catalog.list_types(owner[0])
+        user = await _change(owner, data, types, users, clock.now(), rules.update)
+        await on_user_changed(*owner)
+        return _view(user, types)
+
+
+def _replace_with(types: Collection[NotificationType]) -> Callable[..., Preferences]:
+    return partial(rules.replace_preferences, {each.type: each for each in types})
+
+
+async def _change(
+    owner: tuple[str, str],
+    data: PreferencesBody,
+    types: Collection[NotificationType],
+    users: Users,
+    now: int,
+    change: Callable[..., Preferences],
+) -> User:
+    toggles = collect(given_checks(data, partial(_check, {each.type for each in types})))
+    fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
+
+    def edit(user: User) -> User:
+        preferences = change(user.preferences, **toggles)
+        return replace(user, **fields, preferences=preferences, updated_at=now)
+
+    return check_found(await users.patch(*owner, edit))
 
 
 def _check(known: Collection[str], name: str, value: Any) -> Any:
@@ -157,27 +237,29 @@ def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:
         user,
         quiet_hours=rules.explain_quiet_hours(preferences).value,
         categories={each: rules.explain_category(preferences, each).value for each in Category},
-        types=_by_type(user, types, rules.get_toggle),
+        types=_by_type(user, types, lambda setting: setting.value),
     )
 
 
 def _explain(user: User, types: Collection[NotificationType]) -> ExplainedPreferences:
+    own = user.preferences
     return ExplainedPreferences(
-        timezone=rules.explain_timezone(user),
-        language=rules.explain_language(user),
-        quiet_hours=rules.explain_quiet_hours(user.preferences),
-        categories={each: rules.explain_category(user.preferences, each) for each in Category},
-        types=_by_type(user, types, rules.explain_channel),
+        timezone=TextSetting.of(rules.explain_timezone(user)),
+        language=TextSetting.of(rules.explain_language(user)),
+        quiet_hours=QuietHoursSetting.of(rules.explain_quiet_hours(own)),
+        categories={each: FlagSetting.of(rules.explain_category(own, each)) for each in Category},
+        types=_by_type(user, types, FlagSetting.of),
     )
 
 
 def _by_type(
-    user: User,
-    types: Collection[NotificationType],
-    rule: Callable[[Preferences, NotificationType, Channel], T],
+    user: User, types: Collection[NotificationType], show: Callable[[Setting[bool]], T]
 ) -> dict[str, dict[str, T]]:
+    own = user.preferences
     return {
-        each.type: {channel: rule(user.preferences, each, channel) for channel in TOGGLED_CHANNELS}
+        each.type: {
+            channel: show(rules.explain_channel(own, each, channel)) for channel in TOGGLED_CHANNELS
+        }
         for each in types
     }
 

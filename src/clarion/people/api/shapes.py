@@ -63,15 +63,20 @@ class ConsentView(View):
     """A consent that was given or refused, and when."""
 
     granted: bool
+    """Whether the user agreed."""
     at: Timestamp
+    """When the user decided."""
     source: str | None
+    """Where: a form, a page, a contract."""
     version: str | None
+    """Which version of your text they saw."""
 
 
 class UserBody(Body):
     """The fields of a user. Null resets a field to its default."""
 
     name: Given[str] = UNSET
+    """The name of the user, as templates show it; 1 to 200 characters."""
     email: Annotated[Given[str], Meta(description=_EMAIL)] = UNSET
     phone: Annotated[Given[str], Meta(description="With the country code; stored as E.164.")] = (
         UNSET
@@ -98,29 +103,44 @@ class UserView(View):
     """A user of the calling app. A group of fields that was never given is null."""
 
     id: str
+    """The id that your application gave the user."""
     name: str | None
+    """The name of the user, as templates show it."""
     email: Annotated[str | None, Meta(description=_EMAIL)]
     phone: str | None
+    """The phone number, in E.164."""
     language: str
+    """The language of texts, a tag like pt-BR."""
     timezone: str
+    """The time zone, an IANA name."""
     status: UserStatus
+    """Inactive users receive nothing."""
     tags: list[str]
+    """Labels by which segments and lists select users."""
     attributes: Annotated[dict[str, Any], Meta(description=_ATTRIBUTES)]
     metadata: Annotated[dict[str, Any], Meta(description=_METADATA)]
     consent: Annotated[dict[str, ConsentView], Meta(description=_CONSENT)]
     billing_address: BillingAddress | None
+    """Where invoices are sent."""
     business: Business | None
+    """What bookkeeping and tax law ask for."""
     growth: Growth | None
+    """How the user came, and how content they are."""
     enterprise: Enterprise | None
+    """The organisation of the user."""
     backup: Backup | None
+    """What the user chose for backups in your system."""
     intelligence: Intelligence | None
+    """Figures about the user, computed by your systems."""
     last_login_at: Annotated[Timestamp | None, Meta(description=_LAST_LOGIN)]
     last_seen_at: Annotated[
         Timestamp | None,
         Meta(description="When the user last used a token, to the minute."),
     ]
     created_at: Timestamp
+    """When the user was created."""
     updated_at: Timestamp
+    """When the user changed last."""
 
 
 def view_user(user: User) -> UserView:

@@ -24,13 +24,17 @@ Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
 
 
-class PreferencesBody(Body):
+class DevicePreferencesBody(Body):
     """Preferences of a device to set. Null resets a value to its default."""
 
     enabled: Given[bool] = UNSET
+    """Whether the device receives notifications at all."""
     categories: Given[Toggles] = UNSET
+    """Whether it receives those of a category, by category."""
     types: Given[Toggles] = UNSET
+    """Whether it receives those of a type, by type."""
     quiet_hours: Given[GivenQuietHours] = UNSET
+    """When it receives nothing, in its time zone: windows, or 24 flags."""
 
 
 class DevicePreferencesView(View):
@@ -41,13 +45,19 @@ class DevicePreferencesView(View):
     """
 
     enabled: bool
+    """Whether the device receives notifications at all."""
     categories: dict[str, bool]
+    """Whether it receives those of a category, by category."""
     types: dict[str, bool]
+    """The types that it does not receive, each false."""
     quiet_hours: list[bool | QuietWindow] | None
+    """When it receives nothing, in its time zone, as it was set; null: only the quiet hours of its
+    user apply.
+    """
 
 
 async def check_preferences(
-    body: PreferencesBody | UnsetType | None, catalog: Catalog, app_id: str
+    body: DevicePreferencesBody | UnsetType | None, catalog: Catalog, app_id: str
 ) -> Edit | None:
     """Return the edit that a request asks for; None if it leaves the preferences as they are."""
     if isinstance(body, UnsetType):

@@ -13,6 +13,7 @@ from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, TopicNotOpen
+from clarion.fields import DeviceId, TopicName
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -44,32 +45,44 @@ class TopicBody(Body):
     """Whether users may subscribe their devices to a topic; otherwise only the app may."""
 
     open: bool = False
+    """Whether users may subscribe their own devices."""
 
 
 class TopicView(View):
     """A topic that devices subscribe to."""
 
     topic: str
+    """The name of the topic."""
     open: bool
+    """Whether users may subscribe their own devices."""
     created_at: Timestamp
+    """When the topic was created."""
 
 
 class NewTopicMessage(Body):
     """A message to all subscribers of a topic. It expires after 30 days by default."""
 
     payload: dict[str, Any]
+    """What the devices receive: an object that is not empty, at most 4 KiB as JSON."""
     priority: PushPriority = PushPriority.IMMEDIATE
+    """10: at once; 5: when it suits the device; 1: when it is in use anyway."""
     ttl_s: Seconds | None = None
+    """For how many seconds the message is kept for devices that are offline."""
     expires_at: datetime | None = None
+    """Until when it is kept for them, in place of `ttl_s`."""
     collapse_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    """A message replaces an earlier one with the same id that a device has not received yet."""
 
 
 class AcceptedMessage(View):
     """A message that was accepted."""
 
     id: str
+    """The id of the message."""
     topic: str
+    """The topic it is sent to."""
     created_at: Timestamp
+    """When it was accepted."""
 
 
 class TopicsController(Controller):
@@ -101,7 +114,7 @@ class TopicsController(Controller):
     async def put_topic(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         data: TopicBody,
         topics: Injected[DeviceTopics],
         clock: Injected[Clock],
@@ -130,7 +143,7 @@ class TopicsController(Controller):
     async def publish(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         data: NewTopicMessage,
         dispatch: Injected[Dispatch],
         clock: Injected[Clock],
@@ -160,8 +173,8 @@ class SubscriptionsController(Controller):
     async def subscribe(
         self,
         request: ApiRequest,
-        device_id: str,
-        topic: str,
+        device_id: DeviceId,
+        topic: TopicName,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
         topics: Injected[DeviceTopics],
@@ -181,8 +194,8 @@ class SubscriptionsController(Controller):
     async def unsubscribe(
         self,
         request: ApiRequest,
-        device_id: str,
-        topic: str,
+        device_id: DeviceId,
+        topic: TopicName,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
     ) -> None:

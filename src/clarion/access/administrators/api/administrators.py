@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from msgspec import UNSET, UnsetType, field
 
@@ -45,29 +46,42 @@ from clarion.telemetry.logs import get_logger
 
 _UNKNOWN = "There is no administrator with this id."
 
+AdministratorId = Annotated[
+    str, msgspec.Meta(description="The id of the administrator, from the list of administrators.")
+]
+
 
 class NewAdministrator(Body):
     """An administrator to create, with a role for all apps, or for single ones, or both."""
 
     username: str
+    """The name to sign in with."""
     role: Role | None = None
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role] = field(default_factory=dict)
+    """The roles for single apps, by app id."""
     networks: list[str] = field(default_factory=list)
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
 
 
 class AdministratorChanges(Body):
     """What to change about an administrator. `app_roles` and `networks` are replaced whole."""
 
     role: Role | UnsetType | None = UNSET
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role] | UnsetType = UNSET
+    """The roles for single apps, by app id."""
     networks: list[str] | UnsetType = UNSET
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
     is_active: bool | UnsetType = UNSET
+    """Whether the administrator may sign in."""
 
 
 class ResetBody(Body):
     """Whether the second factor is removed, too."""
 
     totp: bool = False
+    """Whether the second factor is removed, too."""
 
 
 class AdministratorView(View):
@@ -77,28 +91,41 @@ class AdministratorView(View):
     """
 
     id: str
+    """The id of the administrator, from the list of administrators."""
     username: str
+    """The name to sign in with."""
     role: Role | None
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role]
+    """The roles for single apps, by app id."""
     networks: list[str]
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
     is_active: bool
+    """Whether the administrator may sign in."""
     has_password: bool
+    """False until the set-up link was used."""
     created_at: Timestamp
+    """When the account was created."""
     password_changed_at: Timestamp | None
+    """When the password was set last; null if it never was."""
 
 
 class InvitedAdministrator(AdministratorView):
     """An administrator with a set-up link, which can be used once, until it expires."""
 
     setup_url: str
+    """The link with which the administrator sets a password. It can be used once."""
     setup_expires_at: Timestamp
+    """Until when it can be used."""
 
 
 class SetupUrl(View):
     """A set-up link, which can be used once, until it expires. It is shown only here."""
 
     setup_url: str
+    """The link with which the administrator sets a password. It can be used once."""
     setup_expires_at: Timestamp
+    """Until when it can be used."""
 
 
 class AdministratorsController(Controller):
@@ -122,7 +149,7 @@ class AdministratorsController(Controller):
 
     @get("/{administrator_id:str}", summary="Get an administrator")
     async def get_administrator(
-        self, request: ApiRequest, administrator_id: str, admins: Injected[AdminStores]
+        self, request: ApiRequest, administrator_id: AdministratorId, admins: Injected[AdminStores]
     ) -> AdministratorView:
         """Return an administrator."""
         admin_of(request, Role.ADMIN)
@@ -169,7 +196,7 @@ class AdministratorsController(Controller):
     async def update(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         data: AdministratorChanges,
         admins: Injected[AdminStores],
         apps: Injected[Apps],
@@ -194,7 +221,7 @@ class AdministratorsController(Controller):
     async def delete_administrator(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         admins: Injected[AdminStores],
         clock: Injected[Clock],
     ) -> None:
@@ -208,7 +235,7 @@ class AdministratorsController(Controller):
     async def reset(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         data: ResetBody,
         admins: Injected[AdminStores],
         invitations: Injected[Invitations],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
+import msgspec
 from litestar import Controller, Response, delete, get, post
 
 from clarion.access.administrators.api.callers import confirmed, signed_in
@@ -30,31 +32,44 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 
+AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API key.")]
+
 
 class NewAdminKey(Body):
     """An admin API key to create. It may do what its owner may, up to `role`."""
 
     label: str
+    """A name for people."""
     role: Role
+    """The most that the key may do."""
     expires_at: datetime | None = None
+    """Until when it is valid; until it is revoked if left out."""
 
 
 class AdminKeyView(View):
     """An admin API key without its secret. `last_used_at` is exact to a minute."""
 
     id: str
+    """The id of the key."""
     label: str
+    """A name for people."""
     role: Role
+    """The most that the key may do."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     last_used_at: Timestamp | None
+    """When it was used last, to the minute; null if never."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedAdminKey(AdminKeyView):
     """A new admin API key with its secret: `api_key` is shown only in this response."""
 
     api_key: str
+    """The key itself. Store it: it is returned this once."""
 
 
 class AdminKeysController(Controller):
@@ -111,7 +126,7 @@ class AdminKeysController(Controller):
     async def revoke_key(
         self,
         request: ApiRequest,
-        key_id: str,
+        key_id: AdminKeyId,
         admins: Injected[AdminStores],
         clock: Injected[Clock],
     ) -> AdminKeyView:
