@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Literal
 
 import msgspec
 
@@ -41,8 +40,13 @@ class Category(StrEnum):
 MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
 
 
-PriorityName = Literal["low", "medium", "high", "critical"]
-_PRIORITY_NAMES: tuple[PriorityName, ...] = ("low", "medium", "high", "critical")
+class PriorityName(StrEnum):
+    """How urgent a notification is, as the API writes it."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
 
 
 class Priority(IntEnum):
@@ -55,7 +59,7 @@ class Priority(IntEnum):
 
     @property
     def label(self) -> PriorityName:
-        return _PRIORITY_NAMES[self]
+        return PriorityName[self.name]
 
 
 class DedupeMode(StrEnum):

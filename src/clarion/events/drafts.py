@@ -251,7 +251,7 @@ def _priority(draft: EventDraft, default: Priority) -> Priority:
         return default
     if isinstance(draft.priority, int):
         return Priority(draft.priority)
-    return Priority[draft.priority.upper()]
+    return Priority[draft.priority.name]
 
 
 def _expiry(draft: EventDraft, start: int) -> int | None:

@@ -139,9 +139,21 @@ def _describe(component: dict[str, Any], named: Any) -> None:
     if encoded is not None:
         pairs = zip(named.__struct_fields__, encoded, strict=True)
         described = {to: described[name] for name, to in pairs if name in described}
-    for name, text in described.items():
-        if name in component.get("properties", {}):
-            component["properties"][name]["description"] = text
+    for name, field in component.get("properties", {}).items():
+        if name in described:
+            field["description"] = described[name]
+        _write_default(field)
+
+
+def _write_default(field: dict[str, Any]) -> None:
+    """Say in words what a field is if it is left out.
+
+    Generators of clients take a field with a default for one that is always there.
+    """
+    default = field.pop("default", None)
+    if default not in (None, [], {}) and "description" in field:
+        text = default if isinstance(default, str) else msgspec.json.encode(default).decode()
+        field["description"] += f" Default: `{text}`."
 
 
 def _read_docstrings(named: type) -> dict[str, str]:
