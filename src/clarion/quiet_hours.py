@@ -10,10 +10,12 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
+
+from clarion.fields import documented, instead
 
 HOURS = 24
 WINDOWS_LIMIT = 14
@@ -39,6 +41,7 @@ class Weekday(StrEnum):
 
 
 EVERY_DAY = tuple(Weekday)
+TimeOfDay = Annotated[str, documented(pattern=f"^{_TIME.pattern}$")]
 
 
 class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,11 +51,11 @@ class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begins.
     """
 
-    start: str = msgspec.field(name="from")
+    start: TimeOfDay = msgspec.field(name="from")
     """When it begins, HH:MM."""
-    end: str = msgspec.field(name="to")
+    end: TimeOfDay = msgspec.field(name="to")
     """When it ends, HH:MM."""
-    days: tuple[Weekday, ...] = EVERY_DAY
+    days: Annotated[tuple[Weekday, ...], documented(minItems=1)] = EVERY_DAY
     """The days on which it begins; every day if left out."""
 
 
@@ -60,6 +63,15 @@ class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 QuietHours: TypeAlias = tuple[bool | QuietWindow, ...]
 # As a client may send them.
 GivenQuietHours: TypeAlias = list[bool | QuietWindow] | QuietWindow
+_WINDOW = {"$ref": "#/components/schemas/QuietWindow"}
+QUIET_HOURS = instead(
+    anyOf=[
+        _WINDOW,
+        {"type": "array", "items": _WINDOW, "minItems": 1, "maxItems": WINDOWS_LIMIT},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": HOURS, "maxItems": HOURS},
+        {"type": "null"},
+    ]
+)
 
 
 def check_quiet_hours(hours: Sequence[bool | QuietWindow] | QuietWindow) -> QuietHours:

@@ -6,6 +6,7 @@ the key of an app, the token of a user and an admin API key; at night also with 
 
 import asyncio
 import json
+import os
 import re
 import sys
 import time
@@ -27,13 +28,15 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(max(SIZES.timeout_s, 900))]
 
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 SEED = 29
-# All checks but one: JSON Schema cannot say all that our rules do, that a type exists, that a time
-# zone does, that two fields go together.
+ROOT = Path(__file__).parents[2]
+# All checks but one, in place of which there is `tests.faults.fuzz_checks`: JSON Schema cannot say
+# all that our rules do.
 CHECKS = """
 [checks]
 enabled = true
 positive_data_acceptance.enabled = false
 """
+HOOKS = {"SCHEMATHESIS_HOOKS": "tests.faults.fuzz_checks", "PYTHONPATH": str(ROOT)}
 STREAM = """
 [[operations]]
 include-path = "{path}"
@@ -137,6 +140,7 @@ async def fuzz(
         "--no-color",
         "--warnings=off",
         cwd=folder,
+        env={**os.environ, **HOOKS},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

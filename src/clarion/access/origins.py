@@ -17,6 +17,8 @@ _LENGTH = 255
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:\d{1,5})?|[a-z]+://\[[0-9a-f:.]+\](:\d{1,5})?"
 )
+# For the OpenAPI document; capitals make no difference.
+ORIGIN = f"^(?:\\*|{_ORIGIN.pattern.replace('a-z', 'A-Za-z').replace('a-f', 'A-Fa-f')})$"
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 

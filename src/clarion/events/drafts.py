@@ -15,13 +15,21 @@ from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
 from clarion.fields import (
+    NO_ZEROS,
     REFUSED_SCHEMES,
+    ImageUrl,
+    Link,
+    Moment,
+    SegmentName,
+    TopicName,
+    UserId,
     check_image_url,
     check_json,
     check_link,
     check_segment,
     check_topic,
     check_user_id,
+    documented,
     is_user_id,
 )
 from clarion.http.bodies import Body
@@ -43,16 +51,25 @@ _WITHOUT_CONTROLS = ("actor", "target", "deeplink", "image_url")
 class Recipient(Body):
     """The recipients of an event: exactly one of these fields."""
 
-    user_id: str | None = None
+    user_id: UserId | None = None
     """One user."""
-    user_ids: list[str] | None = None
+    user_ids: Annotated[list[UserId], documented(minItems=1, maxItems=RECIPIENTS_LIMIT)] | None = (
+        None
+    )
     """Up to 10,000 users; repeated ones count once."""
-    topic: str | None = None
+    topic: TopicName | None = None
     """All users who follow this topic."""
-    segment: str | None = None
+    segment: SegmentName | None = None
     """All users whom the filter of this segment selects."""
-    all: bool | None = None
+    all: Annotated[bool, documented(enum=[True])] | None = None
     """All active users of the app; must be true."""
+
+
+# Null is as good as left out.
+_ONE_KIND = [
+    {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+    for name in Recipient.__struct_fields__
+]
 
 
 class EventDraft(Body):
@@ -60,7 +77,7 @@ class EventDraft(Body):
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     """The notification type: a built-in one, or one of your own."""
-    recipient: Recipient
+    recipient: Annotated[Recipient, documented(oneOf=_ONE_KIND)]
     """Who is to be notified."""
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     """Values for the templates of the type, which notifications also carry; at most 64 KiB as JSON.
@@ -73,17 +90,23 @@ class EventDraft(Body):
     """How urgent it is; as the type says if left out. 0 is `low`, 3 is `critical`."""
     channels: Annotated[list[Channel], msgspec.Meta(min_length=1, max_length=6)] | None = None
     """The only channels to use; those of the type if left out."""
-    dedupe_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    dedupe_key: (
+        Annotated[
+            str,
+            msgspec.Meta(min_length=1, max_length=256, extra_json_schema={"pattern": NO_ZEROS}),
+        ]
+        | None
+    ) = None
     """Events of the type with the same key count as duplicates, if the type has a dedupe window."""
-    scheduled_at: datetime | None = None
+    scheduled_at: Moment | None = None
     """When to decide and send, within a year; at once if left out."""
     ttl_s: Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_S)] | None = None
     """For how many seconds the event is worth sending, at most 30 days."""
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     """After this time nothing of the event is sent."""
-    deeplink: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
+    deeplink: Annotated[Link, msgspec.Meta(max_length=2048)] | None = None
     """What a click on the notification opens."""
-    image_url: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
+    image_url: Annotated[ImageUrl, msgspec.Meta(max_length=2048)] | None = None
     """An image for the notification: an http or https URL, or a relative one."""
 
 

@@ -9,9 +9,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from clarion.catalog.model import Category, Channel, Priority
+from clarion.fields import NO_CONTROLS
 from clarion.push.model import StoredMessage
 
-_Short = Annotated[str, msgspec.Meta(max_length=256)]
+_Short = Annotated[str, msgspec.Meta(max_length=256, extra_json_schema={"pattern": NO_CONTROLS})]
 
 
 class ReasonCode(StrEnum):

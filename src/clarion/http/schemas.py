@@ -22,6 +22,8 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 from msgspec import inspect as types
 
+from clarion.fields import INSTEAD
+
 REFERENCE = "#/components/schemas/{name}"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9.\-_]")
 _LINE_END = re.compile(r"(?<!\n)\n(?!\n) *")
@@ -139,9 +141,13 @@ def _describe(component: dict[str, Any], named: Any) -> None:
     if encoded is not None:
         pairs = zip(named.__struct_fields__, encoded, strict=True)
         described = {to: described[name] for name, to in pairs if name in described}
-    for name, field in component.get("properties", {}).items():
+    properties = component.get("properties", {})
+    for name, given in list(properties.items()):
+        field = properties[name] = given.get(INSTEAD, given)
         if name in described:
             field["description"] = described[name]
+            for option in field.get("anyOf", ()):  # what the type alone would say
+                option.pop("description", None)
         _write_default(field)
 
 

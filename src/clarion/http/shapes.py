@@ -39,11 +39,12 @@ Moment = Annotated[
     str | None, Parameter(description="A time (RFC 3339).", schema_extra={"format": "date-time"})
 ]
 After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
+_Key = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
 IDEMPOTENCY_KEY = FastParameter(
-    "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
+    "Idempotency-Key", "header", _Key, "A repeat within 24 hours gets the first response."
 )
 IdempotencyKey = Annotated[
-    str | None,
+    _Key | None,
     HeaderParameter(name=IDEMPOTENCY_KEY.name, description=IDEMPOTENCY_KEY.description),
 ]
 

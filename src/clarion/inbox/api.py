@@ -32,7 +32,12 @@ from clarion.inbox.port import Inboxes
 from clarion.pages import Page
 
 OnlyUnread = Annotated[bool, Parameter(description="Only unread notifications.")]
-InCategory = Annotated[str | None, Parameter(description="Only notifications of this category.")]
+InCategory = Annotated[
+    str | None,
+    Parameter(
+        description="Only notifications of this category.", schema_extra={"enum": list(Category)}
+    ),
+]
 _TAGS = ("Inbox",)
 # How often a page is read before it is returned with a state that may be slightly older.
 READ_ATTEMPTS = 3

@@ -11,9 +11,10 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
+from clarion.access.app_keys import FIRST_KID, Overlap
 from clarion.access.keyring import Keyring
 from clarion.access.model import Role, UserTokenAlgorithm
-from clarion.fields import AppId
+from clarion.fields import AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -23,10 +24,6 @@ from clarion.http.views import Timestamp, View
 
 _TAGS = ("Apps",)
 _DAY_S = 24 * 3600
-Overlap = Annotated[
-    int,
-    msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
-]
 PublicKey = Annotated[
     str | None, msgspec.Meta(description="PEM. On the curve P-256 (ES256), or Ed25519 (EdDSA).")
 ]
@@ -35,6 +32,7 @@ Secret = Annotated[
     msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
 ]
 
+NewKid = Annotated[str, documented(pattern=f"^(?!{FIRST_KID}$)[A-Za-z0-9._-]{{1,64}}$")]
 UserKeyName = Annotated[str, msgspec.Meta(description="The name (`kid`) of the user key.")]
 ProviderKeyId = Annotated[str, msgspec.Meta(description="The id (`kid`) of the provider key.")]
 
@@ -44,9 +42,8 @@ class NewUserKey(Body):
 
     algorithm: UserTokenAlgorithm = UserTokenAlgorithm.HS256
     """How tokens are signed."""
-    kid: Annotated[
-        str | None, msgspec.Meta(description="The name of the key; one is made if left out.")
-    ] = None
+    kid: NewKid | None = None
+    """The name of the key; one is made if left out."""
     secret: Secret = None
     public_key: PublicKey = None
 
@@ -55,7 +52,7 @@ class UserKeyRotation(Body):
     """The key that replaces another, with the same algorithm."""
 
     overlap_s: Overlap = _DAY_S
-    kid: str | None = None
+    kid: NewKid | None = None
     """The name of the new key; one is made if left out."""
     secret: Secret = None
     public_key: PublicKey = None
@@ -86,10 +83,8 @@ class CreatedUserKey(UserKeyView):
 class NewProviderKey(Body):
     """A key of an APNs provider; without a `public_key` a pair is made."""
 
-    key_id: Annotated[
-        str | None,
-        msgspec.Meta(description="Ten capital letters and digits; made if left out."),
-    ] = None
+    key_id: Annotated[str, documented(pattern="^[A-Z0-9]{10}$")] | None = None
+    """Ten capital letters and digits; made if left out."""
     public_key: PublicKey = None
 
 

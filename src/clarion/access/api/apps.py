@@ -12,13 +12,13 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope
-from clarion.access.origins import check_origins
+from clarion.access.origins import ORIGIN, ORIGINS_LIMIT, check_origins
 from clarion.access.port import Apps
-from clarion.access.provisioning import NewApp, check_app_name, propose_app
+from clarion.access.provisioning import BUNDLE_ID, NewApp, check_app_name, propose_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import NotFound
-from clarion.fields import AppId
+from clarion.fields import VISIBLE, AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of, app_of
 from clarion.http.dependencies import Injected
@@ -40,15 +40,20 @@ _ORIGINS = msgspec.Meta(
     description="Origins of web pages whose streams and sockets are accepted, like "
     "`https://app.example.com`, at most 50; `*` means all."
 )
-AllowedOrigins = Annotated[list[str], _ORIGINS]
+AllowedOrigins = Annotated[
+    list[Annotated[str, documented(pattern=ORIGIN, maxLength=255)]],
+    documented(maxItems=ORIGINS_LIMIT),
+    _ORIGINS,
+]
+AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]
 
 
 class NewAppBody(Body):
     """An app to create. Its `bundle_id` is also the APNs topic of its pushes."""
 
-    name: str
+    name: AppName
     """The name of the app for people."""
-    bundle_id: str
+    bundle_id: Annotated[str, documented(pattern=BUNDLE_ID, maxLength=155)]
     """The bundle id, like `com.example.app`; no other app has it."""
     allowed_origins: AllowedOrigins = msgspec.field(default_factory=list)
 
@@ -56,7 +61,7 @@ class NewAppBody(Body):
 class AppChange(Body):
     """What to change of an app; what is left out stays."""
 
-    name: str | UnsetType = UNSET
+    name: AppName | UnsetType = UNSET
     """The name of the app for people."""
     allowed_origins: AllowedOrigins | UnsetType = UNSET
 

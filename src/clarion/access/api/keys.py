@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
-from clarion.access.app_keys import check_overlap
+from clarion.access.app_keys import Overlap, check_overlap
 from clarion.access.callers import Callers
 from clarion.access.keys import PREFIX, IssuedKey, issue_key
 from clarion.access.model import (
@@ -24,6 +23,7 @@ from clarion.access.port import Keys
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.fields import Label, Moment, instead
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -42,29 +42,32 @@ from clarion.http.views import Timestamp, View
 _TAGS = ("Keys",)
 _NO_KEY = "This app has no API key with this id."
 
+_SCOPES = instead(
+    anyOf=[
+        {"type": "array", "items": {"enum": ["*"]}, "minItems": 1},
+        {"type": "array", "items": {"enum": list(Scope)}, "minItems": 1},
+    ]
+)
 ApiKeyId = Annotated[str, msgspec.Meta(description="The id of the API key.")]
 
 
 class NewApiKey(Body):
     """An API key to create. `scopes` of `["*"]` means all scopes."""
 
-    label: str
+    label: Label
     """A name for people, like `billing server`."""
-    scopes: list[str]
+    scopes: Annotated[list[str], _SCOPES]
     """What the key may do, like `events:write`; `*` means everything."""
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     """Until when it is valid; until it is revoked if left out."""
 
 
 class ApiKeyRotation(Body):
     """How an API key is replaced."""
 
-    overlap_s: Annotated[
-        int,
-        msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
-    ] = 24 * 3600
+    overlap_s: Overlap = 24 * 3600
     expires_at: Annotated[
-        datetime | None,
+        Moment | None,
         msgspec.Meta(description="When the new key expires; as the old one if left out."),
     ] = None
 

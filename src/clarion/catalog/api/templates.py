@@ -22,7 +22,7 @@ from clarion.catalog.rendering.templates import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import check_json, check_language
+from clarion.fields import LanguageTag, check_json, check_language, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -53,7 +53,13 @@ TextChannel = Annotated[
     str,
     msgspec.Meta(description="The channel of the text.", extra_json_schema={"enum": list(Channel)}),
 ]
-Language = Annotated[str | None, Parameter(description="A language tag; the default is `en`.")]
+Variables = Annotated[
+    list[Annotated[str, documented(pattern=f"^{_VARIABLE.pattern}$")]],
+    documented(maxItems=VARIABLES_LIMIT, uniqueItems=True),
+]
+Language = Annotated[
+    LanguageTag | None, Parameter(description="A language tag; the default is `en`.")
+]
 
 
 class TemplateBody(Body):
@@ -67,9 +73,9 @@ class TemplateBody(Body):
     """The text, in Liquid."""
     subject: str | None = None
     """The subject of an email, or the title of a push or inbox item, in Liquid."""
-    variables: list[str] = msgspec.field(default_factory=list)
+    variables: Variables = msgspec.field(default_factory=list)
     """The names that every event of the type must have in its data."""
-    language: str | None = None
+    language: LanguageTag | None = None
     """The language of the text; that of the query, else `en`, if left out."""
 
 
@@ -90,7 +96,7 @@ class PreviewBody(Body):
     """A subject to render in place of the stored one."""
     body: str | None = None
     """A text to render in place of the stored one."""
-    variables: list[str] = msgspec.field(default_factory=list)
+    variables: Variables = msgspec.field(default_factory=list)
     """The names that the text needs in `data`."""
 
 

@@ -32,7 +32,7 @@ from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import is_plain
+from clarion.fields import VISIBLE, documented, instead, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -61,7 +61,10 @@ TypeName = Annotated[
         extra_json_schema={"pattern": f"^{_NAME.pattern}$"},
     ),
 ]
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Label = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=100, extra_json_schema={"pattern": VISIBLE})
+]
+_PRIORITY = instead(anyOf=[{"enum": list(PriorityName)}, {"enum": list(Priority)}])
 PerHour = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=30 * 24 * 3_600)]
 
@@ -103,11 +106,13 @@ class TypeBody(Body):
     """The name of the type for people."""
     category: Category | UnsetType = UNSET
     """The category, which users can turn off."""
-    default_channels: list[Channel] | UnsetType = UNSET
+    default_channels: (
+        Annotated[list[Channel], documented(minItems=1, uniqueItems=True)] | UnsetType
+    ) = UNSET
     """The channels to use if an event names none."""
-    optional_channels: list[Channel] | UnsetType = UNSET
+    optional_channels: Annotated[list[Channel], documented(uniqueItems=True)] | UnsetType = UNSET
     """Channels that are used only if they have a template."""
-    priority: str | int | UnsetType = UNSET
+    priority: Annotated[str | int, _PRIORITY] | UnsetType = UNSET
     """How urgent it is: `low`, `medium`, `high` or `critical`, or 0 to 3."""
     user_can_disable: bool | UnsetType = UNSET
     """Whether the toggles of users apply."""

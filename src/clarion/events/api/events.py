@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from litestar import Controller, delete, get, post
@@ -25,7 +24,7 @@ from clarion.events.model import (
     ReasonCode,
 )
 from clarion.events.port import Events
-from clarion.fields import EventId
+from clarion.fields import EventId, Moment, UserId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.shapes import (
@@ -41,7 +40,10 @@ from clarion.http.views import Timestamp, View
 
 _TAGS = ("Events",)
 ByStatus = Annotated[
-    str | None, Parameter(description=f"One of {', '.join(sorted(FILTERABLE))}; without it, all.")
+    str | None,
+    Parameter(
+        description="Only events with this status.", schema_extra={"enum": sorted(FILTERABLE)}
+    ),
 ]
 
 
@@ -79,10 +81,10 @@ class EventView(View):
 class ExplainDraft(EventDraft, kw_only=True):
     """An event for one user, and the time to decide for: `at`, else `scheduled_at`, else now."""
 
-    at: datetime | None = None
+    at: Moment | None = None
     """The time to decide for; `scheduled_at` or now if left out."""
     user_id: Annotated[
-        str | None, Meta(description="The user to decide for, if the recipient is a segment.")
+        UserId | None, Meta(description="The user to decide for, if the recipient is a segment.")
     ] = None
 
 

@@ -15,7 +15,7 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
-from clarion.fields import UserId
+from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -28,9 +28,17 @@ from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
-from clarion.quiet_hours import GivenQuietHours, QuietHours, QuietWindow, check_quiet_hours
+from clarion.quiet_hours import (
+    QUIET_HOURS,
+    GivenQuietHours,
+    QuietHours,
+    QuietWindow,
+    check_quiet_hours,
+)
 
 T = TypeVar("T")
+CategoryToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Category)})]
+ChannelToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Channel)})]
 TYPES_LIMIT = 1_000
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
 _USER_FIELDS = ("timezone", "language")
@@ -40,16 +48,18 @@ _PATHS = ["/users/{user_id:str}/preferences", "/me/preferences"]
 class PreferencesBody(Body):
     """Preferences to set. Null resets a value to its default."""
 
-    timezone: Given[str] = UNSET
+    timezone: Given[TimezoneName] = UNSET
     """The time zone in which quiet hours and daily digests apply, an IANA name."""
-    language: Given[str] = UNSET
+    language: Given[LanguageTag] = UNSET
     """The language of texts, a tag like pt-BR."""
-    quiet_hours: Given[GivenQuietHours] = UNSET
+    quiet_hours: Annotated[Given[GivenQuietHours], QUIET_HOURS] = UNSET
     """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
     """
-    categories: Given[Toggles] = UNSET
+    categories: Given[CategoryToggles] = UNSET
     """Whether notifications of a category are sent, by category."""
-    types: Given[dict[str, Toggles | None]] = UNSET
+    types: Annotated[
+        Given[dict[str, ChannelToggles | None]], documented(maxProperties=TYPES_LIMIT)
+    ] = UNSET
     """Whether a type is sent on a channel, by type and channel."""
 
 

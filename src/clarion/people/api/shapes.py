@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
+from clarion.fields import LanguageTag, Moment, TimezoneName, documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import (
+    ATTRIBUTES_LIMIT,
+    CONSENTS_LIMIT,
+    EMAIL,
+    NAME,
+    PHONE,
+    PURPOSE,
+    TAG,
+    TAGS_LIMIT,
     check_attributes,
     check_consent,
     check_field,
@@ -52,7 +60,7 @@ class ConsentBody(Body):
     """A consent that was given or refused."""
 
     granted: Annotated[bool, Meta(description="False: the user refused, or withdrew it.")]
-    at: Annotated[datetime | None, Meta(description="When (RFC 3339). Default: now.")] = None
+    at: Annotated[Moment | None, Meta(description="When (RFC 3339). Default: now.")] = None
     source: Annotated[Short | None, Meta(description="Where: a form, a page, a contract.")] = None
     version: Annotated[Short | None, Meta(description="Which version of your text they saw.")] = (
         None
@@ -75,28 +83,38 @@ class ConsentView(View):
 class UserBody(Body):
     """The fields of a user. Null resets a field to its default."""
 
-    name: Given[str] = UNSET
+    name: Annotated[Given[str], NAME] = UNSET
     """The name of the user, as templates show it; 1 to 200 characters."""
-    email: Annotated[Given[str], Meta(description=_EMAIL)] = UNSET
-    phone: Annotated[Given[str], Meta(description="With the country code; stored as E.164.")] = (
-        UNSET
-    )
-    language: Annotated[Given[str], Meta(description="A language tag, like pt-BR.")] = UNSET
-    timezone: Annotated[Given[str], Meta(description="An IANA name, like Europe/Berlin.")] = UNSET
+    email: Annotated[Given[str], EMAIL, Meta(description=_EMAIL)] = UNSET
+    phone: Annotated[Given[str], PHONE] = UNSET
+    """With the country code; stored as E.164."""
+    language: Given[LanguageTag] = UNSET
+    """The language of texts, a tag like pt-BR."""
+    timezone: Given[TimezoneName] = UNSET
+    """The time zone, an IANA name like Europe/Berlin."""
     status: Annotated[Given[UserStatus], Meta(description="Inactive users receive nothing.")] = (
         UNSET
     )
-    tags: Annotated[Given[list[str]], Meta(description="At most 50.")] = UNSET
-    attributes: Annotated[Given[dict[str, Any]], Meta(description=_ATTRIBUTES)] = UNSET
+    tags: Annotated[Given[list[Annotated[str, TAG]]], documented(maxItems=TAGS_LIMIT)] = UNSET
+    """Labels by which segments and lists select users, at most 50."""
+    attributes: Annotated[
+        Given[dict[str, Any]],
+        documented(maxProperties=ATTRIBUTES_LIMIT),
+        Meta(description=_ATTRIBUTES),
+    ] = UNSET
     metadata: Annotated[Given[dict[str, Any]], Meta(description=_METADATA)] = UNSET
-    consent: Annotated[Given[dict[str, ConsentBody | None]], Meta(description=_CONSENT)] = UNSET
+    consent: Annotated[
+        Given[dict[Annotated[str, PURPOSE], ConsentBody | None]],
+        documented(maxProperties=CONSENTS_LIMIT),
+        Meta(description=_CONSENT),
+    ] = UNSET
     billing_address: Annotated[Given[BillingAddress], _describe(BillingAddress)] = UNSET
     business: Annotated[Given[Business], _describe(Business)] = UNSET
     growth: Annotated[Given[Growth], _describe(Growth)] = UNSET
     enterprise: Annotated[Given[Enterprise], _describe(Enterprise)] = UNSET
     backup: Annotated[Given[Backup], _describe(Backup)] = UNSET
     intelligence: Annotated[Given[Intelligence], _describe(Intelligence)] = UNSET
-    last_login_at: Annotated[Given[datetime], Meta(description=_LAST_LOGIN)] = UNSET
+    last_login_at: Annotated[Given[Moment], Meta(description=_LAST_LOGIN)] = UNSET
 
 
 class UserView(View):

@@ -14,7 +14,7 @@ from litestar.params import Parameter
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import NotFound
-from clarion.fields import UserId, check_language, check_user_id
+from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import (
@@ -40,7 +40,9 @@ from clarion.people.model import User, UserFilter, UserStatus
 from clarion.people.port import Users
 
 _TIME = {"format": "date-time"}
-Email = Annotated[str | None, Parameter(description="The address; capitals make no difference.")]
+Email = Annotated[
+    str | None, Parameter(description="The email address; capitals make no difference.")
+]
 Status = Annotated[
     str | None,
     Parameter(
@@ -48,8 +50,10 @@ Status = Annotated[
         schema_extra={"enum": list(UserStatus)},
     ),
 ]
-Tag = Annotated[str | None, Parameter(description="One of the tags.")]
-Language = Annotated[str | None, Parameter(description="The language, like pt-BR.")]
+Tag = Annotated[str | None, Parameter(description="Only users who have this tag.")]
+Language = Annotated[
+    LanguageTag | None, Parameter(description="Only users with this language, like pt-BR.")
+]
 CreatedAfter = Annotated[
     str | None, Parameter(description="Created at this time or later.", schema_extra=_TIME)
 ]

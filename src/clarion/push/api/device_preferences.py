@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, UnsetType
 
 from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
-from clarion.quiet_hours import GivenQuietHours, QuietWindow, check_quiet_hours
+from clarion.quiet_hours import QUIET_HOURS, GivenQuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
+CategoryToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Category)})]
 TYPES_LIMIT = 1_000  # as in the preferences of users
 Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
@@ -29,11 +31,11 @@ class DevicePreferencesBody(Body):
 
     enabled: Given[bool] = UNSET
     """Whether the device receives notifications at all."""
-    categories: Given[Toggles] = UNSET
+    categories: Given[CategoryToggles] = UNSET
     """Whether it receives those of a category, by category."""
-    types: Given[Toggles] = UNSET
+    types: Annotated[Given[Toggles], documented(maxProperties=TYPES_LIMIT)] = UNSET
     """Whether it receives those of a type, by type."""
-    quiet_hours: Given[GivenQuietHours] = UNSET
+    quiet_hours: Annotated[Given[GivenQuietHours], QUIET_HOURS] = UNSET
     """When it receives nothing, in its time zone: windows, or 24 flags."""
 
 

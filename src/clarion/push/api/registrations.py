@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import AppCaller, UserCaller
+from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import collect
 from clarion.push import addresses
@@ -28,7 +29,7 @@ Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 class Details(Body):
     """What is known about a device."""
 
-    user_id: Short | None = None
+    user_id: UserId | None = None
     """The user of the device."""
     model: Short | None = None
     """The model of the device."""
@@ -36,9 +37,9 @@ class Details(Body):
     """The version of its operating system."""
     app_version: Short | None = None
     """The version of your app on it."""
-    language: Short | None = None
+    language: LanguageTag | None = None
     """The language of the device, a tag like pt-BR."""
-    timezone: Short | None = None
+    timezone: TimezoneName | None = None
     """The time zone of the device, an IANA name."""
     label: Short | None = None
     """A name for people."""
@@ -47,16 +48,16 @@ class Details(Body):
 class SubscriptionKeys(Body):
     """The keys of a Web Push subscription, in base64url."""
 
-    p256dh: str
+    p256dh: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{87}=?$")]
     """The public key of the browser: 65 bytes on the curve P-256, in base64url."""
-    auth: str
+    auth: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{22}(==)?$")]
     """The secret of the subscription: 16 bytes, in base64url."""
 
 
 class WebSubscription(Body):
     """A Web Push subscription, as browsers write it."""
 
-    endpoint: str
+    endpoint: Annotated[str, documented(format="uri", pattern="^https://", maxLength=2_000)]
     """The URL of the push service."""
     keys: SubscriptionKeys
     """The keys with which messages are encrypted."""
@@ -72,13 +73,13 @@ class NewDevice(Details, kw_only=True):
     With the `secret` of a device that is registered, a user takes it over from another.
     """
 
-    platform: str
+    platform: Annotated[str, documented(enum=list(_PLATFORMS))]
     """`ios` (or `apns`), `android` (or `fcm`), `web`, or `clarion` for devices that connect to
     Clarion.
     """
     app_id: str | None = None
     """The app of the device; must be that of the key or token that calls."""
-    token: str | None = None
+    token: Annotated[str, documented(pattern=addresses.TOKEN)] | None = None
     """The token of APNs or FCM. Of a device that connects to Clarion, one is generated if it is
     left out.
     """

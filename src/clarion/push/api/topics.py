@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +12,7 @@ from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, TopicNotOpen
-from clarion.fields import DeviceId, TopicName
+from clarion.fields import DeviceId, Moment, TopicName, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -62,13 +61,13 @@ class TopicView(View):
 class NewTopicMessage(Body):
     """A message to all subscribers of a topic. It expires after 30 days by default."""
 
-    payload: dict[str, Any]
+    payload: Annotated[dict[str, Any], documented(minProperties=1)]
     """What the devices receive: an object that is not empty, at most 4 KiB as JSON."""
     priority: PushPriority = PushPriority.IMMEDIATE
     """10: at once; 5: when it suits the device; 1: when it is in use anyway."""
     ttl_s: Seconds | None = None
     """For how many seconds the message is kept for devices that are offline."""
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     """Until when it is kept for them, in place of `ttl_s`."""
     collapse_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     """A message replaces an earlier one with the same id that a device has not received yet."""

@@ -17,6 +17,8 @@ from clarion.access.administrators.attempts import hash_name
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.model import (
     APP_ROLES_LIMIT,
+    NETWORKS_LIMIT,
+    USERNAME,
     Administrator,
     check_networks,
     check_username,
@@ -27,7 +29,7 @@ from clarion.access.port import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import is_plain
+from clarion.fields import documented, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -46,6 +48,8 @@ from clarion.telemetry.logs import get_logger
 
 _UNKNOWN = "There is no administrator with this id."
 
+Username = Annotated[str, documented(pattern=USERNAME)]
+Networks = Annotated[list[str], documented(maxItems=NETWORKS_LIMIT)]
 AdministratorId = Annotated[
     str, msgspec.Meta(description="The id of the administrator, from the list of administrators.")
 ]
@@ -54,13 +58,13 @@ AdministratorId = Annotated[
 class NewAdministrator(Body):
     """An administrator to create, with a role for all apps, or for single ones, or both."""
 
-    username: str
+    username: Username
     """The name to sign in with."""
     role: Role | None = None
     """The role for all apps; null: none."""
     app_roles: dict[str, Role] = field(default_factory=dict)
     """The roles for single apps, by app id."""
-    networks: list[str] = field(default_factory=list)
+    networks: Networks = field(default_factory=list)
     """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
 
 
@@ -71,7 +75,7 @@ class AdministratorChanges(Body):
     """The role for all apps; null: none."""
     app_roles: dict[str, Role] | UnsetType = UNSET
     """The roles for single apps, by app id."""
-    networks: list[str] | UnsetType = UNSET
+    networks: Networks | UnsetType = UNSET
     """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
     is_active: bool | UnsetType = UNSET
     """Whether the administrator may sign in."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -17,6 +16,7 @@ from clarion.access.model import AdminCaller, Role
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import Label, Moment
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
@@ -38,11 +38,11 @@ AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API ke
 class NewAdminKey(Body):
     """An admin API key to create. It may do what its owner may, up to `role`."""
 
-    label: str
+    label: Label
     """A name for people."""
     role: Role
     """The most that the key may do."""
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     """Until when it is valid; until it is revoked if left out."""
 
 

@@ -35,7 +35,10 @@ NO_CREDENTIAL: list[SecurityRequirement] = [{}]
 _Text = Annotated[str, msgspec.Meta(max_length=MOST)]
 _NewPassword = Annotated[
     str,
-    msgspec.Meta(description=f"{LEAST} to {MOST} characters; the most common are refused."),
+    msgspec.Meta(
+        description=f"{LEAST} to {MOST} characters; the most common are refused.",
+        extra_json_schema={"minLength": LEAST, "maxLength": MOST},
+    ),
 ]
 
 SessionId = Annotated[
