@@ -49,6 +49,18 @@ BATCH = """
 include-path = "{path}"
 checks.negative_data_rejection.enabled = false
 """
+# Half of all requests cover the borders of each value. Where a role is refused before the request
+# is looked at, that finds nothing: at night only.
+REFUSED = """
+[[operations]]
+include-path = "{path}"
+phases.coverage.enabled = false
+"""
+NOT_FOR = {
+    "app": re.compile(r"/v1/(me|admin|apps)\b"),
+    "user": re.compile(r"/v1/(?!me\b|devices|caller)"),
+    Role.ADMIN: re.compile(r"/v1/me\b"),
+}
 
 
 async def make_headers(server: ClarionServer, role: str) -> list[str]:
@@ -84,7 +96,7 @@ async def test_every_operation_answers_as_documented(
     async with ClarionServer(tmp_path) as server:
         async with Connection(server.port) as connection:
             document = (await connection.ask("GET", "/openapi.json")).json
-        tmp_path.joinpath("schemathesis.toml").write_text(CHECKS + "".join(exempt(document)))
+        tmp_path.joinpath("schemathesis.toml").write_text(CHECKS + "".join(exempt(document, role)))
         # A stranger is refused before the request is looked at.
         phases = "examples,coverage" if role == STRANGER else "examples,coverage,fuzzing,stateful"
         code, output = await fuzz(server, await make_headers(server, role), phases, tmp_path)
@@ -112,8 +124,12 @@ def is_stream(operation: dict[str, Any]) -> bool:
     return "text/event-stream" in json.dumps(operation["responses"])
 
 
-def exempt(document: dict[str, Any]) -> Iterator[str]:
+def exempt(document: dict[str, Any], role: str) -> Iterator[str]:
     """Yield what schemathesis leaves out of an operation."""
+    refused = None if SIZES.has_all_roles else NOT_FOR[role]
+    yield from (
+        REFUSED.format(path=each) for each in document["paths"] if refused and refused.match(each)
+    )
     for path, operation in operations_of(document):
         if is_stream(operation):
             yield STREAM.format(path=path)

@@ -11,7 +11,7 @@ from clarion.access.model import AdminCaller, Role, Scope
 from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
 from clarion.audit.port import AuditLog
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import is_plain
+from clarion.fields import NO_CONTROLS, documented, is_plain
 from clarion.http.callers import ApiRequest, admin_of, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
@@ -24,6 +24,8 @@ from clarion.http.shapes import (
     read_moment,
 )
 from clarion.http.views import Timestamp, View
+
+Plain = Annotated[str, documented(pattern=NO_CONTROLS)]
 
 
 class AuditActor(View):
@@ -76,12 +78,12 @@ class AuditEntryView(View):
 async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
     request: ApiRequest,
     audit_log: Injected[AuditLog],
-    action: Annotated[str | None, Parameter(description="An action, like `key.create`.")] = None,
+    action: Annotated[Plain | None, Parameter(description="An action, like `key.create`.")] = None,
     actor_id: Annotated[
-        str | None, Parameter(description="The id of an API key or administrator.")
+        Plain | None, Parameter(description="The id of an API key or administrator.")
     ] = None,
     user_id: Annotated[
-        str | None, Parameter(description="The id of the user whom entries are about.")
+        Plain | None, Parameter(description="The id of the user whom entries are about.")
     ] = None,
     since: Moment = None,
     until: Moment = None,

@@ -57,6 +57,14 @@ ProviderName = Annotated[
     ),
 ]
 
+NewProviderName = Annotated[
+    str,
+    msgspec.Meta(
+        description="The name of the provider, which you choose; `gateway` is built in.",
+        extra_json_schema={"pattern": f"^(?!{_GATEWAY}$){_NAME.pattern}$"},
+    ),
+]
+
 
 class NewProvider(Body):
     """A provider to create or replace. Secrets that are left out stay as they are."""
@@ -203,12 +211,13 @@ class ProvidersController(Controller):
         summary="Create or replace a provider",
         status_code=200,
         responses={201: ResponseSpec(ProviderView, description="It is new.")},
+        errors=(Conflict,),
     )
     async def put_provider(
         self,
         request: ApiRequest,
         channel: ProviderChannel,
-        name: ProviderName,
+        name: NewProviderName,
         data: NewProvider,
         channels: Injected[Routing],
         clock: Injected[Clock],

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from clarion.catalog.model import Channel, Priority, PriorityName
 from clarion.clock import to_milliseconds
@@ -65,11 +66,13 @@ class Recipient(Body):
     """All active users of the app; must be true."""
 
 
-# Null is as good as left out.
-_ONE_KIND = [
-    {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
-    for name in Recipient.__struct_fields__
-]
+def one_of(*names: str) -> Meta:
+    """Return what the OpenAPI document says: exactly one of these fields is given, and not null."""
+    return documented(
+        oneOf=[
+            {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
+        ]
+    )
 
 
 class EventDraft(Body):
@@ -77,7 +80,7 @@ class EventDraft(Body):
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     """The notification type: a built-in one, or one of your own."""
-    recipient: Annotated[Recipient, documented(oneOf=_ONE_KIND)]
+    recipient: Annotated[Recipient, one_of(*Recipient.__struct_fields__)]
     """Who is to be notified."""
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     """Values for the templates of the type, which notifications also carry; at most 64 KiB as JSON.

@@ -32,6 +32,7 @@ from clarion.http.problems import MEDIA_TYPE, Problem, describe
 from clarion.http.schemas import Schemas
 
 _ALWAYS = (MalformedBody, Unauthenticated, Forbidden, TooManyRequests, InternalError, Overloaded)
+_OF_NO_APP = ("/v1/me/", "/v1/admin/", "/v1/apps", "/v1/caller")
 _WITH_BODY = (BodyTimeout, BodyTooLarge, NotJson, InvalidFields)
 # Answered by paths that are not in the document.
 _ELSEWHERE = (MalformedPush, EndpointGone)
@@ -109,7 +110,8 @@ def _list_expected(
     names = {each["name"] for each in operation.get("parameters", ())}
     if "requestBody" in operation:
         yield from _WITH_BODY
-    if "query" in parameters:
+    # An administrator has to name an app, where an operation is about one.
+    if "query" in parameters or not path.startswith(_OF_NO_APP):
         yield InvalidFields
     if "Idempotency-Key" in names:
         yield InvalidFields

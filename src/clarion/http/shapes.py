@@ -26,6 +26,7 @@ PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
 LATEST_MS = 253_402_300_799_999
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 Limit = Annotated[
     int,
@@ -134,6 +135,15 @@ def read_moment(text: str | None, field: str) -> int | None:
     except msgspec.ValidationError as error:
         fault = FieldFault(field, "must be a time (RFC 3339), like 2026-01-31T12:00:00Z")
         raise InvalidFields(fault) from error
+
+
+def read_flag(text: str | None, field: str) -> bool | None:
+    """Return a flag in the query; `InvalidFields` if it is none."""
+    if text is None:
+        return None
+    if text.lower() not in _FLAGS:
+        raise InvalidFields(FieldFault(field, "must be true or false"))
+    return _FLAGS[text.lower()]
 
 
 def to_wire(milliseconds: int | None) -> str | None:

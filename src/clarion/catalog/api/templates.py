@@ -53,8 +53,11 @@ TextChannel = Annotated[
     str,
     msgspec.Meta(description="The channel of the text.", extra_json_schema={"enum": list(Channel)}),
 ]
+Text = Annotated[str, documented(pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$")]
 Variables = Annotated[
-    list[Annotated[str, documented(pattern=f"^{_VARIABLE.pattern}$")]],
+    list[
+        Annotated[str, documented(pattern=f"^(?!({'|'.join(sorted(GIVEN))})$){_VARIABLE.pattern}$")]
+    ],
     documented(maxItems=VARIABLES_LIMIT, uniqueItems=True),
 ]
 Language = Annotated[
@@ -69,9 +72,9 @@ class TemplateBody(Body):
     plain text otherwise. In MJML and HTML, values are escaped.
     """
 
-    body: str
+    body: Text
     """The text, in Liquid."""
-    subject: str | None = None
+    subject: Text | None = None
     """The subject of an email, or the title of a push or inbox item, in Liquid."""
     variables: Variables = msgspec.field(default_factory=list)
     """The names that every event of the type must have in its data."""
@@ -92,12 +95,12 @@ class PreviewBody(Body):
     """The user, as templates see it: `name`, `language` and so on."""
     count: Count = 1
     """How many events the notification stands for."""
-    subject: str | None = None
-    """A subject to render in place of the stored one."""
-    body: str | None = None
+    subject: Text | None = None
+    """The subject that goes with `body`."""
+    body: Text | None = None
     """A text to render in place of the stored one."""
     variables: Variables = msgspec.field(default_factory=list)
-    """The names that the text needs in `data`."""
+    """The names that `body` needs in `data`."""
 
 
 class TemplateView(View):
@@ -200,7 +203,11 @@ class TemplatesController(Controller):
         page = await templates.versions(app_id, type_name, *place, after=after, limit=size)
         return Items([_view(each) for each in page.items], page.next)
 
-    @put("/{channel:str}", summary="Create or replace a template")
+    @put(
+        "/{channel:str}",
+        summary="Create or replace a template",
+        errors=(NotFound, Conflict),
+    )
     async def put_template(
         self,
         request: ApiRequest,
@@ -241,6 +248,7 @@ class TemplatesController(Controller):
         """Render the template that a user of this language would get. Nothing is stored."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
         place = _check_place(channel, language)
+        check_value("variables", _check_variables, data.variables)
         entry = await find_entry(catalog, app_id, type_name)
         if data.body is not None:
             template = _draft(type_name, place, data, data.body, 0)

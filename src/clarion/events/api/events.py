@@ -13,7 +13,7 @@ from clarion.catalog.model import Channel, PriorityName
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.events.decide.verdicts import Decision, Fold, Hold
-from clarion.events.drafts import EventDraft
+from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
 from clarion.events.model import (
     FILTERABLE,
@@ -81,6 +81,8 @@ class EventView(View):
 class ExplainDraft(EventDraft, kw_only=True):
     """An event for one user, and the time to decide for: `at`, else `scheduled_at`, else now."""
 
+    recipient: Annotated[Recipient, one_of("user_id", "segment")]
+    """The user; or a segment, with the user in `user_id`."""
     at: Moment | None = None
     """The time to decide for; `scheduled_at` or now if left out."""
     user_id: Annotated[
@@ -145,7 +147,7 @@ class EventsController(Controller):
         caller = app_of(request, Scope.EVENTS_READ)
         return _view(await _find(events, caller.app_id, event_id))
 
-    @delete("/{event_id:str}", summary="Cancel an event", status_code=200)
+    @delete("/{event_id:str}", summary="Cancel an event", status_code=200, errors=(Conflict,))
     async def cancel(
         self,
         request: ApiRequest,
@@ -161,7 +163,12 @@ class EventsController(Controller):
             raise Conflict(f"This event is {event.status.value}: it is too late to cancel it.")
         return _view(event)
 
-    @post("/{event_id:str}/replay", summary="Replay a failed event", status_code=202)
+    @post(
+        "/{event_id:str}/replay",
+        summary="Replay a failed event",
+        status_code=202,
+        errors=(Conflict,),
+    )
     async def replay(
         self,
         request: ApiRequest,

@@ -15,7 +15,7 @@ from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
 from clarion.events.model import AudienceKind, Event, EventStatus
 from clarion.http.asgi import FastRoute, Operation, Request, Response
-from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
+from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import IDEMPOTENCY_KEY
@@ -63,7 +63,10 @@ class EventBatchResult(msgspec.Struct):
 class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Up to 1,000 events. A list of events without this object is accepted too."""
 
-    events: list[EventDraft]
+    events: Annotated[
+        list[EventDraft],
+        msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": BATCH_LIMIT}),
+    ]
     """The events, 1 to 1,000."""
 
 

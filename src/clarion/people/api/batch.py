@@ -17,7 +17,7 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.fields import UserId, check_user_id
 from clarion.http.asgi import FastRoute, Operation, Request, Response
-from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
+from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.dependencies import OnUserChanged
 from clarion.http.idempotency import Idempotency
@@ -53,7 +53,9 @@ class BatchUser(UserBody, kw_only=True):
 class UserBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Up to 1,000 users. A list of users without this object is accepted too."""
 
-    users: list[BatchUser]
+    users: Annotated[
+        list[BatchUser], Meta(extra_json_schema={"minItems": 1, "maxItems": BATCH_LIMIT})
+    ]
     """The users, 1 to 1,000, each at most once."""
 
 

@@ -6,6 +6,7 @@ from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
+from clarion.errors import NotFound
 from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected
@@ -44,7 +45,7 @@ class FollowsController(Controller):
         page = await users.followed(*owner, after=after, limit=size)
         return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
-    @put("/{topic:str}", summary="Follow a topic", status_code=204)
+    @put("/{topic:str}", summary="Follow a topic", status_code=204, errors=(NotFound,))
     async def follow(
         self,
         request: ApiRequest,

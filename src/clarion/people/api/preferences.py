@@ -15,6 +15,7 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
+from clarion.errors import NotFound
 from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
@@ -151,7 +152,7 @@ class PreferencesController(Controller):
         types = await catalog.list_types(user.app_id)
         return _explain(user, types) if explain else _view(user, types)
 
-    @put(_PATHS, summary="Replace preferences")
+    @put(_PATHS, summary="Replace preferences", errors=(NotFound,))
     async def replace_preferences(
         self,
         request: ApiRequest,

@@ -94,6 +94,7 @@ class SegmentsController(Controller):
     @put(
         "/{name:str}",
         summary="Create or replace a segment",
+        errors=(Conflict,),
         responses={201: ResponseSpec(SegmentView, description="The segment was created.")},
     )
     async def put_segment(

@@ -13,7 +13,7 @@ from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import NotFound
+from clarion.errors import Conflict, NotFound
 from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -127,6 +127,7 @@ class UsersController(Controller):
     @put(
         summary="Create or replace a user",
         responses={201: ResponseSpec(UserView, description="The user was created.")},
+        errors=(Conflict,),
     )
     async def put_user(
         self,
@@ -165,7 +166,7 @@ class UsersController(Controller):
         owner = owner_of(request, user_id, Scope.USERS_READ)
         return view_user(check_found(await users.get(*owner)))
 
-    @patch(summary="Update a user")
+    @patch(summary="Update a user", errors=(Conflict,))
     async def patch_user(
         self,
         request: ApiRequest,

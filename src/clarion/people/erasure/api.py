@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from clarion.access.model import Scope
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import NotFound
+from clarion.errors import Conflict, NotFound
 from clarion.fields import UserId, is_plain
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
@@ -162,7 +162,11 @@ async def delete_user(
 
 
 @post(
-    "/v1/users/{user_id:str}/restore", summary="Restore a deleted user", tags=_TAGS, status_code=200
+    "/v1/users/{user_id:str}/restore",
+    summary="Restore a deleted user",
+    tags=_TAGS,
+    status_code=200,
+    errors=(Conflict,),
 )
 async def restore_user(request: ApiRequest, user_id: UserId, eraser: Injected[Eraser]) -> UserView:
     """Restore a user. 409 if another user has the email address by now: change that user first."""

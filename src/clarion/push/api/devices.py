@@ -32,6 +32,7 @@ from clarion.http.shapes import (
     check_limit,
     check_value,
     collect,
+    read_flag,
 )
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
@@ -68,8 +69,13 @@ OfPlatform = Annotated[
     str | None,
     Parameter(description="Only devices of this platform.", schema_extra={"enum": list(Platform)}),
 ]
+# Not `bool | None`: Litestar would take `?valid=null` for one.
 Valid = Annotated[
-    bool | None, Parameter(description="Whether messages may be sent to them; default: both.")
+    str | None,
+    Parameter(
+        description="Only devices to which messages may be sent, or only others.",
+        schema_extra={"type": "boolean"},
+    ),
 ]
 _check_platform = partial(check_choice, Platform)
 
@@ -242,7 +248,7 @@ class DevicesController(Controller):
         """
         app_id = app_of(request, Scope.DEVICES_READ).app_id
         kind = None if platform is None else check_value("platform", _check_platform, platform)
-        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=valid)
+        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=read_flag(valid, "valid"))
         size = check_limit(limit)
         page = await registry.devices.list_all(app_id, chosen, after=after, limit=size)
         return Items([_view(device, registry) for device in page.items], page.next)

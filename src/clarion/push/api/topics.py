@@ -109,6 +109,7 @@ class TopicsController(Controller):
         "/{topic:str}",
         summary="Create, open or close a topic",
         responses={201: ResponseSpec(TopicView, description="The topic was created.")},
+        errors=(Conflict,),
     )
     async def put_topic(
         self,
@@ -168,7 +169,7 @@ class SubscriptionsController(Controller):
     path = "/v1/devices/{device_id:str}/topics/{topic:str}"
     tags = ("Topics",)
 
-    @put(summary="Subscribe a device to a topic", status_code=204)
+    @put(summary="Subscribe a device to a topic", status_code=204, errors=(NotFound, Conflict))
     async def subscribe(
         self,
         request: ApiRequest,

@@ -9,7 +9,7 @@ from litestar import Controller, Response, delete, get, post
 
 from clarion.access.model import Scope
 from clarion.errors import Conflict
-from clarion.fields import DeviceId
+from clarion.fields import DeviceId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
@@ -39,7 +39,7 @@ EndpointId = Annotated[
 class NewPushEndpoint(Body):
     """An endpoint to create. With a `vapid_key`, only who signs with it can send."""
 
-    vapid_key: str | None = None
+    vapid_key: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{87}=?$")] | None = None
     """The public VAPID key of the only sender that is allowed, in base64url; anyone who knows the
     URL if left out.
     """

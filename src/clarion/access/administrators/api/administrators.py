@@ -28,7 +28,7 @@ from clarion.access.model import Role
 from clarion.access.port import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.fields import documented, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
@@ -196,7 +196,7 @@ class AdministratorsController(Controller):
             return idempotency.answer_again(replay, once, InvitedAdministrator, 201)
         return Response(answer, status_code=201)
 
-    @patch("/{administrator_id:str}", summary="Update an administrator")
+    @patch("/{administrator_id:str}", summary="Update an administrator", errors=(Conflict,))
     async def update(
         self,
         request: ApiRequest,
@@ -221,7 +221,12 @@ class AdministratorsController(Controller):
         _log("administrator_changed", caller.administrator_id, administrator_id)
         return _view(account)
 
-    @delete("/{administrator_id:str}", summary="Delete an administrator", status_code=204)
+    @delete(
+        "/{administrator_id:str}",
+        summary="Delete an administrator",
+        status_code=204,
+        errors=(Conflict,),
+    )
     async def delete_administrator(
         self,
         request: ApiRequest,

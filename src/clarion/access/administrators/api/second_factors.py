@@ -62,7 +62,7 @@ class TotpController(Controller):
     path = "/v1/admin/totp"
     tags = TAGS
 
-    @post(summary="Set up an authenticator app", status_code=201)
+    @post(summary="Set up an authenticator app", status_code=201, errors=(Conflict,))
     async def begin(
         self, request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
     ) -> TotpView:
@@ -74,7 +74,7 @@ class TotpController(Controller):
         new = await enrolment.begin(_enrolling(request, clock))
         return TotpView.of(new)
 
-    @post("/confirm", summary="Confirm an authenticator app", status_code=200)
+    @post("/confirm", summary="Confirm an authenticator app", status_code=200, errors=(Conflict,))
     async def confirm(
         self,
         request: ApiRequest,
@@ -90,7 +90,7 @@ class TotpController(Controller):
         answer = Enrolled(recovery_codes=codes, session=view_started(started))
         return Response(answer, status_code=200, cookies=[session_cookie(started)])
 
-    @delete(summary="Remove the authenticator app", status_code=204)
+    @delete(summary="Remove the authenticator app", status_code=204, errors=(Conflict,))
     async def remove(
         self,
         request: ApiRequest,
@@ -107,7 +107,13 @@ class TotpController(Controller):
         await enrolment.remove(caller)
 
 
-@post("/v1/admin/recovery-codes", summary="Replace the recovery codes", tags=TAGS, status_code=201)
+@post(
+    "/v1/admin/recovery-codes",
+    summary="Replace the recovery codes",
+    tags=TAGS,
+    status_code=201,
+    errors=(Conflict,),
+)
 async def renew_codes(
     request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
 ) -> RecoveryCodes:

@@ -17,7 +17,7 @@ from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.sign_in import SignIn, Started
 from clarion.access.model import AdminCaller, Role, SignInStage, require_any_admin
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import NotFound
+from clarion.errors import Conflict, NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, caller_of, visitor_of
 from clarion.http.dependencies import Injected
@@ -192,7 +192,7 @@ class SessionController(Controller):
         await admins.sessions.end(caller.administrator_id, caller.session_id or "")
         return Response(None, status_code=204, cookies=[_forget(SESSION_COOKIE)])
 
-    @post("/totp", summary="Give a second factor", status_code=200)
+    @post("/totp", summary="Give a second factor", status_code=200, errors=(Conflict,))
     async def give_code(
         self, request: ApiRequest, data: CodeBody, sign_in: Injected[SignIn]
     ) -> Response[SessionView]:
