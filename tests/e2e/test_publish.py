@@ -5,7 +5,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
@@ -47,7 +47,7 @@ def publish(
 
 def publish_and_wait(app: Asker, topic: str, *arguments: Any, **headers: str) -> dict[str, Any]:
     """Publish, and return the answer when the event is decided for everybody."""
-    answer = publish(app, topic, *arguments, **headers)
+    answer = publish(app, topic, *arguments, **cast("Any", headers))
     assert answer.status == 202, answer.body
     wait_for_event(app, answer.json["event_id"])
     published: dict[str, Any] = answer.json
