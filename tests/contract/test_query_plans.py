@@ -144,6 +144,8 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "own_category": "own-7",
+    "user_can_disable": 1,
     "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
