@@ -145,6 +145,8 @@ VALUES: dict[str, Value] = {
     "token_hash": b"token-7",
     "topic": "topic-7",
     "own_category": "own-7",
+    "description": None,
+    "default_channels": "[]",
     "user_can_disable": 1,
     "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
