@@ -45,6 +45,7 @@ TABLES = (
     AppTable("user_tags", ("tag", "user_id")),
     AppTable("users", ("id",)),
     AppTable("user_attributes", ("user_id", "term")),
+    AppTable("inactive_users", ("user_id",)),
     AppTable("former_device_users", ("user_id", "device_id", "until")),
     AppTable("erasures", ("id",)),
     AppTable("erasure_keys", ("created_at",)),

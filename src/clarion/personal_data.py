@@ -87,6 +87,13 @@ PERSONAL = (
         },
     ),
     PersonalTable(
+        table="inactive_users",
+        key=("app_id", "user_id"),
+        owner=Owner.USER,
+        section="",
+        omitted=_USER,
+    ),
+    PersonalTable(
         table="tickets",
         key=("hash",),
         owner=Owner.USER,

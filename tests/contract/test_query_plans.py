@@ -56,6 +56,7 @@ BIG = {
     "tickets",
     "topic_messages",
     "segments",
+    "inactive_users",
     "user_attributes",
     "user_tags",
     "user_keys",
@@ -321,6 +322,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
             for _, a, n in devices
         ],
+        "inactive_users": [(a, f"gone-{n}") for _, a, n in devices],
         "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
         "former_device_users": [
             (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
