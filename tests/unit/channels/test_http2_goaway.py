@@ -130,6 +130,8 @@ class _Connection:
                 self._ended.append(event.stream_id)
                 is_enough = len(self._ended) >= wanted.answered + wanted.wanted
                 return wanted.when is When.REQUEST and is_enough
+            case _:
+                pass
         return False
 
     def _send_go_away(self) -> None:
