@@ -88,6 +88,9 @@ class Sizes:
 
     # T18: messages to a provider, for each of its faults.
     provider_messages: int
+    # How the delay of one channel by another is measured: in rounds, since machines are shared.
+    hanging_rounds: int
+    hanging_events: int
 
     # T39: users who are erased while notifications are delivered to them.
     erased_users: int
@@ -141,6 +144,8 @@ TABLE = {
         slow_connections=200,
         slow_s=6,
         provider_messages=3,
+        hanging_rounds=2,
+        hanging_events=30,
         erased_users=12,
         rebinding_tries=10_000,
     ),
@@ -188,6 +193,8 @@ TABLE = {
         slow_connections=5_000,
         slow_s=300,
         provider_messages=1_000,
+        hanging_rounds=20,
+        hanging_events=100,
         erased_users=1_000,
         rebinding_tries=200_000,
     ),
