@@ -21,6 +21,7 @@ class Sizes:
 
     # T01, T11, T05: the server as a process.
     server_kills: int
+    longest_between_kills_s: float
     server_stops: int
     clients: int
 
@@ -67,6 +68,7 @@ class Sizes:
     # T01, T43: the pipeline under kills.
     pipeline_events: int
     pipeline_kills: int
+    lease_left_ms: int  # of those of a killed server, on PostgreSQL
 
     # T29: examples of each operation that schemathesis makes.
     fuzz_examples: int
@@ -107,6 +109,7 @@ TABLE = {
         random_power_losses=2_000,
         control_power_losses=200,
         server_kills=20,
+        longest_between_kills_s=0.8,
         server_stops=3,
         clients=50,
         failing_syncs=20,
@@ -135,6 +138,7 @@ TABLE = {
         quiet_p99_factor=4,
         pipeline_events=2_000,
         pipeline_kills=4,
+        lease_left_ms=3_000,
         fuzz_examples=8,
         has_all_roles=False,
         huge_body_bytes=16 << 20,
@@ -156,6 +160,7 @@ TABLE = {
         random_power_losses=10_000,
         control_power_losses=1_000,
         server_kills=300,
+        longest_between_kills_s=2.0,
         server_stops=100,
         clients=50,
         failing_syncs=100,
@@ -184,6 +189,7 @@ TABLE = {
         quiet_p99_factor=1.5,
         pipeline_events=20_000,
         pipeline_kills=12,
+        lease_left_ms=45_000,
         fuzz_examples=1_000,
         has_all_roles=True,
         huge_body_bytes=1 << 30,
