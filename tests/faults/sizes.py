@@ -31,6 +31,7 @@ class Sizes:
 
     # T10: migrations.
     migration_rounds: int
+    migrates_every_crash: bool  # also those that SQLite repairs to the same database
 
     # T12: PostgreSQL.
     postgres_kills: int
@@ -115,6 +116,7 @@ TABLE = {
         failing_syncs=20,
         disk_full_cycles=5,
         migration_rounds=1,
+        migrates_every_crash=False,
         postgres_kills=5,
         chaos_devices=200,
         chaos_pushes=4_000,
@@ -166,6 +168,7 @@ TABLE = {
         failing_syncs=100,
         disk_full_cycles=20,
         migration_rounds=5,
+        migrates_every_crash=True,
         postgres_kills=100,
         chaos_devices=1_000,
         chaos_pushes=20_000,
