@@ -160,6 +160,7 @@ def build_front(
     more = {
         "limits": limits,
         "on_user_changed": services.on_user_changed,
+        "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
