@@ -16,6 +16,7 @@ from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import categories as categories_api
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -77,6 +78,7 @@ ROUTES = (
     *follows_api.ROUTES,
     *segments_api.ROUTES,
     *types_api.ROUTES,
+    *categories_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
     *publish_api.ROUTES,

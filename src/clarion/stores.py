@@ -23,7 +23,7 @@ from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog, load_retired_keys
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
@@ -90,7 +90,8 @@ class Stores:
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox
-        self.catalog = CachedCatalog(self.types, self.templates, clock, sandbox)
+        self.categories = SqlCategories(engine)
+        self.catalog = CachedCatalog(self.types, self.categories, self.templates, clock, sandbox)
         self.devices = SqlDevices(engine)
         self.feedback = SqlFeedback(engine)
         self.messages = SqlMessages(engine)

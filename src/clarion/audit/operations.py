@@ -47,6 +47,8 @@ AUDITED = {
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
     "PUT /v1/segments/{name}": "segment.replace",
     "DELETE /v1/segments/{name}": "segment.delete",
+    "PUT /v1/categories/{name}": "category.replace",
+    "DELETE /v1/categories/{name}": "category.delete",
     "PUT /v1/types/{type_name}": "type.replace",
     "DELETE /v1/types/{type_name}": "type.delete",
     "PUT /v1/types/{type_name}/templates/{channel}": "template.replace",
