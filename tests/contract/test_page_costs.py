@@ -31,7 +31,7 @@ def notification(n: int) -> tuple[Value, ...]:
     """Return a notification of one user: read and unread, and a few of another category."""
     category = "security" if n in MATCHING else "social"
     said = ("event", "TYPE", category, 1, None, "text", "{}", 1, 1, None, n + 1)
-    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW)
+    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW, None, None)
 
 
 def topic(n: int) -> tuple[Value, ...]:
