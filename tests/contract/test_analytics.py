@@ -11,7 +11,7 @@ import pytest
 from clarion.access.sql import SqlApps
 from clarion.analytics.model import HOUR_MS, Cell, Metric, Progress, Query, Step
 from clarion.analytics.model import Dimension as By
-from clarion.analytics.rollup import LAG_MS, SETTLE_MS, PARTS, Rollup
+from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
 from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
 from clarion.catalog.model import Channel
 from clarion.events.model import (
@@ -125,15 +125,16 @@ class Day:
 async def day(engine: Engine) -> Day:
     app = make_app()
     await SqlApps(engine).create(app, make_provider_key(app))
-    await SqlTally(engine).start(NOW)
+    await SqlTally(engine).start(NOW + HOUR_MS)
     return Day(engine, app.id)
 
 
 async def test_before_anything_was_counted_there_is_nothing(engine: Engine) -> None:
     analytics = SqlAnalytics(engine)
     assert await analytics.get_progress() is None
-    assert await SqlTally(engine).start(NOW + SECOND) == Progress(0, NOW + SECOND, NOW)
-    assert await SqlTally(engine).start(NOW + DAY) == Progress(0, NOW + SECOND, NOW)
+    first = Progress(0, NOW - HOUR_MS, NOW - HOUR_MS)
+    assert await SqlTally(engine).start(NOW + SECOND) == first
+    assert await SqlTally(engine).start(NOW + DAY) == first
 
 
 async def test_events_notifications_and_decisions_are_counted(day: Day) -> None:

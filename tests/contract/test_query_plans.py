@@ -208,7 +208,7 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
     "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
-    **dict.fromkeys(["at", "counted_until", "minute", "settled_until"], NOW),
+    **dict.fromkeys(["at", "counted_until", "first", "settled_until"], NOW),
     **dict.fromkeys(["expected_turn", "turn", "value"], 1),
     **dict.fromkeys(["has_channel", "has_label", "has_platform", "has_type"], 1),
     "first_id": "n-1",
@@ -238,8 +238,9 @@ VALUES |= {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
-    **dict.fromkeys(
-        [
+    **{
+        name: {"since": NOW + 10, "until": NOW + 12}
+        for name in (
             "count_delivered_deliveries",
             "count_dismissals",
             "count_ended_messages",
@@ -247,9 +248,8 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
             "count_first_reads",
             "count_sent_deliveries",
             "count_unsuccessful_deliveries",
-        ],
-        {"since": NOW + 10, "until": NOW + 12},
-    ),
+        )
+    },
     "count_new_events": {"first_id": "event-1", "last_id": "event-1a"},
     "prune_analytics": {"step": "minute"},
     "read_analytics": {"since": NOW, "until": NOW + 5, "step": "minute"},

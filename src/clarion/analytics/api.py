@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from clarion.access.model import Scope
 from clarion.analytics.model import (
@@ -23,12 +23,14 @@ from clarion.analytics.model import (
     find_bucket_bound,
 )
 from clarion.analytics.port import Analytics
+from clarion.catalog.model import Channel
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import Moment, check_choice, collect, read_moment, to_wire
+from clarion.http.shapes import check_choice, collect, read_moment, to_wire
 from clarion.http.views import Timestamp
+from clarion.push.model import Platform
 
 POINTS = 2_000
 COUNTS = 10_000
@@ -36,25 +38,29 @@ COUNTS = 10_000
 _DEFAULT_POINTS = {Step.MINUTE: 60, Step.HOUR: 24, Step.DAY: 30}
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
-MetricName = Annotated[
-    str, Parameter(query="metric", description=f"What is counted: {', '.join(Metric)}.")
+MetricName = Annotated[str, Parameter(description=f"What is counted: {', '.join(Metric)}.")]
+StepName = Annotated[str, Parameter(description=f"The time of each point: {', '.join(Step)}.")]
+_TIME = {"format": "date-time"}
+From = Annotated[
+    str | None,
+    QueryParameter(name="from", description="The first time (RFC 3339).", schema_extra=_TIME),
 ]
-StepName = Annotated[
-    str, Parameter(query="step", description=f"The time of each point: {', '.join(Step)}.")
+To = Annotated[
+    str | None,
+    QueryParameter(
+        name="to", description="The end (RFC 3339); now by default.", schema_extra=_TIME
+    ),
 ]
-From = Annotated[Moment, Parameter(query="from")]
-To = Annotated[Moment, Parameter(query="to")]
 GroupBy = Annotated[
     str,
     Parameter(
-        query="group_by",
         description="By what the counts are divided, with commas: "
-        f"{', '.join(Dimension)}, as far as the metric has them.",
+        f"{', '.join(Dimension)}, as far as the metric has them."
     ),
 ]
-OfType = Annotated[str, Parameter(query="type", description="Only of this notification type.")]
-OfChannel = Annotated[str, Parameter(query="channel", description="Only of this channel.")]
-OfPlatform = Annotated[str, Parameter(query="platform", description="Only of this platform.")]
+OfType = Annotated[str, QueryParameter(name="type", description="Only of this notification type.")]
+OfChannel = Annotated[str, Parameter(description="Only of this channel.")]
+OfPlatform = Annotated[str, Parameter(description="Only of this platform.")]
 
 
 class Point(msgspec.Struct):
@@ -115,6 +121,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     checks = {"metric": partial(check_choice, Metric, metric)}
     chosen = collect({**checks, "step": partial(check_choice, Step, step)})
     since, until = _read_range(chosen["step"], from_, to, clock.now())
+    filters = {Dimension.TYPE: type_, Dimension.CHANNEL: channel, Dimension.PLATFORM: platform}
     query = Query(
         app_id=app_id,
         metric=chosen["metric"],
@@ -122,9 +129,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
         since=since,
         until=until,
         group_by=_read_dimensions(chosen["metric"], group_by),
-        type=type_,
-        channel=channel,
-        platform=platform,
+        **_read_filters(chosen["metric"], filters),
     )
     # Read before the counts: what is counted between the two is there, but not claimed to be.
     progress = await analytics.get_progress()
@@ -163,6 +168,23 @@ def _read_dimensions(metric: Metric, text: str) -> frozenset[Dimension]:
         choices = ", ".join(known)
         raise InvalidFields(FieldFault("group_by", f"must be some of {choices} for {metric}"))
     return frozenset(map(Dimension, names))
+
+
+def _read_filters(metric: Metric, given: dict[Dimension, str]) -> dict[str, str]:
+    checks = {
+        name.value: partial(_check_filter, metric, name, text) for name, text in given.items()
+    }
+    return collect(checks)
+
+
+def _check_filter(metric: Metric, name: Dimension, text: str) -> str:
+    if text and name not in DIMENSIONS[metric]:
+        raise ValueError(f"is not known of {metric}")
+    if text and name is Dimension.CHANNEL:
+        return check_choice(Channel, text).value
+    if text and name is Dimension.PLATFORM:
+        return check_choice(Platform, text).value
+    return text
 
 
 async def _read_counts(analytics: Analytics, query: Query) -> list[Count]:

@@ -12,7 +12,7 @@ class Tally(Protocol):
     """Counts what is stored, and adds the counts to those of minutes, hours and days."""
 
     async def start(self, now: int) -> Progress:
-        """Return how far everything is counted; if nothing ever was, it begins now."""
+        """Return how far everything is counted; if nothing ever was, it begins an hour ago."""
 
     async def count(self, since: int, until: int) -> Mapping[Cell, int]:
         """Count what happened from a time on and before another.

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from clarion.analytics.model import LABELS, Cell, Count, Dimension, Metric, Progress, Query, Step
+from clarion.analytics.model import (
+    HOUR_MS,
+    LABELS,
+    Cell,
+    Count,
+    Dimension,
+    Metric,
+    Progress,
+    Query,
+    Step,
+)
 from clarion.analytics.sql import counts
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -18,7 +28,7 @@ _KEY = "app_id, metric, step, at, type, channel, platform, label"
 START = statement(
     "start_analytics",
     """INSERT INTO analytics_progress (id, turn, counted_until, settled_until)
-    VALUES (1, 0, :now, :minute) ON CONFLICT (id) DO NOTHING""",
+    VALUES (1, 0, :first, :first) ON CONFLICT (id) DO NOTHING""",
 )
 SELECT_PROGRESS = statement(
     "select_analytics_progress", f"SELECT {_PROGRESS.columns} FROM analytics_progress WHERE id = 1"
@@ -73,8 +83,8 @@ class SqlTally:
 
     async def start(self, now: int) -> Progress:
         while (known := await _select_progress(self._engine)) is None:
-            step = START.step(now=now, minute=Step.MINUTE.begin(now))
-            await self._engine.write(Unit("", (step,)))
+            first = Step.MINUTE.begin(max(now - HOUR_MS, 0))
+            await self._engine.write(Unit("", (START.step(first=first),)))
         return known
 
     async def count(self, since: int, until: int) -> Mapping[Cell, int]:
@@ -131,7 +141,8 @@ class SqlAnalytics:
             has_label=int(bool(by & LABELS)),
             limit=limit,
         )
-        return [Count(*key, int(value)) for *key, value in rows]
+        # PostgreSQL returns a sum as a decimal.
+        return [Count(*row)._replace(value=int(row[-1])) for row in rows]
 
     async def get_progress(self) -> Progress | None:
         return await _select_progress(self._engine)
