@@ -54,6 +54,7 @@ TABLES = (
     AppTable("notification_types", ("type",)),
     AppTable("categories", ("name",)),
     AppTable("idempotency_keys", ("key",)),
+    AppTable("analytics", ("metric", "step", "at", "type", "channel", "platform", "label")),
 )
 # Tables with the id of an app whose rows stay, and why.
 KEPT = {"audit_entries": "They are a chain, and say who deleted the app. Their age ends them."}
