@@ -193,6 +193,8 @@ export class Inbox {
   read(id: string): Promise<Notification & UnreadCount>;
   unread(id: string): Promise<Notification & UnreadCount>;
   dismiss(id: string): Promise<Notification & UnreadCount>;
+  /** Counts in the analytics, once. */
+  click(id: string): Promise<Notification & UnreadCount>;
   readAll(): Promise<UnreadCount>;
   preferences(): Promise<Preferences>;
   /** With `explain`, each value comes with its source. */

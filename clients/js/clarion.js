@@ -122,6 +122,11 @@ export class Inbox {
     return this.#act(id, "dismiss");
   }
 
+  /** Counts in the analytics, once. */
+  click(id) {
+    return this.#act(id, "click");
+  }
+
   readAll() {
     return this.#http.request("POST", "/v1/me/notifications/read-all", { isRepeatable: true });
   }

@@ -18,6 +18,7 @@ from clarion.access.sql import (
     open_user_keys,
 )
 from clarion.access.vault import AesVault, key_id_of
+from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog, load_retired_keys
@@ -99,7 +100,7 @@ class Stores:
         self.topics = SqlTopics(engine)
         self.broadcasts = SqlBroadcasts(engine)
         self.push_endpoints = SqlPushEndpoints(engine)
-        self.statistics = SqlStatistics(engine)
+        self._open_statistics(engine)
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
         self.notifications = SqlNotificationReader(engine)
@@ -109,6 +110,11 @@ class Stores:
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
         self.providers = SqlProviders(engine, self.vault)
+
+    def _open_statistics(self, engine: Engine) -> None:
+        self.statistics = SqlStatistics(engine)
+        self.tally = SqlTally(engine)
+        self.analytics = SqlAnalytics(engine)
 
     def _make_keyring(self) -> Keyring:
         return Keyring(

@@ -159,7 +159,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/me/stream": Rule(Who.USER, is_stream=True),
     **{
         f"POST /v1/{whose}/notifications/{{nid}}/{action}": rule
-        for action in ("read", "unread", "dismiss")
+        for action in ("read", "unread", "click", "dismiss")
         for whose, rule in (
             ("users/{user_id}", app(Scope.NOTIFICATIONS_WRITE)),
             ("me", ME),
@@ -205,6 +205,7 @@ TABLE: dict[str, Rule] = {
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/analytics": app(Scope.STATS_READ),
     "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),

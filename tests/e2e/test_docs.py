@@ -45,6 +45,10 @@ PAGES = {
         ],
     ),
     "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
+    "docs/how-to/analytics.md": (
+        "# Analytics",
+        ['"group":{"channel":"in_app","reason":"allowed"}', "Complete until"],
+    ),
     "docs/how-to/users-and-preferences.md": (
         "# Users and preferences",
         [

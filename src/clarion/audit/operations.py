@@ -85,7 +85,7 @@ NOT_AUDITED = {
     **{
         f"POST /v1/{whose}/notifications/{action}": _TRAFFIC
         for whose in ("me", "users/{user_id}")
-        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "read-all")
+        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "{nid}/click", "read-all")
     },
     "POST /v1/devices": _TRAFFIC,
     "PATCH /v1/devices/{device_id}": _TRAFFIC,

@@ -87,6 +87,12 @@ app.command(
     name="audit",
     help="Verify, list and export the audit log.",
 )
+app.command(
+    "clarion.cli.analytics:analytics",
+    name="analytics",
+    help="Print how often something happened in the last minutes, hours or days: events, "
+    f"decisions, deliveries, reads, clicks and more. {_TAKES_SETTINGS}",
+)
 app.command(device)
 device.command(
     "clarion.cli.device.listen:listen",

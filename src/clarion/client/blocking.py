@@ -135,6 +135,10 @@ class Inbox(_Blocking):
         """Remove a notification from the list, permanently."""
         return self._run(self._client.dismiss(notification_id))
 
+    def click(self, notification_id: str) -> Notification:
+        """Record that the user clicked a notification; it counts once."""
+        return self._run(self._client.click(notification_id))
+
     def read_all(self) -> UnreadCount:
         """Mark all notifications as read."""
         return self._run(self._client.read_all())

@@ -68,6 +68,10 @@ class AsyncInbox(HttpClient):
         """Remove a notification from the list, permanently."""
         return await self._act(notification_id, "dismiss")
 
+    async def click(self, notification_id: str) -> Notification:
+        """Record that the user clicked a notification; it counts once."""
+        return await self._act(notification_id, "click")
+
     async def read_all(self) -> UnreadCount:
         """Mark all notifications as read."""
         path = "/v1/me/notifications/read-all"

@@ -174,4 +174,5 @@ ROUTES = (
     _action_route(InboxAction.READ, "Mark a notification read"),
     _action_route(InboxAction.UNREAD, "Mark a notification unread"),
     _action_route(InboxAction.DISMISS, "Dismiss a notification"),
+    _action_route(InboxAction.CLICK, "Record a click"),
 )

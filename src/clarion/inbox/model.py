@@ -27,6 +27,7 @@ class InboxAction(StrEnum):
     READ = "read"
     UNREAD = "unread"
     DISMISS = "dismiss"
+    CLICK = "click"
 
 
 class Item(msgspec.Struct, kw_only=True):

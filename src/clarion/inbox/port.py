@@ -45,7 +45,7 @@ class Inboxes(Protocol):
         """Apply an action and return the notification as it is then; None if it does not exist.
 
         A dismissed notification leaves the list and the unread count for good. An action that
-        changes nothing, and any on a dismissed notification, gives no number.
+        changes nothing, a click, and any on a dismissed notification, gives no number.
         """
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
