@@ -58,6 +58,7 @@ NO_CONTROLS = rf"^[^{_CONTROLS}]*$"
 NO_ZEROS = r"^[^\u0000]*$"
 # Not only of spaces, either.
 VISIBLE = rf"^[^{_CONTROLS}]*[^\s{_CONTROLS}][^{_CONTROLS}]*$"
+VISIBLE_OR_NOTHING = rf"^(?:{VISIBLE[1:-1]})?$"
 _LINK = rf"^(?:[^\s{_CONTROLS}](?:[^{_CONTROLS}]*[^\s{_CONTROLS}])?)?$"
 _IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){_LINK[1:]}"
 

@@ -10,7 +10,7 @@ from clarion.catalog.model import Channel, Overflow, Priority
 from clarion.catalog.port import CatalogEntry
 from clarion.channels.port import AppChannels
 from clarion.events.decide.case import Case, Limit
-from clarion.events.model import Content, EarlierNotification
+from clarion.events.model import Content, EarlierNotification, PublishedTo
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import LIKE_INBOX
 from clarion.pacing import WorkSlices
@@ -90,6 +90,24 @@ class _Facts(NamedTuple):
     channels: AppChannels
     used: Mapping[str, int]
     devices: Mapping[str, tuple[Device, ...]]
+    # The messages to topics, each with a device that gets it there.
+    topic_messages: Collection[tuple[str, str]]
+
+    def split_devices(
+        self, user_id: str, published: PublishedTo | None
+    ) -> tuple[tuple[Device, ...], bool]:
+        """Return the devices of a user that a push is for, and whether a topic reaches others."""
+        devices = self.devices.get(user_id, ())
+        if published is None:
+            return devices, False
+        left = tuple(
+            each
+            for each in devices
+            # Messages to topics come by a connection to our gateway.
+            if each.address is not None
+            or (published.message_id, each.id) not in self.topic_messages
+        )
+        return left, len(left) < len(devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +130,7 @@ class CaseReader:
         channels = await self.ports.channels.find(app_id)
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
-        facts = _Facts(channels, used, devices)
+        facts = _Facts(channels, used, devices, await self._find_reached(requests, devices))
         slices, prepared = WorkSlices(), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
@@ -130,6 +148,16 @@ class CaseReader:
             for user_id, some in found.items()
         }
 
+    async def _find_reached(
+        self, requests: Sequence[DecisionRequest], devices: Mapping[str, tuple[Device, ...]]
+    ) -> Collection[tuple[str, str]]:
+        published = [each.content.published_to for each in requests if each.content.published_to]
+        ids = [each.id for some in devices.values() for each in some] if published else []
+        if not ids:
+            return ()
+        messages = {each.message_id: each.topic for each in published}
+        return await self.ports.broadcasts.find_reached(requests[0].app_id, messages, ids)
+
     def _prepare(
         self,
         request: DecisionRequest,
@@ -137,6 +165,8 @@ class CaseReader:
         earlier: EarlierNotification | None,
         facts: _Facts,
     ) -> PreparedCase:
+        published = request.content.published_to
+        devices, has_topic_devices = facts.split_devices(request.user_id, published)
         case = Case(
             now=request.now,
             type=request.entry.type,
@@ -147,7 +177,8 @@ class CaseReader:
             expires_at=request.expires_at,
             user=user,
             addresses=_find_reachable(request, user, facts.channels),
-            devices=facts.devices.get(request.user_id, ()),
+            devices=devices,
+            has_topic_devices=has_topic_devices,
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, facts.used.get(each.id, 0))

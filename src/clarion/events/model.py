@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Category, Channel, Priority
+from clarion.catalog.model import Channel, Priority
 from clarion.fields import NO_CONTROLS
 from clarion.push.model import StoredMessage
 
@@ -33,6 +33,7 @@ class ReasonCode(StrEnum):
     SMS_NOT_OPTED_IN = "sms_not_opted_in"
     NO_DEVICE = "no_device"
     DEVICES_OFF = "devices_off"
+    SENT_TO_TOPIC = "sent_to_topic"
     DUPLICATE = "duplicate"
     FOLDED_INTO_UNREAD = "folded_into_unread"
     LIMIT_REACHED = "limit_reached"
@@ -113,6 +114,14 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What kind of object it is, like `post`."""
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedTo:
+    """The message to a topic by which devices get the event that are subscribed to it."""
+
+    topic: str
+    message_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """The payload of an event, which its notifications share."""
@@ -125,6 +134,7 @@ class Content:
     image_url: str | None = None
     # A push with the same one replaces the earlier one on the device.
     collapse_key: str | None = None
+    published_to: PublishedTo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +282,7 @@ class Notification:
     id: str
     event_id: str
     type: str
-    category: Category
+    category: str
     priority: Priority
     title: str | None
     body: str

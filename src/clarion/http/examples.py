@@ -15,7 +15,8 @@ def add(document: dict[str, Any]) -> None:
             bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
             for body in bodies:
                 for content in body.get("content", {}).values():
-                    content["example"] = examples.make(content["schema"])
+                    if "example" not in content:
+                        content["example"] = examples.make(content["schema"])
 
 
 class _Examples:

@@ -142,10 +142,10 @@ def describe(
     document["paths"] = _sort_paths(document["paths"], [tag.name for tag in tags])
     errors.want_schema(schemas)
     document["components"]["schemas"] = schemas.fill()
-    document["components"]["responses"] = errors.components
-    for path, _, operation in list_operations(document):
-        operation["operationId"] = _name_operation(path, operation["summary"])
+    for _, _, operation in list_operations(document):
         _finish_parameters(operation)
+    document["components"]["responses"] = errors.components
+    _name_operations(document)
     examples.add(document)
     return document
 
@@ -170,10 +170,12 @@ def _add_types(operation: dict[str, Any], handler: HTTPRouteHandler, schemas: Sc
     """Ask for the schemas of what a handler of the framework takes and returns."""
     if "description" in operation:
         operation["description"] = join_lines(operation["description"])
-    if handler.parsed_data_field is not None:
-        holder: dict[str, Any] = {}
-        operation["requestBody"] = {"required": True, "content": {_JSON: holder}}
-        schemas.want(holder, handler.parsed_data_field.annotation)
+    if bodies := _list_bodies(handler):
+        content: dict[str, dict[str, Any]] = {media_type: {} for media_type in bodies}
+        is_required = handler.parsed_data_field is not None
+        operation["requestBody"] = {"required": is_required, "content": content}
+        for media_type, body in bodies.items():
+            schemas.want(content[media_type], body)
     operation["responses"].pop("400", None)  # Litestar's own form, which is never sent
     returned = _find_returned(handler.parsed_return_field)
     for status, response in operation["responses"].items():
@@ -182,11 +184,25 @@ def _add_types(operation: dict[str, Any], handler: HTTPRouteHandler, schemas: Sc
         specified = (handler.responses or {}).get(int(status))
         for holder in response.get("content", {}).values():
             schemas.want(holder, specified.data_container if specified else returned)
-    fields = dict(_list_fields(handler))
+    _add_parameters(operation, dict(_list_fields(handler)), schemas)
+
+
+def _add_parameters(
+    operation: dict[str, Any], fields: dict[str, FieldDefinition], schemas: Schemas
+) -> None:
     for parameter in operation.get("parameters", ()):
-        schemas.want(parameter, fields[parameter["name"]].raw)
-        extra = getattr(fields[parameter["name"]].kwarg_definition, "schema_extra", None)
-        parameter["extra"] = extra or {}
+        field = fields.get(parameter["name"])
+        if field is not None:  # otherwise the handler reads it itself, and has described it
+            schemas.want(parameter, field.raw)
+            parameter["extra"] = getattr(field.kwarg_definition, "schema_extra", None) or {}
+
+
+def _list_bodies(handler: HTTPRouteHandler) -> dict[str, Any]:
+    """Return the types of a body by media type; a handler that reads it itself names them."""
+    if handler.parsed_data_field is not None:
+        return {_JSON: handler.parsed_data_field.annotation}
+    bodies: dict[str, Any] = getattr(handler.operation_class, "bodies", {})
+    return bodies
 
 
 def _find_returned(field: FieldDefinition) -> Any:
@@ -259,7 +275,15 @@ def _sort_paths(paths: dict[str, Any], tags: list[str]) -> dict[str, Any]:
         first = min((places.get(tag, len(places)) for tag in named), default=len(places))
         return first, path
 
-    return {path: paths[path] for path in sorted(paths, key=place_of)}
+    return {path: dict(sorted(paths[path].items())) for path in sorted(paths, key=place_of)}
+
+
+def _name_operations(document: dict[str, Any]) -> None:
+    names = set[str]()
+    for path, method, operation in list_operations(document):
+        name = _name_operation(path, operation["summary"])
+        operation["operationId"] = f"{name}_with_{method}" if name in names else name
+        names.add(name)
 
 
 def _name_operation(path: str, summary: str) -> str:

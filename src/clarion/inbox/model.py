@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from clarion.catalog.model import Category, PriorityName
+from clarion.catalog.model import PriorityName
 from clarion.clock import to_rfc3339
 from clarion.events.model import Actor, Notification, Target
 from clarion.http.views import Timestamp
@@ -30,6 +30,7 @@ class InboxAction(StrEnum):
     READ = "read"
     UNREAD = "unread"
     DISMISS = "dismiss"
+    CLICK = "click"
 
 
 class InboxItem(msgspec.Struct, kw_only=True):
@@ -39,7 +40,7 @@ class InboxItem(msgspec.Struct, kw_only=True):
     """The id of the notification."""
     type: str
     """The notification type."""
-    category: Category
+    category: str
     """The category of the type."""
     priority: PriorityName
     """`low`, `medium`, `high` or `critical`."""

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.catalog import built_in
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -64,7 +65,7 @@ def test_leaving_out_defaults_changes_no_decision(
 ) -> None:
     stored = rules.drop_defaults(preferences)
     assert decide(stored, definition, channel) is decide(preferences, definition, channel)
-    for each in Category:
+    for each in built_in.CATEGORIES.values():
         before = rules.explain_category(preferences, each).value
         assert rules.explain_category(stored, each).value is before
     hours = rules.explain_quiet_hours(preferences).value
@@ -89,7 +90,8 @@ def test_the_source_of_a_category_is_named() -> None:
         (Category.NEWS, Setting(OFF, PreferenceSource.USER, OFF)),
         (Category.SAFETY, Setting(ON, PreferenceSource.MANDATORY, OFF)),
     ):
-        assert rules.explain_category(preferences, category) == expected
+        definition = built_in.CATEGORIES[category]
+        assert rules.explain_category(preferences, definition) == expected
 
 
 def test_the_source_of_a_channel_is_named() -> None:
@@ -144,7 +146,7 @@ def test_putting_back_what_was_read_changes_nothing(
     own: dict[Channel, bool], of_categories: dict[Category, bool]
 ) -> None:
     old = rules.update(Preferences(), categories=of_categories, types={"T": own})
-    categories = {each: rules.explain_category(old, each).value for each in Category}
+    categories = {each: old.categories.get(each, True) for each in Category}
     assert replace(old, categories=categories, types={"T": read(old)}) == old
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from litestar import Controller, get, patch, put
 from litestar.params import Parameter
 from msgspec import UNSET
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Category, Channel, NotificationType
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.errors import NotFound
@@ -20,7 +20,7 @@ from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
 from clarion.people.api.shapes import Given
@@ -38,12 +38,18 @@ from clarion.quiet_hours import (
 )
 
 T = TypeVar("T")
-CategoryToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Category)})]
 ChannelToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Channel)})]
 TYPES_LIMIT = 1_000
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
 _USER_FIELDS = ("timezone", "language")
 _PATHS = ["/users/{user_id:str}/preferences", "/me/preferences"]
+
+
+class _Known(NamedTuple):
+    """What a user can set preferences for."""
+
+    categories: tuple[CategoryDefinition, ...]
+    types: tuple[NotificationType, ...]
 
 
 class PreferencesBody(Body):
@@ -56,7 +62,7 @@ class PreferencesBody(Body):
     quiet_hours: Annotated[Given[GivenQuietHours], QUIET_HOURS] = UNSET
     """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
     """
-    categories: Given[CategoryToggles] = UNSET
+    categories: Given[Toggles] = UNSET
     """Whether notifications of a category are sent, by category."""
     types: Annotated[
         Given[dict[str, ChannelToggles | None]], documented(maxProperties=TYPES_LIMIT)
@@ -149,8 +155,8 @@ class PreferencesController(Controller):
         """Return the effective preferences; with `explain`, the source of each value."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         user = check_found(await users.get(*owner))
-        types = await catalog.list_types(user.app_id)
-        return _explain(user, types) if explain else _view(user, types)
+        known = await _read_known(catalog, user.app_id)
+        return _explain(user, known) if explain else _view(user, known)
 
     @put(_PATHS, summary="Replace preferences", errors=(NotFound,))
     async def replace_preferences(
@@ -165,10 +171,10 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set the given values and reset the others, except for language and time zone."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        types = await catalog.list_types(owner[0])
-        user = await _change(owner, data, types, users, clock.now(), _replace_with(types))
+        known = await _read_known(catalog, owner[0])
+        user = await _change(owner, data, known, users, clock.now(), _replace_with(known))
         await on_user_changed(*owner)
-        return _view(user, types)
+        return _view(user, known)
 
     @patch(_PATHS, summary="Update preferences")
     async def update_preferences(
@@ -183,25 +189,25 @@ class PreferencesController(Controller):
     ) -> PreferencesView:
         """Set the given values; the others stay."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        types = await catalog.list_types(owner[0])
-        user = await _change(owner, data, types, users, clock.now(), rules.update)
+        known = await _read_known(catalog, owner[0])
+        user = await _change(owner, data, known, users, clock.now(), rules.update)
         await on_user_changed(*owner)
-        return _view(user, types)
+        return _view(user, known)
 
 
-def _replace_with(types: Collection[NotificationType]) -> Callable[..., Preferences]:
-    return partial(rules.replace_preferences, {each.type: each for each in types})
+def _replace_with(known: _Known) -> Callable[..., Preferences]:
+    return partial(rules.replace_preferences, {each.type: each for each in known.types})
 
 
 async def _change(
     owner: tuple[str, str],
     data: PreferencesBody,
-    types: Collection[NotificationType],
+    known: _Known,
     users: Users,
     now: int,
     change: Callable[..., Preferences],
 ) -> User:
-    toggles = collect(given_checks(data, partial(_check, {each.type for each in types})))
+    toggles = collect(given_checks(data, partial(_check, known)))
     fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
 
     def edit(user: User) -> User:
@@ -211,7 +217,11 @@ async def _change(
     return check_found(await users.patch(*owner, edit))
 
 
-def _check(known: Collection[str], name: str, value: Any) -> Any:
+async def _read_known(catalog: Catalog, app_id: str) -> _Known:
+    return _Known(await catalog.list_categories(app_id), await catalog.list_types(app_id))
+
+
+def _check(known: _Known, name: str, value: Any) -> Any:
     if name in _USER_FIELDS:
         return check_field(name, value)
     if value is None:
@@ -220,9 +230,9 @@ def _check(known: Collection[str], name: str, value: Any) -> Any:
         case "quiet_hours":
             return check_quiet_hours(value)
         case "categories":
-            return check_toggles(name, value, Category)
+            return check_toggle_names(name, value, [each.name for each in known.categories])
         case _:
-            return _check_types(value, known)
+            return _check_types(value, {each.type for each in known.types})
 
 
 def _check_types(types: dict[str, Toggles | None], known: Collection[str]) -> dict[str, Any]:
@@ -242,24 +252,29 @@ def _check_type(
     return check_toggles(f"types.{name}", toggles, Channel)
 
 
-def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:
+def _view(user: User, known: _Known) -> PreferencesView:
     preferences = user.preferences
     return PreferencesView.of(
         user,
         quiet_hours=rules.explain_quiet_hours(preferences).value,
-        categories={each: rules.explain_category(preferences, each).value for each in Category},
-        types=_by_type(user, types, lambda setting: setting.value),
+        categories={
+            each.name: rules.explain_category(preferences, each).value for each in known.categories
+        },
+        types=_by_type(user, known.types, lambda setting: setting.value),
     )
 
 
-def _explain(user: User, types: Collection[NotificationType]) -> ExplainedPreferences:
+def _explain(user: User, known: _Known) -> ExplainedPreferences:
     own = user.preferences
     return ExplainedPreferences(
         timezone=TextSetting.of(rules.explain_timezone(user)),
         language=TextSetting.of(rules.explain_language(user)),
         quiet_hours=QuietHoursSetting.of(rules.explain_quiet_hours(own)),
-        categories={each: FlagSetting.of(rules.explain_category(own, each)) for each in Category},
-        types=_by_type(user, types, FlagSetting.of),
+        categories={
+            each.name: FlagSetting.of(rules.explain_category(own, each))
+            for each in known.categories
+        },
+        types=_by_type(user, known.types, FlagSetting.of),
     )
 
 

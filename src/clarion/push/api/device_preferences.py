@@ -13,14 +13,13 @@ from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import documented
 from clarion.http.bodies import Body
-from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names, collect, given_checks
 from clarion.http.views import View
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
 from clarion.quiet_hours import QUIET_HOURS, GivenQuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
-CategoryToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Category)})]
 TYPES_LIMIT = 1_000  # as in the preferences of users
 Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
@@ -31,7 +30,7 @@ class DevicePreferencesBody(Body):
 
     enabled: Given[bool] = UNSET
     """Whether the device receives notifications at all."""
-    categories: Given[CategoryToggles] = UNSET
+    categories: Given[Toggles] = UNSET
     """Whether it receives those of a category, by category."""
     types: Annotated[Given[Toggles], documented(maxProperties=TYPES_LIMIT)] = UNSET
     """Whether it receives those of a type, by type."""
@@ -40,7 +39,9 @@ class DevicePreferencesBody(Body):
 
 
 class DevicePreferencesView(View):
-    """What the device receives; `types` lists those that are off.
+    """What the device receives.
+
+    `categories` has the built-in ones and those that are off, `types` those that are off.
 
     `quiet_hours` are flags or windows, as they were set, in the time zone of the device, or of its
     user if it has none; null: only the quiet hours of the user apply.
@@ -67,7 +68,9 @@ async def check_preferences(
     if body is None:
         return lambda _old: DevicePreferences()
     types = await catalog.list_types(app_id) if body.types else ()
-    check = partial(_check, {each.type for each in types})
+    categories = await catalog.list_categories(app_id) if body.categories else ()
+    known = [each.name for each in categories]
+    check = partial(_check, {each.type for each in types}, known)
     checks = {f"preferences.{name}": each for name, each in given_checks(body, check).items()}
     given = {name.removeprefix("preferences."): each for name, each in collect(checks).items()}
     return lambda old: update(old, **given)
@@ -79,16 +82,16 @@ def view_preferences(device: Device) -> DevicePreferencesView:
     hours = preferences.quiet_hours
     return DevicePreferencesView(
         enabled=preferences.enabled,
-        categories={each.value: preferences.categories.get(each, True) for each in Category},
+        categories={**dict.fromkeys(map(str, Category), True), **preferences.categories},
         types=preferences.types,
         quiet_hours=None if hours is None else list(hours),
     )
 
 
-def _check(known: Collection[str], name: str, value: Any) -> Any:
+def _check(known: Collection[str], categories: Collection[str], name: str, value: Any) -> Any:
     match name:
         case "categories" if value is not None:
-            return check_toggles("preferences.categories", value, Category)
+            return check_toggle_names("preferences.categories", value, categories)
         case "types" if value is not None:
             return _check_types(value, known)
         case "quiet_hours" if value is not None:
