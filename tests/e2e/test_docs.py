@@ -44,6 +44,7 @@ PAGES = {
             "accepted, event",
         ],
     ),
+    "docs/how-to/openapi.md": ("# The OpenAPI document", ['"operationId":"send_event"']),
     "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
     "docs/how-to/analytics.md": (
         "# Analytics",

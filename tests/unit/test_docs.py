@@ -4,6 +4,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -131,7 +132,7 @@ def test_every_audited_operation_is_documented_with_its_action() -> None:
 def test_every_dependency_is_documented() -> None:
     wanted = [
         *PROJECT["project"]["dependencies"],
-        *PROJECT["dependency-groups"]["dev"],
+        *chain.from_iterable(PROJECT["dependency-groups"].values()),
         *PROJECT["build-system"]["requires"],
     ]
     packages = {re.split(r"[\[<>=~ ]", each)[0] for each in wanted}
