@@ -69,10 +69,12 @@ def check(result: dict[str, Any]) -> None:
 
 def test_a_python_client(document: Path, given: list[str], tmp_path: Path) -> None:
     env = {"PYTHONPATH": os.pathsep.join([str(install_generator()), str(tmp_path)])}
-    options = ("--meta", "none", "--fail-on-warning", "--config", HERE / "generator.yaml")
+    options = ("--meta", "none", "--config", HERE / "generator.yaml")
     generate = (sys.executable, "-m", "openapi_python_client", "generate")
     target = tmp_path / "clarion_api"
-    run(tmp_path, *generate, *options, "--path", document, "--output-path", target, env=env)
+    said = run(tmp_path, *generate, *options, "--path", document, "--output-path", target, env=env)
+    assert "not be generated" not in said
+    assert "Unable to" not in said
     scenario = HERE / "generated_scenario.py"
     check(json.loads(run(tmp_path, sys.executable, scenario, *given, env=env)))
 

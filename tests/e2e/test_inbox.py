@@ -27,7 +27,9 @@ ITEM = {
 
 @pytest.fixture
 def ana(server: Server) -> InboxUser:
-    return InboxUser(server)
+    user = InboxUser(server)
+    assert server.app.ask("PUT", f"/v1/users/{user.id}", {}).status == 201
+    return user
 
 
 def test_an_item_has_the_documented_fields(ana: InboxUser) -> None:
@@ -82,9 +84,8 @@ def test_everything_is_read_at_once(ana: InboxUser) -> None:
         assert (answer.status, answer.json) == (200, {"unread_count": 0, "sequence": 10})
 
 
-def test_a_new_user_has_an_empty_inbox(server: Server) -> None:
-    user = InboxUser(server)
-    page = server.app.get(f"/v1/users/{user.id}/notifications").json
+def test_a_new_user_has_an_empty_inbox(server: Server, ana: InboxUser) -> None:
+    page = server.app.get(f"/v1/users/{ana.id}/notifications").json
     assert page == {"items": [], "next": None, "unread_count": 0, "sequence": 0}
 
 
@@ -101,7 +102,7 @@ def test_a_new_user_has_an_empty_inbox(server: Server) -> None:
     ],
 )
 def test_a_bad_query_is_named(server: Server, ana: InboxUser, query: str, field: str) -> None:
-    for asker, path in ((ana.me, "/v1/me"), (server.app, "/v1/users/ana")):
+    for asker, path in ((ana.me, "/v1/me"), (server.app, f"/v1/users/{ana.id}")):
         answer = asker.get(f"{path}/notifications?{query}")
         assert (answer.status, answer.fields) == (422, [field])
 
@@ -129,7 +130,7 @@ def test_nobody_else_sees_or_changes_it(server: Server, ana: InboxUser) -> None:
     assert bo.me.post(f"/v1/me/notifications/{made}/read").status == 404
     assert bo.me.get(f"/v1/users/{ana.id}/notifications").status == 403
     other_app = server.with_key(server.make_app()["api_key"])
-    assert other_app.get(f"/v1/users/{ana.id}/notifications").json["items"] == []
+    assert other_app.get(f"/v1/users/{ana.id}/notifications").status == 404
     assert other_app.post(f"/v1/users/{ana.id}/notifications/{made}/dismiss").status == 404
     assert server.anyone.get("/v1/me/notifications").status == 401
     assert server.app.get("/v1/me/notifications").status == 403

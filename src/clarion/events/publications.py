@@ -25,6 +25,7 @@ from clarion.fields import (
     check_link,
     check_topic,
     documented,
+    instead,
     is_plain,
 )
 from clarion.http.bodies import Body
@@ -69,7 +70,13 @@ PRIORITIES = {
     **dict.fromkeys(("4", "high"), Priority.HIGH),
     **dict.fromkeys(("5", "max", "urgent", "critical"), Priority.CRITICAL),
 }
-_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *PRIORITIES]})
+_IS_PRIORITY = instead(
+    anyOf=[
+        {"type": "string", "enum": list(PRIORITIES)},
+        {"type": "integer", "minimum": 1, "maximum": 5},
+        {"type": "null"},
+    ]
+)
 # Browsers send this header of RFC 9218 by themselves: `u=1, i`.
 _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?))*")
 
@@ -93,7 +100,7 @@ class PublicationBody(Body):
         | None
     ) = None
     """The title, in one line. By default the name of the topic."""
-    priority: Annotated[str | int, _IS_PRIORITY] | None = None
+    priority: Annotated[str | int | None, _IS_PRIORITY] = None
     """From 1 (min) to 5 (urgent), as in ntfy. By default that of the type `TOPIC_MESSAGE`."""
     tags: Annotated[list[_Tag], msgspec.Meta(max_length=TAGS_LIMIT)] | _Tags | None = None
     """Tags, in a list or with commas between them. Those that name an emoji are shown as one."""

@@ -86,7 +86,7 @@ VALUES: dict[str, Any] = {
     "until": None,
     "user_id": "ana",
     "username": "carla",
-    "what": "decided",
+    "what": "hold",
     # Of a field of a schema, or of a schema.
     "AcceptedMessage.id": "0199b1f7-3a00-7e00-b000-000000000004",
     "Attempt.status": "delivered",
@@ -357,7 +357,7 @@ VALUES: dict[str, Any] = {
             },
             {
                 "at": _NOW,
-                "what": "held",
+                "what": "hold",
                 "channel": "push",
                 "reason": "quiet_hours",
                 "rule": "quiet_hours",
@@ -428,7 +428,7 @@ VALUES: dict[str, Any] = {
         "until": _LATER,
     },
     "Explanation.at": "2026-11-17T23:30:00.000Z",
-    "Explanation.rules": ["expired", "user", "type", "preferences", "quiet_hours", "digest"],
+    "Explanation.rules": ["user", "expiry", "type", "preferences", "quiet_hours", "default"],
     "WaitingChannel": {
         "channel": "push",
         "status": "held",

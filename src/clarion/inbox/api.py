@@ -78,7 +78,6 @@ async def list_inbox(  # noqa: PLR0913, PLR0917 - a line for each parameter of t
 ) -> InboxPage:
     """Return the notifications that are not dismissed, newest first."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
-    await check_present(*owner, must_be_created=user_id is not None)
     read_page = partial(
         inboxes.page,
         *owner,
@@ -87,6 +86,7 @@ async def list_inbox(  # noqa: PLR0913, PLR0917 - a line for each parameter of t
         after=after,
         limit=check_limit(limit),
     )
+    await check_present(*owner, must_be_created=user_id is not None)
     page, state = await _read_together(read_page, partial(inboxes.state, *owner))
     items = [to_item(each) for each in page.items]
     return InboxPage(items, page.next, state.unread_count, state.sequence)

@@ -115,7 +115,7 @@ class TimelineEntryView(View):
     at: Timestamp
     """When it happened."""
     what: str
-    """What happened, like `accepted`, `decided`, `attempted` or `read`."""
+    """What happened, like `accepted`, `hold`, `attempt 1: delivered` or `read`."""
     channel: Channel | None
     """The channel it happened on, if it was one."""
     reason: ReasonCode | None
@@ -236,9 +236,9 @@ async def list_waiting(
 ) -> Items[WaitingView]:
     """Return the notifications that are held or collected, oldest first."""
     app_id, owner_id = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
-    await check_present(app_id, owner_id, must_be_created=user_id is not None)
     # Enough for a page even if every notification waits on every channel, and one more.
     rows = check_limit(limit) * len(Channel) + 1
+    await check_present(app_id, owner_id, must_be_created=user_id is not None)
     groups: dict[str, list[WaitingChannel]] = {}
     for each in await deliveries.list_waiting(app_id, owner_id, after=after, limit=rows):
         groups.setdefault(each.notification_id, []).append(WaitingChannel.of(each))

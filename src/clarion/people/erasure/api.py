@@ -93,7 +93,7 @@ class UserExport(Struct):
     devices: list[dict[str, Any]]
     """The devices of the user."""
     former_devices: list[dict[str, Any]]
-    """Devices that were deleted or are of another user now."""
+    """When devices were those of the user that are not any more."""
     messages: list[dict[str, Any]]
     """The messages to the devices of the user."""
     subscriptions: list[dict[str, Any]]

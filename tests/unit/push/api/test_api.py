@@ -53,7 +53,7 @@ DEFAULTS = {
 pytestmark = pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 
 
-async def everybody_is_present(_app_id: str, _user_id: str) -> None:
+async def everybody_is_present(_app_id: str, _user_id: str, **_more: bool) -> None:
     pass
 
 
