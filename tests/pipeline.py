@@ -239,6 +239,7 @@ def build_pipeline(
         users=SqlUsers(engine),
         segments=SqlSegments(engine),
         devices=SqlDevices(engine),
+        broadcasts=SqlBroadcasts(engine),
         catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
         clock=clock,
         channels=FixedChannels(senders),

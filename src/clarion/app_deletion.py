@@ -33,7 +33,7 @@ TABLES = (
     AppTable("subscriptions", ("device_id", "topic"), "app_id, topic, device_id"),
     AppTable("messages", ("device_id", "id"), "app_id, sequence"),
     AppTable("topic_messages", ("topic", "sequence")),
-    AppTable("device_topics", ("topic",)),
+    AppTable("topics", ("topic",)),
     AppTable("devices", ("id",)),
     AppTable("feedback", ("invalidated_at", "token_hash")),
     AppTable("notifications", ("user_id", "id"), children=("attempts", "deliveries")),
@@ -51,6 +51,7 @@ TABLES = (
     AppTable("segments", ("name",)),
     AppTable("templates", ("type", "channel", "language", "version")),
     AppTable("notification_types", ("type",)),
+    AppTable("categories", ("name",)),
     AppTable("idempotency_keys", ("key",)),
 )
 # Tables with the id of an app whose rows stay, and why.

@@ -23,6 +23,7 @@ from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
+from clarion.events.api import publish as publish_api
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, openapi, static_files
 from clarion.http.asgi import FastRoute
@@ -78,6 +79,7 @@ ROUTES = (
     *types_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
+    *publish_api.ROUTES,
     *notifications_api.ROUTES,
     *inbox_api.ROUTES,
     *devices_api.ROUTES,

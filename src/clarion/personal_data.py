@@ -345,7 +345,7 @@ IMPERSONAL = {
     # the record of who had access to personal data.
     "audit_entries": "users are in them by pseudonyms, which are keyed hashes",
     "audit_keys": "keys of the installation",
-    "device_topics": "topics that apps made",
+    "categories": "of apps",
     "erasure_keys": "keys of apps",
     "erasures": "the hash of a user is keyed; what is sealed is removed when an erasure is done",
     "migrations": "of the schema",
@@ -355,6 +355,7 @@ IMPERSONAL = {
     "retired_keys": "ids of keys",
     "segments": "of apps",
     "templates": "of apps",
+    "topics": "topics that apps made",
     "topic_messages": "sent to whoever subscribes to a topic",
     "user_keys": "keys of apps, for the tokens of their users",
 }

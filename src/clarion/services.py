@@ -28,6 +28,7 @@ from clarion.channels.targets import Targets
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
+from clarion.events.publisher import Publisher
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
@@ -88,6 +89,7 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
@@ -267,6 +269,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         users=stores.users,
         segments=stores.segments,
         devices=stores.devices,
+        broadcasts=stores.broadcasts,
         catalog=stores.catalog,
         clock=stores.clock,
         channels=services.channels,

@@ -46,7 +46,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
@@ -95,7 +95,7 @@ class Stores:
         self.feedback = SqlFeedback(engine)
         self.messages = SqlMessages(engine)
         self.history = SqlHistory(engine)
-        self.topics = SqlDeviceTopics(engine)
+        self.topics = SqlTopics(engine)
         self.broadcasts = SqlBroadcasts(engine)
         self.push_endpoints = SqlPushEndpoints(engine)
         self.statistics = SqlStatistics(engine)

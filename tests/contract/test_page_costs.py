@@ -66,7 +66,7 @@ def delivery(n: int) -> tuple[Value, ...]:
 
 ROWS = {
     "notifications": notification,
-    "device_topics": topic,
+    "topics": topic,
     "users": user,
     "user_tags": lambda n: ("app", "vip" if n in MATCHING else "new", f"user-{n:06}"),
     "follows": lambda n: ("app", "news", f"user-{n:06}", NOW),

@@ -31,9 +31,10 @@ BIG = {
     "api_keys",
     "attempts",
     "audit_entries",
+    "categories",
     "dedupes",
     "deliveries",
-    "device_topics",
+    "topics",
     "devices",
     "erasures",
     "events",
@@ -143,6 +144,7 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
     "allowed_origins": "[]",
@@ -338,7 +340,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             )
             for _, a, n in devices
         ],
-        "device_topics": [
+        "topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
         ],
@@ -361,7 +363,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
         ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
-        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW, f"own-{n}") for _, a, n in devices],
+        "categories": [(a, f"own-{n}", "Own", None, "[]", 1, NOW, NOW) for _, a, n in devices],
         "audit_entries": [audit_row(a, n) for _, a, n in devices],
         "templates": [
             (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices

@@ -183,6 +183,17 @@ TABLE: dict[str, Rule] = {
     "POST /v1/topics/{topic}/messages": app(
         Scope.TOPICS_WRITE, {"payload": {"a": 1}}, is_own_name=True
     ),
+    # Needs `events:write`, too.
+    **{
+        f"{method} /v1/publish/{{topic}}": app(
+            Scope.TOPICS_WRITE, {"message": "new"}, is_own_name=True
+        )
+        for method in ("POST", "PUT")
+    },
+    # It is open by now.
+    "PUT /v1/me/topics/{topic}": ME,
+    "GET /v1/me/topics": ME,
+    "DELETE /v1/me/topics/{topic}": ME,
     "PUT /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
     "DELETE /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
     "GET /v1/providers": app(Scope.PROVIDERS_READ),
@@ -425,6 +436,8 @@ def status_for_another_user(operation: str, rule: Rule) -> set[int]:
         return {403}
     if rule.who is Who.STRANGER:
         return {401}
+    if operation.endswith("/me/topics/{topic}"):
+        return {403, 204}  # it is closed; not to follow it changes nothing
     if "{" in operation:
         return {404}
     return {200, 201}  # about themselves

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from clarion.catalog.model import (
     MANDATORY_CATEGORIES,
+    PUBLISHED,
     Category,
     Channel,
     Dedupe,
@@ -31,6 +32,7 @@ _DELIVERY = {
     Category.SECURITY: (_ALERT, Priority.HIGH),
     Category.NEWS: (_NEWSLETTER, Priority.MEDIUM),
     Category.MARKETING: (_NEWSLETTER, Priority.LOW),
+    Category.TRANSACTIONAL: (_FEED, Priority.MEDIUM),
 }
 
 _ACTORS = (
@@ -52,6 +54,7 @@ class _BuiltIn(NamedTuple):
     text: str
     advice: str = ""  # a second paragraph, in emails only
     delivery: tuple[tuple[Channel, ...], Priority] | None = None  # if not that of the category
+    paragraph: str = "<p>"  # begins the text in emails
 
 
 def _social(type_name: str, display_name: str, title: str, action: str) -> _BuiltIn:
@@ -123,6 +126,15 @@ _TABLE = (
         "An offer for you",
         _snippet_or("There is an offer for you."),
     ),
+    _BuiltIn(
+        PUBLISHED,
+        "Messages of topics",
+        Category.TRANSACTIONAL,
+        "{% if title %}{{ title }}{% else %}New message{% endif %}",
+        "{% if message %}{{ message }}{% else %}There is a new message.{% endif %}",
+        # The lines of a program's output stay lines.
+        paragraph='<p style="white-space: pre-line">',
+    ),
 )
 
 
@@ -146,7 +158,7 @@ def _write_templates(row: _BuiltIn) -> tuple[Template, ...]:
     texts = {
         Channel.IN_APP: (row.title, row.text),
         Channel.PUSH: (row.title, row.text),
-        Channel.EMAIL: (row.title, f"{_HELLO}<p>{row.text}</p>\n{advice}"),
+        Channel.EMAIL: (row.title, f"{_HELLO}{row.paragraph}{row.text}</p>\n{advice}"),
         Channel.SMS: (None, row.text),
     }
     return tuple(

@@ -25,7 +25,8 @@ from clarion.events.model import (
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Segments, Users
-from clarion.push.port import DeviceRegistry, Devices, Gateway
+from clarion.push.model import Message
+from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Gateway
 
 
 class Events(Protocol):
@@ -38,6 +39,15 @@ class Events(Protocol):
 
         If `once` was claimed by an earlier request, store nothing and return its response;
         `IdempotencyKeyReused` if that was another request.
+        """
+
+    async def publish(
+        self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
+        """Store an event with its first job, and a message to a topic: both, or nothing.
+
+        Return the sequence of the message in its topic, which is created if it does not exist;
+        None if it was deleted. `once` as in `accept`.
         """
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
@@ -220,6 +230,7 @@ class PipelinePorts:
     users: Users
     segments: Segments
     devices: Devices
+    broadcasts: Broadcasts
     catalog: Catalog
     clock: Clock
     channels: Channels

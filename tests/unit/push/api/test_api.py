@@ -25,7 +25,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory
 from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlDeviceTopics
+from clarion.push.sql.topics import SqlTopics
 from tests.factories import NOW, make_device
 from tests.sandbox import DirectSandbox
 from tests.unit.push.phone import Gateway
@@ -71,7 +71,7 @@ class Api:
             "connections": self.gateway.connections,
             "dispatch": self.gateway.dispatch,
             "history": SqlHistory(engine),
-            "topics": SqlDeviceTopics(engine),
+            "topics": SqlTopics(engine),
             "feedback": SqlFeedback(engine),
             "statistics": SqlStatistics(engine),
             "idempotency": Idempotency(vault, clock),
