@@ -56,11 +56,15 @@ def folder(clone: Clone, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def peers(postgres_url: str, redis_url: str) -> Iterator[dict[str, str]]:
-    """Where the PostgreSQL and the Redis of the pages are, without the database they create."""
+def peers(postgres_url: str, redis_url: str, database_name: str) -> Iterator[dict[str, str]]:
+    """Where the PostgreSQL and the Redis of the pages are, and what their database is called."""
     host = urlsplit(postgres_url).netloc.rpartition("@")[2]
-    yield {"127.0.0.1:5432": host, "redis://127.0.0.1:6379/0": redis_url}
-    run_apart(run_sql(postgres_url, "DROP DATABASE IF EXISTS clarion WITH (FORCE)"))
+    yield {
+        "127.0.0.1:5432/clarion": f"{host}/{database_name}",
+        "127.0.0.1:5432/postgres clarion": f"{host}/postgres {database_name}",
+        "redis://127.0.0.1:6379/0": redis_url,
+    }
+    run_apart(run_sql(postgres_url, f"DROP DATABASE IF EXISTS {database_name} WITH (FORCE)"))
 
 
 @pytest.mark.parametrize("page", list_pages())
