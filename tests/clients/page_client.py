@@ -2,7 +2,7 @@
 
 import http.server
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ FILES = {
     "/clarion.js": ("text/javascript", MODULE.read_bytes()),
     "/commands.mjs": ("text/javascript", (HERE / "commands.mjs").read_bytes()),
 }
+# As a careful shop has it.
+POLICY = "default-src 'none'; script-src 'self'; connect-src http://127.0.0.1:*"
 LOAD = """async given => {
   const { makeClient } = await import("/commands.mjs");
   window.answer = makeClient(await import("/clarion.js"), given);
@@ -57,15 +59,16 @@ def open_page(browser: Browser, origin: str, given: dict[str, str]) -> Iterator[
 
 
 @contextmanager
-def serve_pages() -> Iterator[str]:
-    """Serve the page and its scripts, with a policy as a careful shop has it; return the origin."""
+def serve_pages(
+    files: Mapping[str, tuple[str, bytes]] = FILES, policy: str = POLICY
+) -> Iterator[str]:
+    """Serve files, each with its type, and return the origin."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            kind, body = FILES.get(self.path, ("text/plain", b""))
+            kind, body = files.get(self.path, ("text/plain", b""))
             self.send_response(200 if body else 404)
             self.send_header("Content-Type", kind)
-            policy = "default-src 'none'; script-src 'self'; connect-src http://127.0.0.1:*"
             self.send_header("Content-Security-Policy", policy)
             self.end_headers()
             self.wfile.write(body)
