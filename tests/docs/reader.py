@@ -66,7 +66,16 @@ class Clone:
             if (ROOT / name).exists():
                 (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.folder / name)
+        self._follow_itself()
         self.home.mkdir()
+
+    def _follow_itself(self) -> None:
+        """Let `git pull` find nothing new, whatever is committed while the tests run."""
+        own = ("-C", str(self.folder))
+        git(*own, "checkout", "--quiet", "-B", "release")
+        git(*own, "remote", "set-url", "origin", str(self.folder))
+        git(*own, "fetch", "--quiet")
+        git(*own, "branch", "--quiet", "--set-upstream-to=origin/release")
 
     def _install(self) -> None:
         done = subprocess.run(
@@ -209,6 +218,7 @@ class Reader:
             "localhost:8443": f"localhost:{self.tls_port}",
             '"127.0.0.1", 9000': f'"127.0.0.1", {(receiver := free_port())}',
             "127.0.0.1:9000": f"127.0.0.1:{receiver}",
+            "/var/lib/clarion": str(folder / "state"),
             **replaced,
         }
         path = f"{clone.programs}:{environment(clone.home)['PATH']}"
@@ -237,9 +247,18 @@ class Reader:
         self.stop()
         self._terminal.close()
 
-    def start_server(self) -> None:
+    def start_server(self, command: str = "exec .venv/bin/clarion serve") -> None:
         """Have what pages call a running server: that of the quickstart."""
-        self._open(None, "exec .venv/bin/clarion serve")
+        self._open(None, command)
+
+    def run(self, text: str) -> None:
+        """Run commands of a test."""
+        self._run(Block(page="a test", line=0, kind="sh", title=None, text=text), None)
+
+    @property
+    def printed(self) -> str:
+        """What the last commands have printed."""
+        return self._terminal.printed
 
     def follow(self, blocks: list[Block]) -> None:
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
@@ -281,10 +300,10 @@ class Reader:
         self.open.append((block, terminal))
         terminal.begin(text)
         if "clarion serve" in text or "make run" in text:
-            self._wait(block, lambda: self._is_ready() or terminal.has_failed)
+            self._wait(block, lambda: self.is_ready() or terminal.has_failed)
             assert not terminal.has_failed, f"{block} failed: {terminal.printed}"
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready") as answer:
                 return bool(answer.status == 200)

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,46 +12,15 @@ import pytest
 
 from tests.conftest import run_apart, run_sql
 from tests.docs.pages import PageFault, list_pages, parse, read_blocks
-from tests.docs.reader import Clone, Reader, environment
+from tests.docs.reader import Clone, Reader
 from tests.peers.fcm import make_key, pem_of
 
 # The first page of a run waits for the installation.
 pytestmark = pytest.mark.timeout(400)
 # These start a server themselves.
 START = re.compile(r"make run|clarion serve")
-
-
-@pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """The workers of a run share one."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if base.name.startswith("popen-") else base
-    clone = Clone(shared / "reader")
-    clone.prepare()
-    return clone
-
-
-@pytest.fixture(scope="session")
-def data(clone: Clone, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory as `clarion init` makes it, to be copied: no server has used it."""
-    folder = tmp_path_factory.mktemp("initialised") / "data"
-    subprocess.run(
-        [clone.folder / ".venv" / "bin" / "clarion", "init", f"--data={folder}"],
-        env=environment(clone.home),
-        check=True,
-    )
-    return folder
-
-
-@pytest.fixture
-def folder(clone: Clone, tmp_path: Path) -> Path:
-    """What a reader has after `git clone` and `make install`; what a page writes stays apart."""
-    folder = tmp_path / "clarion"
-    folder.mkdir()
-    for each in clone.folder.iterdir():
-        if each.name not in {".git", "data"}:
-            (folder / each.name).symlink_to(each)
-    return folder
+# These set up an installation; on the other pages there is one.
+FROM_THE_START = {"README.md", "docs/quickstart.md", "docs/how-to/run-on-postgresql.md"}
 
 
 @pytest.fixture
@@ -64,7 +32,8 @@ def peers(postgres_url: str, redis_url: str, database_name: str) -> Iterator[dic
         "127.0.0.1:5432/postgres clarion": f"{host}/postgres {database_name}",
         "redis://127.0.0.1:6379/0": redis_url,
     }
-    run_apart(run_sql(postgres_url, f"DROP DATABASE IF EXISTS {database_name} WITH (FORCE)"))
+    for name in (database_name, f"{database_name}_restored"):
+        run_apart(run_sql(postgres_url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
 
 
 @pytest.mark.parametrize("page", list_pages())
@@ -75,7 +44,7 @@ def test_a_page_can_be_followed_from_its_top(
     if not blocks:
         return
     starts = any(START.search(block.text) for block in blocks if block.kind == "sh")
-    if not starts:
+    if page not in FROM_THE_START:
         shutil.copytree(data, folder / "data")
     bring(page, folder)
     with Reader(clone, folder.parent, peers) as reader:
