@@ -14,8 +14,10 @@ from clarion.access.api import keys as keys_api
 from clarion.access.api import tickets as tickets_api
 from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
+from clarion.analytics import api as analytics_api
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import categories as categories_api
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -77,6 +79,7 @@ ROUTES = (
     *follows_api.ROUTES,
     *segments_api.ROUTES,
     *types_api.ROUTES,
+    *categories_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
     *publish_api.ROUTES,
@@ -88,6 +91,7 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *analytics_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
 )
@@ -160,6 +164,7 @@ def build_front(
     more = {
         "limits": limits,
         "on_user_changed": services.on_user_changed,
+        "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)

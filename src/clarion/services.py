@@ -19,11 +19,12 @@ from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.audit.log_file import LogFile
 from clarion.audit.loop import AuditLoop
+from clarion.catalog.model import Channel
 from clarion.channels.gateway import GatewayDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
-from clarion.channels.routing import Routing
+from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
@@ -161,6 +162,10 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    async def on_provider_changed(self, app_id: str, channel: Channel) -> None:
+        """Try what waits on a channel again when every node has seen the change."""
+        await self.pipeline.hasten(app_id, channel, SEEN_MS)
 
     def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
         return Callers(

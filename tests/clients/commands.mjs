@@ -21,6 +21,8 @@ export function makeClient({ Clarion, ClarionError, Inbox, signUserToken }, { ur
     put_user: ({ user }) => clarion.putUser(user, {}),
     send: ({ event, key }) => clarion.send(event, key ? { idempotencyKey: key } : {}),
     send_batch: async ({ events }) => (await clarion.sendBatch(events)).results,
+    publish: ({ topic, message, ...fields }) => clarion.publish(topic, message, fields),
+    categories: ({ user }) => inboxOf(user).categories(),
     list: ({ user, ...filter }) => inboxOf(user).list(filter),
     unread_count: ({ user }) => inboxOf(user).unreadCount(),
     read: ({ user, id }) => inboxOf(user).read(id),

@@ -24,14 +24,16 @@ LIMIT_S = 30
 # The JavaScript client in Node, and in Chromium.
 LANGUAGES = ["python", "javascript", "browser"]
 # What needs an API key, which no page of another origin may use.
-OF_SERVERS = {"put_user", "send", "send_batch"}
+OF_SERVERS = {"put_user", "send", "send_batch", "publish"}
 
 
 class Client:
     """A client in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], language: str, app: Asker) -> None:
         self._process = process
+        self.language = language
+        self.app = app  # asks for the same app, without a library
 
     def begin(self, do: str, **given: Any) -> Callable[[], Any]:
         """Have something done; call the result to wait for the answer."""
@@ -54,8 +56,8 @@ class Client:
 class ShopClient(Client):
     """A shop: its server has the API key, and the page in the browser the token of a user."""
 
-    def __init__(self, process: subprocess.Popen[str], page: PageClient) -> None:
-        super().__init__(process)
+    def __init__(self, process: subprocess.Popen[str], app: Asker, page: PageClient) -> None:
+        super().__init__(process, "browser", app)
         self._page = page
 
     def begin(self, do: str, **given: Any) -> Callable[[], Any]:
@@ -78,15 +80,15 @@ def run_client(
             subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=HERE.parents[1])
         )
         stack.callback(process.kill)
+        asker = Asker(installation.port, app["api_key"])
         if chromium is None:
-            yield Client(process)
+            yield Client(process, language, asker)
             return
         origin = stack.enter_context(serve_pages())
-        asker = Asker(installation.port, app["api_key"])
         assert asker.ask("PATCH", "/v1/app", {"allowed_origins": [origin]}).status == 200
         of_users = {"url": url, "appId": app["id"], "secret": app["user_secret"]}
         page = stack.enter_context(open_page(chromium, origin, of_users))
-        yield ShopClient(process, page)
+        yield ShopClient(process, asker, page)
 
 
 def find_browser(request: pytest.FixtureRequest, language: str) -> Browser | None:
@@ -147,6 +149,28 @@ def test_what_is_sent_is_streamed_read_and_streamed_again(client: Client, user: 
 def test_preferences_are_changed(client: Client, user: str) -> None:
     client.do("change_preferences", user=user, changes={"timezone": "Europe/Berlin"})
     assert client.do("preferences", user=user)["timezone"] == "Europe/Berlin"
+
+
+def test_a_text_is_published_once_to_those_who_follow(client: Client, user: str) -> None:
+    topic, key = f"t-{uuid.uuid4().hex}", uuid.uuid4().hex
+    assert client.app.ask("PUT", f"/v1/users/{user}/topics/{topic}").status == 204
+    client.do("watch", user=user)
+    assert client.do("next", user=user)["type"] == "state"
+    name = "idempotency_key" if client.language == "python" else "idempotencyKey"
+    fields = {"title": "Nightly ü", "priority": "high", "tags": ["tada"], name: key}
+    first, again = (
+        client.do("publish", topic=topic, message="Backup done", **fields) for _ in range(2)
+    )
+    assert first == again
+    assert first["topic"] == topic
+    item = next_change(client, user, "notification")["item"]
+    assert (item["title"], item["body"]) == ("🎉 Nightly ü", "Backup done")
+    assert client.do("list", user=user)["unread_count"] == 1
+
+
+def test_the_categories_have_titles(client: Client, user: str) -> None:
+    titles = {each["name"]: each["title"] for each in client.do("categories", user=user)}
+    assert titles["news"] == "News"
 
 
 def test_a_batch_answers_for_each_event(client: Client, user: str) -> None:

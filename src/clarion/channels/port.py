@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from clarion.clock import Clock
 from clarion.events.model import Event
 from clarion.people.model import User
 from clarion.push.model import Device, Message, StoredMessage
+
+# Called with app and channel after a change by which messages that wait could be sent.
+OnProviderChanged = Callable[[str, Channel], Awaitable[None]]
 
 
 class Providers(Protocol):

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Category, Channel, Priority
+from clarion.catalog.model import Channel, Priority
 from clarion.push.model import StoredMessage
 
 _Short = Annotated[str, msgspec.Meta(max_length=256)]
@@ -277,7 +277,7 @@ class Notification:
     id: str
     event_id: str
     type: str
-    category: Category
+    category: str
     priority: Priority
     title: str | None
     body: str

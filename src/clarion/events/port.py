@@ -97,6 +97,15 @@ class Queue(Protocol):
     async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
         """Make a user's held and digest jobs due at once, so that they are decided again."""
 
+    async def hasten(
+        self, channel: Channel, lane: Priority, app_id: str, due_at: int, limit: int
+    ) -> int:
+        """Make deliveries of a channel that wait for another try due at a time; return how many.
+
+        Those that are due the soonest, at most `limit`. Claimed ones keep their lease, and those
+        that are due earlier their time. The next failure of one does not count.
+        """
+
     async def release_claims(self, *, now: int, until: int) -> None:
         """Make due at once every job that is claimed until that time or less.
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Category
 from clarion.errors import TopicNotOpen
 from clarion.quiet_hours import QuietHours
 
@@ -57,7 +56,7 @@ class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """
 
     enabled: bool = True
-    categories: dict[Category, bool] = {}
+    categories: dict[str, bool] = {}
     types: dict[str, bool] = {}
     quiet_hours: QuietHours | None = None
 
