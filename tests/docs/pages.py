@@ -116,7 +116,7 @@ def read_blocks(page: str) -> list[Block]:
 
 
 def parse(page: str, text: str) -> list[Block]:
-    blocks = []
+    blocks: list[Block] = []
     for found in FENCE.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         info = INFO.fullmatch(found[1])

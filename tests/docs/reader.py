@@ -271,8 +271,8 @@ class Reader:
                 subprocess.run(["/bin/bash", "-n"], input=block.text, text=True, check=True)
             elif block.kind == "sh":
                 self._run(block, following if following and following.is_shown else None)
-        for block, terminal in self.open:
-            assert not terminal.has_failed, f"{block} ended: {terminal.printed}"
+        for opened, terminal in self.open:
+            assert not terminal.has_failed, f"{opened} ended: {terminal.printed}"
 
     def stop(self) -> None:
         for _, terminal in self.open:
