@@ -26,6 +26,8 @@ ASK_EVERY_S = 0.02
 KEPT = ("PATH", "LANG", "TMPDIR")
 # How packages are installed here is the machine's business.
 KEPT_PREFIXES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "PYENV_")
+# API keys begin with it. What stays open, above all a server, has no reason to show one.
+SECRET = "ck_"
 REFUSED = "HTTP 4", "HTTP 5"
 
 # Says on the standard error what was answered: curl itself succeeds whatever it is.
@@ -34,7 +36,7 @@ exec {curl} -w '%{{stderr}}HTTP %{{http_code}}\\n' "$@"
 """
 # For a machine without the program.
 PYTHON = """#!/bin/sh
-PYTHONPATH={root} exec {python} -m {module} "$@"
+exec {python} -P {script} "$@"
 """
 
 
@@ -91,18 +93,21 @@ class Clone:
 
     def _add_programs(self) -> None:
         self.programs.mkdir()
-        own = PYTHON.replace("{root}", str(ROOT)).replace("{python}", sys.executable)
         curl = shutil.which("curl")
-        shims = {"curl": CURL.format(curl=curl) if curl else own.format(module="tests.e2e.curl")}
+        shims = {"curl": CURL.format(curl=curl) if curl else run_script("e2e/curl.py")}
         for name in ("oathtool", "php"):
             if not shutil.which(name):
-                shims[name] = own.format(module=f"tests.docs.{name}")
+                shims[name] = run_script(f"docs/{name}.py")
         shims["node"] = f'#!/bin/sh\nexec {find_node().node} "$@"\n'
         for program in postgres_programs(bundled=False, folder=self.programs).iterdir():
             (self.programs / program.name).symlink_to(program)
         for name, text in shims.items():
             (self.programs / name).write_text(text)
             (self.programs / name).chmod(0o755)
+
+
+def run_script(name: str) -> str:
+    return PYTHON.format(python=sys.executable, script=ROOT / "tests" / name)
 
 
 def git(*arguments: str) -> str:
@@ -273,6 +278,7 @@ class Reader:
                 self._run(block, following if following and following.is_shown else None)
         for opened, terminal in self.open:
             assert not terminal.has_failed, f"{opened} ended: {terminal.printed}"
+            assert SECRET not in terminal.printed, f"{opened} shows an API key"
 
     def stop(self) -> None:
         for _, terminal in self.open:
