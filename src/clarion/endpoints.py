@@ -17,6 +17,7 @@ from clarion.access.signing import UserTokenSigner
 from clarion.analytics import api as analytics_api
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import categories as categories_api
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
@@ -24,6 +25,7 @@ from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
 from clarion.events.api import notifications as notifications_api
+from clarion.events.api import publish as publish_api
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, openapi, static_files
 from clarion.http.asgi import FastRoute
@@ -77,8 +79,10 @@ ROUTES = (
     *follows_api.ROUTES,
     *segments_api.ROUTES,
     *types_api.ROUTES,
+    *categories_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
+    *publish_api.ROUTES,
     *notifications_api.ROUTES,
     *inbox_api.ROUTES,
     *devices_api.ROUTES,
@@ -160,6 +164,7 @@ def build_front(
     more = {
         "limits": limits,
         "on_user_changed": services.on_user_changed,
+        "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)

@@ -87,6 +87,13 @@ PERSONAL = (
         },
     ),
     PersonalTable(
+        table="inactive_users",
+        key=("app_id", "user_id"),
+        owner=Owner.USER,
+        section="",
+        omitted=_USER,
+    ),
+    PersonalTable(
         table="tickets",
         key=("hash",),
         owner=Owner.USER,
@@ -349,7 +356,7 @@ IMPERSONAL = {
     # the record of who had access to personal data.
     "audit_entries": "users are in them by pseudonyms, which are keyed hashes",
     "audit_keys": "keys of the installation",
-    "device_topics": "topics that apps made",
+    "categories": "of apps",
     "erasure_keys": "keys of apps",
     "erasures": "the hash of a user is keyed; what is sealed is removed when an erasure is done",
     "migrations": "of the schema",
@@ -359,6 +366,7 @@ IMPERSONAL = {
     "retired_keys": "ids of keys",
     "segments": "of apps",
     "templates": "of apps",
+    "topics": "topics that apps made",
     "topic_messages": "sent to whoever subscribes to a topic",
     "user_keys": "keys of apps, for the tokens of their users",
 }

@@ -32,9 +32,10 @@ BIG = {
     "api_keys",
     "attempts",
     "audit_entries",
+    "categories",
     "dedupes",
     "deliveries",
-    "device_topics",
+    "topics",
     "devices",
     "erasures",
     "events",
@@ -56,6 +57,7 @@ BIG = {
     "tickets",
     "topic_messages",
     "segments",
+    "inactive_users",
     "user_attributes",
     "user_tags",
     "user_keys",
@@ -144,6 +146,11 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "own_category": "own-7",
+    "description": None,
+    "default_channels": "[]",
+    "user_can_disable": 1,
+    "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
     "allowed_origins": "[]",
@@ -349,6 +356,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
             for _, a, n in devices
         ],
+        "inactive_users": [(a, f"gone-{n}") for _, a, n in devices],
         "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
         "former_device_users": [
             (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
@@ -368,7 +376,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             )
             for _, a, n in devices
         ],
-        "device_topics": [
+        "topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
         ],
@@ -391,7 +399,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
         ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
-        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW, f"own-{n}") for _, a, n in devices],
+        "categories": [(a, f"own-{n}", "Own", None, "[]", 1, NOW, NOW) for _, a, n in devices],
         "audit_entries": [audit_row(a, n) for _, a, n in devices],
         "templates": [
             (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices

@@ -107,6 +107,12 @@ app.command(
     help="Push a message to a device as an APNs provider, or to a topic. Prints the message id "
     f"and the HTTP status, or why the server refused it. {_TAKES_SETTINGS}",
 )
+app.command(
+    "clarion.cli.publish:publish",
+    name="publish",
+    help="Send a text to the devices and the people that follow a topic. Prints the ids of the "
+    f"message and of the event. {_TAKES_SETTINGS}",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

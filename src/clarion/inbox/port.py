@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
@@ -25,7 +24,7 @@ class Inboxes(Protocol):
         user_id: str,
         *,
         unread: bool,
-        category: Category | None,
+        category: str | None,
         after: str | None,
         limit: int,
     ) -> Page[Notification]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Mapping
 from weakref import WeakValueDictionary
 
-from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
@@ -128,7 +127,7 @@ class SqlInboxes:
         user_id: str,
         *,
         unread: bool,
-        category: Category | None,
+        category: str | None,
         after: str | None,
         limit: int,
     ) -> Page[Notification]:
@@ -140,7 +139,7 @@ class SqlInboxes:
             rows = await self._engine.fetch(query, **page, limit=limit + 1)
         else:
             query = LIST_UNREAD_OF_CATEGORY if unread else LIST_OF_CATEGORY
-            rows = await self._engine.fetch(query, **page, category=category.value, limit=limit + 1)
+            rows = await self._engine.fetch(query, **page, category=category, limit=limit + 1)
         items = tuple(read_notification(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
 
