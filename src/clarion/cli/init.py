@@ -122,6 +122,10 @@ Run a test device in a second terminal, and send it a message from a third:
   .venv/bin/clarion device listen{data}
   .venv/bin/clarion send{data} "Hello"
 
+See a small world of people, devices and events in an app of its own (`--remove` deletes it):
+
+  .venv/bin/clarion demo{data}
+
 Send your first notification: create a user, send an event, read the inbox.
 
   eval "$(.venv/bin/clarion env{data})"
