@@ -97,7 +97,7 @@ def test_every_kind_of_thing_exists(demo: Asker) -> None:
     assert any(item["read_at"] for item in inboxes)
     assert any(item["count"] > 1 for item in inboxes)
     (dead, *_) = items(demo, "/v1/events?status=failed")
-    assert demo.post(f"/v1/events/{dead['event_id']}/replay").status == 200
+    assert demo.post(f"/v1/events/{dead['event_id']}/replay").status == 202
     for metric in (
         "events",
         "decisions",
