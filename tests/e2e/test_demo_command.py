@@ -30,9 +30,10 @@ def demo(server: Server) -> Iterator[Asker]:
     )
     try:
         app = wait_until(lambda: find_app(server))
-        # A dead letter takes five attempts, and its last wait eight seconds.
-        wait_until(lambda: items(app, "/v1/events?status=failed") or None)
+        wait_until(lambda: items(app, "/v1/users") or None)
         wait_until(lambda: has_delivered(app) or None)
+        # A dead letter takes five attempts, about 17 seconds after the first event.
+        wait_until(lambda: items(app, "/v1/events?status=failed") or None)
         running.send_signal(signal.SIGINT)
         printed, errors = running.communicate(timeout=END_LIMIT_S)
     finally:

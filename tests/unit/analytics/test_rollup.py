@@ -20,7 +20,7 @@ class BusyTally:
     """The `Tally` port: an event a second, of which it can count but so many at once."""
 
     most: int
-    progress: Progress = Progress(0, NOW, NOW)
+    progress: Progress = field(default_factory=lambda: Progress(0, NOW, NOW))
     added: list[Mapping[int, Mapping[Cell, int]]] = field(default_factory=list)
 
     async def start(self, now: int) -> Progress:

@@ -54,6 +54,8 @@ class Person:
     platform: str | None = None
     # Whether the device is connected while the demo runs.
     is_online: bool = False
+    # Whether the channel with which failures are tried never succeeds.
+    is_failing: bool = False
     # How likely they are to look at a notification.
     interest: float = 0.5
 
@@ -90,6 +92,7 @@ def _make_person(number: int, chance: random.Random) -> Person:
         user=user,
         preferences=_choose_preferences(number),
         platform=PLATFORMS[number % len(PLATFORMS)] if has_device else None,
+        is_failing=_is_one(number, 10),
         is_online=has_device and not _is_one(number, 3),
         interest=chance.uniform(0.1, 0.9),
     )

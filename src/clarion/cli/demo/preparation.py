@@ -130,7 +130,13 @@ class Preparation:
         await self.clarion.send("NEWS_SYSTEM_UPDATE", to=first.id, **later)
         cancelled = await self.clarion.send("NEWS_SYSTEM_UPDATE", to=second.id, **later)
         await self._call("DELETE", f"/v1/events/{quote(cancelled.event_id)}")
-        self.counts.events += 5
+        await self._send_in_vain()
+        self.counts.events += 6
+
+    async def _send_in_vain(self) -> None:
+        """Send something that will be a dead letter: its recipient never accepts anything."""
+        recipient = next(each for each in self.people if each.is_failing)
+        await self.clarion.send("STOCK_EXPORTED", to=recipient.id, data={"order": "A-10000"})
 
     async def _put(self, path: str, body: object = None) -> None:
         await self._call("PUT", path, body)
