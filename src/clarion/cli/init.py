@@ -120,6 +120,7 @@ Clarion is set up. Your keys are in {saved}
   Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
   Health     {first.urls.api}/health
+  Try        .venv/bin/clarion demo{data}   (fills an app with people, devices and events)
 {_setup_url(first.admin)}{_push_urls(first.urls, first.tls)}
 Run a test device in a second terminal, and send it a message from a third:
 

@@ -120,7 +120,7 @@ async def _listen(options: ListenOptions, server: RemoteServer, output: Output) 
     # Failures are reported in one sentence; the logs of the libraries would add a page.
     logging.disable()
     _raise_file_limit(options.count)
-    gateway = _find_gateway(server)
+    gateway = find_gateway(server)
     devices = await asyncio.to_thread(_choose_devices, options, server)
     try:
         try:
@@ -144,7 +144,8 @@ def _raise_file_limit(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _find_gateway(server: RemoteServer) -> Gateway:
+def find_gateway(server: RemoteServer) -> Gateway:
+    """Return how to reach the gateway of a server; `StartError` if it has none."""
     url = server.gateway_url
     if not url.startswith(("ws://", "wss://")):
         found = f"not {url!r}" if url else "because --gateway-listen is off"
