@@ -1,0 +1,28 @@
+"""The links of the navigation, and the notices that pages show after something was done."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clarion.access.model import Role, Scope
+
+
+class Link(NamedTuple):
+    """A link: its words, its path below `/admin` or below the app, and who sees it."""
+
+    label: str
+    path: str
+    icon: str  # of the templates' `icons.html`
+    needs: Scope | Role | None = None
+
+
+# Below `/admin/apps/{app_id}/`.
+OF_APP = (Link("Overview", "overview", "activity", Scope.STATS_READ),)
+# Below `/admin/`.
+OF_SERVER: tuple[Link, ...] = ()
+
+# By the word in `?notice=`, so that no other text can be shown.
+NOTICES = {
+    "signed-out": "You are signed out.",
+    "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
+}
