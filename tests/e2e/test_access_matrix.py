@@ -144,6 +144,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/events/{event_id}/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
     "POST /v1/events/{event_id}/replay": app(Scope.EVENTS_WRITE),
     "DELETE /v1/events/{event_id}": app(Scope.EVENTS_WRITE),
+    "GET /v1/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
     "GET /v1/notifications/{notification_id}": app(Scope.NOTIFICATIONS_READ),
     "GET /v1/notifications/{notification_id}/timeline": app(Scope.NOTIFICATIONS_READ),
     "GET /v1/notifications/{notification_id}/deliveries": app(Scope.NOTIFICATIONS_READ),

@@ -17,7 +17,10 @@ class Link(NamedTuple):
 
 
 # Below `/admin/apps/{app_id}/`.
-OF_APP = (Link("Overview", "overview", "activity", Scope.STATS_READ),)
+OF_APP = (
+    Link("Overview", "overview", "activity", Scope.STATS_READ),
+    Link("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
+)
 # Below `/admin/`.
 OF_SERVER: tuple[Link, ...] = ()
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -138,7 +139,14 @@ def show_groups(secret: str) -> str:
     return " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
 
 
+def show_query(values: Mapping[str, str | None]) -> str:
+    """Return the query of a link, without what is empty."""
+    given = {name: value for name, value in values.items() if value}
+    return f"?{urlencode(given)}" if given else ""
+
+
 FILTERS = {
+    "query": show_query,
     "groups": show_groups,
     "time": show_time,
     "exact_time": show_exact_time,

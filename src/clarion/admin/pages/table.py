@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from clarion.admin.pages import overview, sign_in, start
+from clarion.admin.pages import notifications, overview, sign_in, start
 
 PAGES = (
     *sign_in.PAGES,
     *start.PAGES,
     *overview.PAGES,
+    *notifications.PAGES,
 )
