@@ -87,8 +87,8 @@ class Asked(Watcher):
 
 
 async def test_the_requests_of_a_moment_wake_the_loop_once() -> None:
-    """They are started in parts, one connection after the other."""
-    asked = [Asked("flood") for _ in range(3 * listeners._STARTED_TOGETHER)]
+    """They are started in parts, and if there are many, one connection after the other."""
+    asked = [Asked("flood") for _ in range(listeners._AT_ONCE)]
     asked.append(Asked("other"))
     order: list[str] = []
     all_begun = asyncio.Event()
