@@ -20,12 +20,20 @@ class Link(NamedTuple):
 OF_APP = (
     Link("Overview", "overview", "activity", Scope.STATS_READ),
     Link("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
+    Link("Types and templates", "types", "template", Scope.TYPES_READ),
+    Link("App and keys", "keys", "key", Scope.KEYS_READ),
 )
 # Below `/admin/`.
-OF_SERVER: tuple[Link, ...] = ()
+OF_SERVER = (Link("Apps", "apps", "box"),)
 
 # By the word in `?notice=`, so that no other text can be shown.
 NOTICES = {
     "signed-out": "You are signed out.",
     "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
+    "type-saved": "The type is saved.",
+    "type-deleted": "The type is deleted, or has its built-in values again.",
+    "app-saved": "The app is saved.",
+    "app-deleted": "The app is deleted. Its data is removed in the background.",
+    "key-revoked": "The key is revoked.",
+    "template-saved": "The new version is saved, and used from now on.",
 }
