@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from clarion.admin.pages import notifications, overview, sign_in, start
+from clarion.admin.pages import (
+    dead_letters,
+    explain,
+    notifications,
+    overview,
+    people,
+    sign_in,
+    start,
+)
 
 PAGES = (
     *sign_in.PAGES,
     *start.PAGES,
     *overview.PAGES,
     *notifications.PAGES,
+    *explain.PAGES,
+    *people.PAGES,
+    *dead_letters.PAGES,
 )
