@@ -21,6 +21,7 @@ from clarion.clock import Clock
 from clarion.errors import (
     ClarionError,
     ConfirmationRequired,
+    InternalError,
     MalformedBody,
     MethodNotAllowed,
     MfaRequired,
@@ -42,6 +43,7 @@ from clarion.http.visitors import (
 )
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
+from clarion.telemetry.logs import get_logger
 
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -132,6 +134,9 @@ class Dashboard:
             return await found.page.answer(visit)
         except (ClarionError, Refused) as error:
             return await self._answer_error(self._begin(request, {}, {}), error)
+        except Exception:  # noqa: BLE001 - people get a page in any case
+            get_logger().exception("request_failed", request_id=request.id, path=f"{ROOT}/…")
+            return await self._answer_error(self._begin(request, {}, {}), InternalError())
 
     def _find(self, request: Request) -> Found:
         method = request.scope["method"]

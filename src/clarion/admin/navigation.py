@@ -20,6 +20,9 @@ class Link(NamedTuple):
 OF_APP = (
     Link("Overview", "overview", "activity", Scope.STATS_READ),
     Link("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
+    Link("Explain", "explain", "question", Scope.EVENTS_READ),
+    Link("People", "people", "users", Scope.USERS_READ),
+    Link("Dead letters", "dead-letters", "letter", Scope.EVENTS_READ),
     Link("Types and templates", "types", "template", Scope.TYPES_READ),
     Link("App and keys", "keys", "key", Scope.KEYS_READ),
 )
@@ -29,6 +32,12 @@ OF_SERVER = (Link("Apps", "apps", "box"),)
 # By the word in `?notice=`, so that no other text can be shown.
 NOTICES = {
     "signed-out": "You are signed out.",
+    "saved": "Your changes are saved.",
+    "replayed": "The events are being tried again.",
+    "deleted": "The user is deleted, and can be restored for some days.",
+    "erased": "Everything about the user is being erased.",
+    "restored": "The user is restored.",
+    "not-confirmed": "Nothing was done: the id that you typed is not the id of the user.",
     "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
     "type-saved": "The type is saved.",
     "type-deleted": "The type is deleted, or has its built-in values again.",

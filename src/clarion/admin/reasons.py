@@ -37,3 +37,18 @@ REASONS: dict[str, str] = {
 def explain_reason(code: str | None) -> str:
     """Return the words for a reason; a code that has none as it is."""
     return "" if code is None else REASONS.get(code, code)
+
+
+# The rules in words, by their names; they are asked in the order that the API says.
+RULES: dict[str, str] = {
+    "user": "Is there such a user, and is it active?",
+    "expiry": "Has it expired?",
+    "type": "Does the type use the channel, and can it be sent?",
+    "preferences": "Has the user turned it off?",
+    "devices": "Is there a device that takes it?",
+    "repeat": "Is it a repetition of an earlier one?",
+    "limit": "Is a limit reached?",
+    "quiet_hours": "Are there quiet hours?",
+    "digest": "Does it join a digest?",
+    "default": "Nothing else decided",
+}

@@ -42,12 +42,14 @@ def describe_timeline(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]
     return shown
 
 
+def describe_reasons(channels: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what waits on channels, with the reason in words."""
+    return [each | {"reason_words": explain_reason(each["reason"])} for each in channels]
+
+
 def describe_deliveries(deliveries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the deliveries with their reason in words, and how long they took."""
-    return [
-        each | {"reason_words": explain_reason(each["reason"]), "took": _measure(each)}
-        for each in deliveries
-    ]
+    return [each | {"took": _measure(each)} for each in describe_reasons(deliveries)]
 
 
 def show_duration(seconds: float) -> str:

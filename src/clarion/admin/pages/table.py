@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from clarion.admin.pages import (
     apps,
+    dead_letters,
+    explain,
     keys,
     notifications,
     overview,
+    people,
     sign_in,
     start,
     templates,
@@ -18,6 +21,9 @@ PAGES = (
     *start.PAGES,
     *overview.PAGES,
     *notifications.PAGES,
+    *explain.PAGES,
+    *people.PAGES,
+    *dead_letters.PAGES,
     *types.PAGES,
     *templates.PAGES,
     *keys.PAGES,
