@@ -23,11 +23,17 @@ OF_APP = (
     Link("Explain", "explain", "question", Scope.EVENTS_READ),
     Link("People", "people", "users", Scope.USERS_READ),
     Link("Dead letters", "dead-letters", "letter", Scope.EVENTS_READ),
+    Link("Devices", "devices", "phone", Scope.DEVICES_READ),
     Link("Types and templates", "types", "template", Scope.TYPES_READ),
+    Link("Providers", "providers", "plug", Scope.PROVIDERS_READ),
+    Link("Audit log", "audit", "list", Scope.AUDIT_READ),
     Link("App and keys", "keys", "key", Scope.KEYS_READ),
 )
 # Below `/admin/`.
-OF_SERVER = (Link("Apps", "apps", "box"),)
+OF_SERVER = (
+    Link("Apps", "apps", "box"),
+    Link("Audit log of the server", "audit", "list", Role.VIEWER),
+)
 
 # By the word in `?notice=`, so that no other text can be shown.
 NOTICES = {
@@ -41,6 +47,10 @@ NOTICES = {
     "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
     "type-saved": "The type is saved.",
     "type-deleted": "The type is deleted, or has its built-in values again.",
+    "provider-saved": "The provider is saved, and used from the next message on.",
+    "provider-deleted": "The provider is deleted.",
+    "device-invalidated": "The device is invalidated.",
+    "device-deleted": "The device is deleted.",
     "app-saved": "The app is saved.",
     "app-deleted": "The app is deleted. Its data is removed in the background.",
     "key-revoked": "The key is revoked.",

@@ -115,7 +115,7 @@ async def _create(visit: Visit, kind: str, *parts: str, body: dict[str, Any]) ->
         return await _show_again(visit, refused)
     name, label, is_long = _SECRETS[kind]
     shown = {"kind": kind, "label": label, "is_long": is_long, "secret": made[name], "key": made}
-    return await visit.render("keys.html", **await _values_of(visit), made=shown)
+    return await visit.render("keys.html", **await _values_of(visit) | {"made": shown})
 
 
 async def _revoke(visit: Visit, *parts: str) -> Response:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from clarion.admin.pages import (
     apps,
+    audit,
     dead_letters,
+    devices,
     explain,
     keys,
     notifications,
     overview,
     people,
+    providers,
     sign_in,
     start,
     templates,
@@ -26,6 +29,9 @@ PAGES = (
     *dead_letters.PAGES,
     *types.PAGES,
     *templates.PAGES,
+    *devices.PAGES,
+    *providers.PAGES,
     *keys.PAGES,
+    *audit.PAGES,
     *apps.PAGES,
 )

@@ -181,9 +181,7 @@ async def _try_preview(visit: Visit, template: dict[str, Any], sample: str) -> d
         return {"error": _explain(refused)}
 
 
-async def _preview(
-    visit: Visit, source: dict[str, Any], sample: dict[str, Any]
-) -> dict[str, Any]:
+async def _preview(visit: Visit, source: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
     body = {name: value for name, value in sample.items() if value is not None} | source
     found: dict[str, Any] = await visit.post(
         *_parts_of(visit), "preview", body=body, language=_language_of(visit)

@@ -19,7 +19,15 @@ async function copyText(event) {
   button.textContent = "Copied";
 }
 
+// A form that was refused is shown again with what is wrong, as without htmx.
+function showRefused(event) {
+  if (event.detail.xhr.status < 400 || event.detail.xhr.status >= 500) return;
+  event.detail.shouldSwap = true;
+  event.detail.isError = false;
+}
+
 document.addEventListener("click", copyText);
+document.addEventListener("htmx:beforeSwap", showRefused);
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target?.id === "preview" || event.detail.elt?.id === "preview") showMail();
 });
