@@ -25,6 +25,7 @@ from clarion.channels import api as providers_api
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
+from clarion.events.api import live as live_api
 from clarion.events.api import notifications as notifications_api
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, openapi, static_files
@@ -89,6 +90,7 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *live_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
 )

@@ -88,6 +88,7 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.backlog = self.pipeline.backlog
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)

@@ -191,6 +191,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_READ),
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
+    "GET /v1/live": app(Scope.STATS_READ, is_own_name=True),
     "GET /v1/stats": app(Scope.STATS_READ),
     "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
