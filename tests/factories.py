@@ -23,11 +23,11 @@ from clarion.people.model import User
 from clarion.push.model import (
     Device,
     DeviceDetails,
-    DeviceTopic,
     Message,
     Platform,
     PushPriority,
     StoragePolicy,
+    Topic,
 )
 from clarion.push.webpush.model import PushEndpoint
 
@@ -232,7 +232,7 @@ def make_broadcast(topic: str = "news", **changes: Any) -> Message:
     return make_message("", **{"topic": topic, "sequence": 0} | changes)
 
 
-def make_topic(topic: str = "news", **changes: Any) -> DeviceTopic:
+def make_topic(topic: str = "news", **changes: Any) -> Topic:
     values: dict[str, Any] = {
         "app_id": "app",
         "topic": topic,
@@ -240,7 +240,7 @@ def make_topic(topic: str = "news", **changes: Any) -> DeviceTopic:
         "storage_policy": StoragePolicy.ALL,
         "created_at": NOW,
     }
-    return DeviceTopic(**values | changes)
+    return Topic(**values | changes)
 
 
 def make_user(user_id: str = "", **changes: Any) -> User:

@@ -12,6 +12,8 @@ from clarion.channels.answers import Action
 from clarion.channels.breaker import FAILED_SHARE, LEAST_ATTEMPTS, OPEN_MS, WINDOW_MS
 from clarion.channels.kind_table import KINDS
 from clarion.channels.kinds import Kind
+from clarion.channels.routing import SEEN_MS
+from clarion.events.pipeline import HASTENED_LIMIT
 from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.http.docs import describe, list_errors
 from clarion.settings import describe as describe_settings
@@ -107,6 +109,9 @@ def _describe_waits() -> str:
         f" {WINDOW_MS // 1000} seconds is left alone for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
         " seconds, or as long as its `Retry-After` says; meanwhile the next one is used. Each node"
         " counts for itself.\n"
+        "\nWhen a provider is added or changed, up to"
+        f" {HASTENED_LIMIT:,} messages of its channel that wait for another try are tried after"
+        f" {SEEN_MS // 1000} seconds, when every node has seen the change. That try is not counted.\n"
     )
 
 

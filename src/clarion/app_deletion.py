@@ -33,7 +33,7 @@ TABLES = (
     AppTable("subscriptions", ("device_id", "topic"), "app_id, topic, device_id"),
     AppTable("messages", ("device_id", "id"), "app_id, sequence"),
     AppTable("topic_messages", ("topic", "sequence")),
-    AppTable("device_topics", ("topic",)),
+    AppTable("topics", ("topic",)),
     AppTable("devices", ("id",)),
     AppTable("feedback", ("invalidated_at", "token_hash")),
     AppTable("notifications", ("user_id", "id"), children=("attempts", "deliveries")),
@@ -45,13 +45,16 @@ TABLES = (
     AppTable("user_tags", ("tag", "user_id")),
     AppTable("users", ("id",)),
     AppTable("user_attributes", ("user_id", "term")),
+    AppTable("inactive_users", ("user_id",)),
     AppTable("former_device_users", ("user_id", "device_id", "until")),
     AppTable("erasures", ("id",)),
     AppTable("erasure_keys", ("created_at",)),
     AppTable("segments", ("name",)),
     AppTable("templates", ("type", "channel", "language", "version")),
     AppTable("notification_types", ("type",)),
+    AppTable("categories", ("name",)),
     AppTable("idempotency_keys", ("key",)),
+    AppTable("analytics", ("metric", "step", "at", "type", "channel", "platform", "label")),
 )
 # Tables with the id of an app whose rows stay, and why.
 KEPT = {"audit_entries": "They are a chain, and say who deleted the app. Their age ends them."}

@@ -17,15 +17,19 @@ from clarion.access.signing import UserTokenSigner
 from clarion.admin.dashboard import Dashboard
 from clarion.admin.operations import Operations
 from clarion.admin.pages.table import PAGES
+from clarion.analytics import api as analytics_api
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import categories as categories_api
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
+from clarion.events.api import live as live_api
 from clarion.events.api import notifications as notifications_api
+from clarion.events.api import publish as publish_api
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, openapi, static_files
 from clarion.http.asgi import FastRoute
@@ -79,8 +83,10 @@ ROUTES = (
     *follows_api.ROUTES,
     *segments_api.ROUTES,
     *types_api.ROUTES,
+    *categories_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
+    *publish_api.ROUTES,
     *notifications_api.ROUTES,
     *inbox_api.ROUTES,
     *devices_api.ROUTES,
@@ -89,6 +95,8 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *live_api.ROUTES,
+    *analytics_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
 )
@@ -161,6 +169,7 @@ def build_front(
     more = {
         "limits": limits,
         "on_user_changed": services.on_user_changed,
+        "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)

@@ -131,7 +131,7 @@ class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
 
 
 class TopicNotOpen(RequestError, code="topic_not_open", status=403):
-    """Users may subscribe to open topics only; the app may subscribe them to any, or open it."""
+    """Users may follow open topics only; the app may make them follow any, or open it."""
 
 
 class NotFound(RequestError, code="not_found", status=404):

@@ -87,6 +87,13 @@ PERSONAL = (
         },
     ),
     PersonalTable(
+        table="inactive_users",
+        key=("app_id", "user_id"),
+        owner=Owner.USER,
+        section="",
+        omitted=_USER,
+    ),
+    PersonalTable(
         table="tickets",
         key=("hash",),
         owner=Owner.USER,
@@ -165,6 +172,8 @@ PERSONAL = (
             "sequence": PLAIN,
             "read_at": TIME,
             "dismissed_at": TIME,
+            "first_read_at": TIME,
+            "clicked_at": TIME,
             "expires_at": TIME,
             "created_at": TIME,
         },
@@ -338,6 +347,8 @@ IMPERSONAL = {
         ),
         "of those who operate Clarion, not of users of apps",
     ),
+    "analytics": "counts of what happened to all users of an app",
+    "analytics_progress": "how far that is counted",
     "api_keys": "of apps",
     "apps": "apps",
     "audit_chain": "numbers and signatures of entries",
@@ -345,7 +356,7 @@ IMPERSONAL = {
     # the record of who had access to personal data.
     "audit_entries": "users are in them by pseudonyms, which are keyed hashes",
     "audit_keys": "keys of the installation",
-    "device_topics": "topics that apps made",
+    "categories": "of apps",
     "erasure_keys": "keys of apps",
     "erasures": "the hash of a user is keyed; what is sealed is removed when an erasure is done",
     "migrations": "of the schema",
@@ -355,6 +366,7 @@ IMPERSONAL = {
     "retired_keys": "ids of keys",
     "segments": "of apps",
     "templates": "of apps",
+    "topics": "topics that apps made",
     "topic_messages": "sent to whoever subscribes to a topic",
     "user_keys": "keys of apps, for the tokens of their users",
 }

@@ -19,15 +19,17 @@ from clarion.access.origins import AllowedOrigins
 from clarion.access.user_tokens import UserTokens
 from clarion.audit.log_file import LogFile
 from clarion.audit.loop import AuditLoop
+from clarion.catalog.model import Channel
 from clarion.channels.gateway import GatewayDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
-from clarion.channels.routing import Routing
+from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
+from clarion.events.publisher import Publisher
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
@@ -88,6 +90,8 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.backlog = self.pipeline.backlog
+        self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
         self.sockets = self._build_sockets(settings, stores)
@@ -159,6 +163,10 @@ class Services:
         """Apply a change of a user to what waits for them, and to their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
+
+    async def on_provider_changed(self, app_id: str, channel: Channel) -> None:
+        """Try what waits on a channel again when every node has seen the change."""
+        await self.pipeline.hasten(app_id, channel, SEEN_MS)
 
     def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
         return Callers(
@@ -267,6 +275,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         users=stores.users,
         segments=stores.segments,
         devices=stores.devices,
+        broadcasts=stores.broadcasts,
         catalog=stores.catalog,
         clock=stores.clock,
         channels=services.channels,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from clarion.access.administrators.model import Administrator
 from clarion.access.model import Role
 from tests.browser.conftest import OpenWindow
 from tests.browser.test_inbox_element import find_axe_faults
-from tests.e2e.administrators import make_administrator, sign_in
+from tests.e2e.administrators import Browser, make_administrator, sign_in
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 
@@ -46,11 +47,16 @@ class Dashboard:
     def make(self, role: Role | None = Role.ADMIN, **more: Any) -> Administrator:
         return make_administrator(self.server.installation, role, **more)
 
+    @cached_property
+    def session(self) -> Browser:
+        """The session of an administrator, shared by the tests: a sign-in takes a moment."""
+        return sign_in(self.server.installation, self.make())
+
     def open(
         self, open_window: OpenWindow, path: str, account: Administrator | None = None, **look: Any
     ) -> Page:
         """Open a page of the app in a window of its own, signed in."""
-        session = sign_in(self.server.installation, account or self.make())
+        session = sign_in(self.server.installation, account) if account else self.session
         window = open_window("about:blank", **look)
         window.page.context.add_cookies(
             [

@@ -26,8 +26,9 @@ LANGUAGES = ["python", "javascript"]
 class Client:
     """A client in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], language: str) -> None:
         self._process = process
+        self.language = language
 
     def begin(self, do: str, **given: Any) -> Callable[[], Any]:
         """Have something done; call the result to wait for the answer."""
@@ -59,7 +60,7 @@ def run_client(language: str, installation: Installation, app: dict[str, Any]) -
         command, stdin=PIPE, stdout=PIPE, text=True, cwd=HERE.parents[1]
     ) as process:
         try:
-            yield Client(process)
+            yield Client(process, language)
         finally:
             process.kill()
 
@@ -112,6 +113,30 @@ def test_what_is_sent_is_streamed_read_and_streamed_again(client: Client, user: 
 def test_preferences_are_changed(client: Client, user: str) -> None:
     client.do("change_preferences", user=user, changes={"timezone": "Europe/Berlin"})
     assert client.do("preferences", user=user)["timezone"] == "Europe/Berlin"
+
+
+def test_a_text_is_published_once_to_those_who_follow(
+    server: Server, client: Client, user: str
+) -> None:
+    topic, key = f"t-{uuid.uuid4().hex}", uuid.uuid4().hex
+    assert server.app.ask("PUT", f"/v1/users/{user}/topics/{topic}").status == 204
+    client.do("watch", user=user)
+    assert client.do("next", user=user)["type"] == "state"
+    name = "idempotency_key" if client.language == "python" else "idempotencyKey"
+    fields = {"title": "Nightly ü", "priority": "high", "tags": ["tada"], name: key}
+    first, again = (
+        client.do("publish", topic=topic, message="Backup done", **fields) for _ in range(2)
+    )
+    assert first == again
+    assert first["topic"] == topic
+    item = next_change(client, user, "notification")["item"]
+    assert (item["title"], item["body"]) == ("🎉 Nightly ü", "Backup done")
+    assert client.do("list", user=user)["unread_count"] == 1
+
+
+def test_the_categories_have_titles(client: Client, user: str) -> None:
+    titles = {each["name"]: each["title"] for each in client.do("categories", user=user)}
+    assert titles["news"] == "News"
 
 
 def test_a_batch_answers_for_each_event(client: Client, user: str) -> None:

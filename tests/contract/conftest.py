@@ -36,17 +36,17 @@ from clarion.people.sql import SqlUsers
 from clarion.push.port import (
     Broadcasts,
     Devices,
-    DeviceTopics,
     FeedbackList,
     History,
     Messages,
     Statistics,
+    Topics,
 )
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.push.webpush.port import PushEndpoints
 from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.store.engine import Engine
@@ -199,8 +199,8 @@ def history(engine: Engine) -> History:
 
 
 @pytest.fixture
-def topics(engine: Engine) -> DeviceTopics:
-    return SqlDeviceTopics(engine)
+def topics(engine: Engine) -> Topics:
+    return SqlTopics(engine)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.model import Message, PushPriority, StoragePolicy, Subscription
-from clarion.push.port import Broadcasts, DeviceTopics
+from clarion.push.port import Broadcasts, Topics
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new_app_id
@@ -59,12 +59,12 @@ async def test_each_topic_of_each_app_has_its_own_sequence(broadcasts: Broadcast
     assert await missed(broadcasts, app_id="other") == others[1:]
 
 
-async def test_publishing_makes_the_topic(broadcasts: Broadcasts, topics: DeviceTopics) -> None:
+async def test_publishing_makes_the_topic(broadcasts: Broadcasts, topics: Topics) -> None:
     await published(broadcasts, make_broadcast())
     assert await topics.get("app", "news") == make_topic()
 
 
-async def test_a_deleted_topic_takes_nothing(broadcasts: Broadcasts, topics: DeviceTopics) -> None:
+async def test_a_deleted_topic_takes_nothing(broadcasts: Broadcasts, topics: Topics) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
     for storage_policy in StoragePolicy:
@@ -228,7 +228,7 @@ async def test_the_same_idempotency_key_for_another_request_is_refused(
 
 
 async def test_a_deleted_topic_leaves_the_idempotency_key_unused(
-    broadcasts: Broadcasts, topics: DeviceTopics
+    broadcasts: Broadcasts, topics: Topics
 ) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
@@ -254,7 +254,7 @@ async def test_a_subscription_starts_after_the_last_message(broadcasts: Broadcas
     assert await missed(broadcasts, cursor=2) == later
 
 
-async def test_subscribing_makes_the_topic(broadcasts: Broadcasts, topics: DeviceTopics) -> None:
+async def test_subscribing_makes_the_topic(broadcasts: Broadcasts, topics: Topics) -> None:
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 0
     assert await topics.get("app", "news") == make_topic()
 
@@ -396,7 +396,7 @@ async def test_a_sequence_is_not_used_again_when_its_message_is_gone(
 
 
 async def test_deleting_while_others_publish_leaves_nothing_behind(
-    broadcasts: Broadcasts, topics: DeviceTopics, other_node: Engine
+    broadcasts: Broadcasts, topics: Topics, other_node: Engine
 ) -> None:
     elsewhere = SqlBroadcasts(other_node)
     for n in range(5):

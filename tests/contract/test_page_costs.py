@@ -31,7 +31,7 @@ def notification(n: int) -> tuple[Value, ...]:
     """Return a notification of one user: read and unread, and a few of another category."""
     category = "security" if n in MATCHING else "social"
     said = ("event", "TYPE", category, 1, None, "text", "{}", 1, 1, None, n + 1)
-    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW)
+    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW, None, None)
 
 
 def topic(n: int) -> tuple[Value, ...]:
@@ -66,12 +66,17 @@ def delivery(n: int) -> tuple[Value, ...]:
 
 ROWS = {
     "notifications": notification,
-    "device_topics": topic,
+    "topics": topic,
     "users": user,
     "user_tags": lambda n: ("app", "vip" if n in MATCHING else "new", f"user-{n:06}"),
     "follows": lambda n: ("app", "news", f"user-{n:06}", NOW),
     "events": event,
     "deliveries": delivery,
+    # Of one metric, and a few of an hour that is asked for.
+    "analytics": lambda n: (
+        *("app", "deliveries", "hour", NOW + (0 if n in MATCHING else n + 1)),
+        *("TYPE", "push", "", f"{n}", 1),
+    ),
 }
 INBOX: dict[str, Value] = {"app_id": "app", "user_id": "ana", "before_id": "z", "limit": 100}
 # Each with how many rows it finds.
@@ -112,6 +117,25 @@ PAGES: dict[str, tuple[dict[str, Value], int]] = {
         {"app_id": "app", "status": "failed", "before": "z", "limit": 100},
         FOUND,
     ),
+    "read_analytics": (
+        {
+            "app_id": "app",
+            "metric": "deliveries",
+            "step": "hour",
+            "limit": 100,
+            "since": NOW,
+            "until": NOW + 1,
+            "type": "",
+            "channel": "",
+            "platform": "",
+            "has_type": 1,
+            "has_channel": 1,
+            "has_platform": 1,
+            "has_label": 1,
+        },
+        FOUND,
+    ),
+    "count_new_decisions": ({"first_id": "n-005000", "last_id": "n-005004"}, 1),
     "list_collected_deliveries": (
         {"app_id": "app", "user_id": "ana", "digest": "mine", "limit": 100},
         FOUND,

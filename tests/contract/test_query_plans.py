@@ -28,12 +28,14 @@ from tests.factories import DAY, NOW
 
 BIG = {
     "admin_sessions",
+    "analytics",
     "api_keys",
     "attempts",
     "audit_entries",
+    "categories",
     "dedupes",
     "deliveries",
-    "device_topics",
+    "topics",
     "devices",
     "erasures",
     "events",
@@ -55,6 +57,7 @@ BIG = {
     "tickets",
     "topic_messages",
     "segments",
+    "inactive_users",
     "user_attributes",
     "user_tags",
     "user_keys",
@@ -144,6 +147,11 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "own_category": "own-7",
+    "description": None,
+    "default_channels": "[]",
+    "user_can_disable": 1,
+    "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
     "allowed_origins": "[]",
@@ -208,6 +216,14 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
     "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
+    **dict.fromkeys(["at", "counted_until", "first", "settled_until"], NOW),
+    **dict.fromkeys(["expected_turn", "turn", "value"], 1),
+    **dict.fromkeys(["has_channel", "has_label", "has_platform", "has_type"], 1),
+    "first_id": "n-1",
+    "first_sequence": NOW * 1000 - 20,
+    "last_id": "n-2",
+    "last_sequence": NOW * 1000,
+    "metric": "events",
 }
 VALUES |= {
     **{
@@ -230,6 +246,24 @@ VALUES |= {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    **{
+        name: {"since": NOW + 10, "until": NOW + 12}
+        for name in (
+            "count_delivered_deliveries",
+            "count_dismissals",
+            "count_ended_messages",
+            "count_first_clicks",
+            "count_first_reads",
+            "count_sent_deliveries",
+            "count_unsuccessful_deliveries",
+        )
+    },
+    "count_new_events": {"first_id": "event-1", "last_id": "event-1a"},
+    "prune_analytics": {"step": "minute"},
+    "read_analytics": {"since": NOW, "until": NOW + 5, "step": "minute"},
+    "select_old_analytics": {"before": NOW + 5, "step": "minute"},
+    "add_analytics": {"step": "minute"},
+    "delete_analytics_of_app": {"step": "minute"},
     "add_erasure": {"subject": b"sealed"},
     "add_erasure_key": {"key": b"sealed"},
     "delete_expired_tickets": {"id": b"t-7"},
@@ -317,11 +351,15 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "api_keys": [(i, a, "", "*", b"", NOW, *[None] * 4) for i, a, _ in devices],
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
         "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
+        "analytics": [
+            (a, "events", "minute", NOW + n, "TYPE", "", "", f"{n}", 1) for _, a, n in devices
+        ],
         "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
         "idempotency_keys": [
             (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
             for _, a, n in devices
         ],
+        "inactive_users": [(a, f"gone-{n}") for _, a, n in devices],
         "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
         "former_device_users": [
             (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
@@ -341,7 +379,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             )
             for _, a, n in devices
         ],
-        "device_topics": [
+        "topics": [
             (f"app-{n % APPS}", f"topic-{n}", 0, -1, 20, NOW, None if n % 50 else NOW + n, 0)
             for n in range(TOPICS * 10)
         ],
@@ -364,7 +402,8 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
             (b"t-%d" % n, f"administrator-{n}", NOW, NOW + DAY + n) for _, _, n in devices
         ],
         "follows": [(a, f"topic-{n % TOPICS}", f"user-{n}", NOW) for _, a, n in devices],
-        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW) for _, a, n in devices],
+        "notification_types": [(a, f"TYPE_{n}", "{}", NOW, NOW, f"own-{n}") for _, a, n in devices],
+        "categories": [(a, f"own-{n}", "Own", None, "[]", 1, NOW, NOW) for _, a, n in devices],
         "audit_entries": [audit_row(a, n) for _, a, n in devices],
         "templates": [
             (a, f"TYPE_{n % 100}", "email", "en", n, None, "text", "[]", NOW) for _, a, n in devices
@@ -427,8 +466,8 @@ def user_row(app_id: str, n: int) -> tuple[Value, ...]:
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:
     """Return one of five notifications of a user: the last is unread, another is dismissed."""
     said = ("event", "TYPE_7", "social", 1, None, "text", "{}", 1, 1, None, k + 1)
-    ends = (NOW if k < 4 else None, NOW if k == 2 else None, None, NOW)
-    return (app_id, f"user-{n}", f"n{k}", *said, *ends)
+    ends = (NOW if k < 4 else None, NOW + n if k == 2 else None, None, NOW)
+    return (app_id, f"user-{n}", f"n{k}", *said, *ends, NOW + n, NOW + n)
 
 
 def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:

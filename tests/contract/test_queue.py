@@ -149,6 +149,50 @@ async def test_a_dead_letter_is_not_woken(store: PipelineStore) -> None:
     assert await store.claim(NOW + DAY) == []
 
 
+async def test_deliveries_that_wait_for_another_try_are_hastened(store: PipelineStore) -> None:
+    """The soonest first, of this app, channel and lane; not what is claimed, due or dead."""
+    lane, soon, later = Priority.HIGH, NOW + MINUTE, NOW + DAY
+    waiting = {"lane": lane, "kind": JobKind.DELIVER, "pool": Channel.STUB}
+    jobs = [await add(store, **waiting, due_at=later + n) for n in (2, 1, 3)]
+    sooner = await add(store, **waiting, due_at=soon - 1)
+    await add(store, **waiting | {"pool": Channel.EMAIL}, due_at=later)
+    await add(store, **waiting | {"lane": Priority.LOW}, due_at=later)
+    hasten = partial(store.queue.hasten, Channel.STUB, lane)
+    assert await hasten(new_app_id(), soon, 10) == 0
+    assert await hasten(store.app_id, soon, 2) == 2
+    assert await hasten(store.app_id, soon, 2) == 1
+    assert await hasten(store.app_id, soon, 2) == 0
+    claim = partial(store.queue.claim, Channel.STUB, store.app_id, {lane: 9}, until=later)
+    assert [job.id for job in await claim(now=soon - 1)] == [sooner.id]
+    assert {job.id for job in await claim(now=soon)} == {job.id for job in jobs}
+
+
+async def test_a_claim_and_a_dead_letter_are_not_hastened(store: PipelineStore) -> None:
+    lane = Priority.HIGH
+    for _ in range(2):
+        await add(store, lane=lane, kind=JobKind.DELIVER, pool=Channel.STUB)
+    until = NOW + LEASE
+    quotas = {lane: 9}
+    _, dead = await store.queue.claim(Channel.STUB, store.app_id, quotas, now=NOW, until=until)
+    await store.write(JobOutcome(job=dead, next=DeadLetter(error="x")))
+    for each in Priority:
+        assert await store.queue.hasten(Channel.STUB, each, store.app_id, NOW + 1, 9) == 0
+
+
+async def test_a_hastened_try_that_fails_is_not_counted(store: PipelineStore) -> None:
+    lane = Priority.HIGH
+    await add(store, lane=lane, kind=JobKind.DELIVER, pool=Channel.STUB)
+    tries = []
+    for now in (NOW, NOW + 1, NOW + 2):
+        claim = partial(store.queue.claim, Channel.STUB, store.app_id, {lane: 9}, now=now)
+        (job,) = await claim(until=now + LEASE)
+        tries.append(job.tries)
+        later = Reschedule(due_at=NOW + DAY, error="x")
+        assert await store.write(JobOutcome(job=job, next=later)) == [True]
+        assert await store.queue.hasten(Channel.STUB, lane, store.app_id, now + 1, 9) == 1
+    assert tries == [0, 0, 0]
+
+
 async def test_only_claimed_jobs_are_released(
     store: PipelineStore,
 ) -> None:

@@ -21,7 +21,7 @@ from clarion.people.profile import Profile
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
 from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.topics import SqlBroadcasts, SqlDeviceTopics
+from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.store.engine import Engine
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
 from clarion.store.opening import migrate, sqlite_path
@@ -94,7 +94,7 @@ async def test_devices_subscriptions_and_topics_stay_and_topics_are_closed(empty
     await migrate_to(BEFORE_OWNERS, empty_url, old_devices, OLD_TOPICS, OLD_SUBSCRIPTION)
     await migrate(empty_url)
     async with opened(empty_url) as engine:
-        devices, topics = SqlDevices(engine), SqlDeviceTopics(engine)
+        devices, topics = SqlDevices(engine), SqlTopics(engine)
         first = await devices.find("app", b"token")
         assert first is not None
         assert (first.id, first.details.user_id, first.details.label) == ("d1", "ana", "Telefon")
@@ -237,3 +237,19 @@ async def test_administrators_keep_their_password_and_role(empty_url: str) -> No
             id="2", username="Bob", password_hash="$argon2id$…", role=Role.VIEWER, created_at=6
         ),
     )
+
+
+BEFORE_PUBLISHING = next(each.version for each in load("sqlite") if each.name == "publishing") - 1
+OLD_FOLLOWS = """INSERT INTO follows (app_id, topic, user_id, created_at) VALUES
+('app', 'news', 'ana', 5), ('app', 'team', 'ana', 7), ('app', 'team', 'bo', 6)"""
+OLD_NEWS = """INSERT INTO device_topics (app_id, topic, is_broadcast_channel, storage_policy,
+last_sequence, is_open, created_at) VALUES ('app', 'news', 0, -1, 7, 1, 1)"""
+
+
+async def test_topics_that_were_only_followed_are_topics_of_all(empty_url: str) -> None:
+    await migrate_to(BEFORE_PUBLISHING, empty_url, OLD_FOLLOWS, OLD_NEWS)
+    await migrate(empty_url)
+    async with opened(empty_url) as engine:
+        page = await SqlTopics(engine).list("app", broadcast_channels=False, after=None, limit=10)
+    found = [(each.topic, each.is_open, each.created_at) for each in page.items]
+    assert found == [("news", True, 1), ("team", False, 6)]

@@ -18,12 +18,12 @@ def main(arguments: list[str]) -> int:
     path = f"{url.path}?{url.query}" if url.query else url.path
     body = options.data.encode() if options.data is not None else None
     # As curl does, unless another type is given.
-    form = {} if body is None else {"content-type": "application/x-www-form-urlencoded"}
+    form = {} if body is None else {"Content-Type": "application/x-www-form-urlencoded"}
     headers = form | {
-        name.lower(): value.strip() for name, _, value in (h.partition(":") for h in options.header)
+        name.title(): value.strip() for name, _, value in (h.partition(":") for h in options.header)
     }
     if options.cookies and Path(options.cookies).exists():
-        headers["cookie"] = Path(options.cookies).read_text()
+        headers["Cookie"] = Path(options.cookies).read_text()
     answer = Asker(url.port or 80).ask(method, path, body, headers=headers)
     if options.jar and answer.set_cookies:
         kept = "; ".join(cookie.partition(";")[0] for cookie in answer.set_cookies)

@@ -124,6 +124,9 @@ TABLE: dict[str, Rule] = {
     "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
     "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
     "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
+    "GET /v1/categories": owner(Scope.TYPES_READ),
+    "PUT /v1/categories/{name}": app(Scope.TYPES_WRITE, {"title": "new"}, is_own_name=True),
+    "DELETE /v1/categories/{name}": app(Scope.TYPES_WRITE, is_own_name=True),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -157,7 +160,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/me/stream": Rule(Who.USER, is_stream=True),
     **{
         f"POST /v1/{whose}/notifications/{{nid}}/{action}": rule
-        for action in ("read", "unread", "dismiss")
+        for action in ("read", "unread", "click", "dismiss")
         for whose, rule in (
             ("users/{user_id}", app(Scope.NOTIFICATIONS_WRITE)),
             ("me", ME),
@@ -184,6 +187,17 @@ TABLE: dict[str, Rule] = {
     "POST /v1/topics/{topic}/messages": app(
         Scope.TOPICS_WRITE, {"payload": {"a": 1}}, is_own_name=True
     ),
+    # Needs `events:write`, too.
+    **{
+        f"{method} /v1/publish/{{topic}}": app(
+            Scope.TOPICS_WRITE, {"message": "new"}, is_own_name=True
+        )
+        for method in ("POST", "PUT")
+    },
+    # It is open by now.
+    "PUT /v1/me/topics/{topic}": ME,
+    "GET /v1/me/topics": ME,
+    "DELETE /v1/me/topics/{topic}": ME,
     "PUT /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
     "DELETE /v1/devices/{device_id}/topics/{topic}": owner(Scope.TOPICS_WRITE),
     "GET /v1/providers": app(Scope.PROVIDERS_READ),
@@ -191,7 +205,9 @@ TABLE: dict[str, Rule] = {
     "GET /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_READ),
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
+    "GET /v1/live": app(Scope.STATS_READ, is_own_name=True),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/analytics": app(Scope.STATS_READ),
     "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
@@ -426,6 +442,8 @@ def status_for_another_user(operation: str, rule: Rule) -> set[int]:
         return {403}
     if rule.who is Who.STRANGER:
         return {401}
+    if operation.endswith("/me/topics/{topic}"):
+        return {403, 204}  # it is closed; not to follow it changes nothing
     if "{" in operation:
         return {404}
     return {200, 201}  # about themselves

@@ -246,6 +246,22 @@ def test_many_devices_receive_from_a_topic(home: Home) -> None:
     assert bodies(arrived) == ["extra"] * 3
 
 
+def test_what_is_published_reaches_the_devices_of_the_topic(home: Home) -> None:
+    flags = ("--title=Nightly", "--priority=5", "--tags=tada,db", "--click=https://example.com/7")
+    with home.listening("--topic=publish") as listener:
+        listener.next("ready")
+        done = home.run("publish", "publish", "Backup", "done", *flags)
+        assert done.returncode == 0, done.stderr
+        first = listener.next("notification")
+        assert home.run("publish", "publish", typed="from a\npipe\n").returncode == 0
+        second = listener.next("notification")
+    message_id, _, event_id = done.stdout.partition("  accepted, event ")
+    assert (first["id"], first["payload"]["event_id"]) == (message_id, event_id.strip())
+    assert first["payload"]["aps"]["alert"] == {"title": "🎉 Nightly", "body": "Backup done"}
+    assert first["payload"]["deeplink"] == "https://example.com/7"
+    assert bodies([second]) == ["from a\npipe"]
+
+
 def test_a_subscription_survives_a_reconnect(home: Home) -> None:
     with home.listening("--topic=weekly", "--topic=daily") as listener:
         listener.next("ready")
@@ -400,6 +416,13 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("send hi --payload=file", 2, "leave out the text"),
         ("send --payload=/no/such/file", 2, "cannot read /no/such/file"),
         ("send hi --topic=news --to=token", 2, "give only one of them"),
+        ("publish news hi --priority=9", 1, "priority: must be 1 to 5"),
+        ("publish news hi --click=javascript:1", 1, "click: must not be a javascript: link"),
+        ("publish no!topic hi", 1, "topic: must have 1 to 200 letters"),
+        ("publish a/b hi", 2, "TOPIC: must not contain a /"),
+        ("publish news hi --api-key=ck_no_key", 1, "rejected the API key"),
+        ("publish news hi --url=http://127.0.0.1:1", 1, "No server is listening"),
+        ("publish", 2, "TOPIC"),
     ],
 )
 def test_an_error_is_one_line(

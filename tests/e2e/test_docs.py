@@ -35,7 +35,20 @@ PAGES = {
             '"until":"2030-01-01T07:00:00.000Z"',
         ],
     ),
+    "docs/how-to/publish.md": (
+        "# Publish with one line",
+        [
+            '"topic":"backups"',
+            '"title":"Nightly backup"',
+            "idempotent-replayed: true",
+            "accepted, event",
+        ],
+    ),
     "docs/how-to/audit.md": ("# Audit log", ['"action":"key.create"', '"scopes":"stats:read"']),
+    "docs/how-to/analytics.md": (
+        "# Analytics",
+        ['"group":{"channel":"in_app","reason":"allowed"}', "Complete until"],
+    ),
     "docs/how-to/users-and-preferences.md": (
         "# Users and preferences",
         [

@@ -19,6 +19,7 @@ from tests.conftest import run_apart, run_sql
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.e2e.sending import ANY_HOUR, deliveries, send, set_preferences, timeline
+from tests.leases import shorten_leases
 from tests.peers.mail_servers import PASSWORD, USERNAME, Authority, MailServer
 from tests.peers.twilio import ACCOUNT, TOKEN, Twilio, sign
 from tests.peers.webhooks import WebhookReceiver
@@ -68,7 +69,7 @@ class World:
     def wait(self, event_id: str) -> tuple[str, dict[str, dict[str, Any]]]:
         """Wait until all deliveries of an event are sent or delivered.
 
-        On PostgreSQL what a killed server had claimed is done again when its lease has expired.
+        On PostgreSQL what a killed server had claimed is done again when its lease has run out.
         """
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
@@ -198,6 +199,8 @@ async def test_every_channel_gets_it_although_the_server_is_killed(world: World)
         assert process is not None
         process.kill()
         await asyncio.to_thread(process.wait)
+        if (url := world.installation.database_url).startswith("postgres"):
+            await shorten_leases(url)
         await asyncio.to_thread(world.installation.start)
     for event_id in event_ids:
         notification_id, found = await asyncio.to_thread(world.wait, event_id)

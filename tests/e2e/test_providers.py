@@ -1,5 +1,6 @@
 """Providers over the API: what a hostile or careless app gives is refused, or harms nobody."""
 
+import datetime as dt
 import json
 import uuid
 from typing import Any
@@ -9,8 +10,20 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.channels.api import PROVIDERS_LIMIT
+from clarion.store.opening import open_engine
+from clarion.store.statement import statement
+from tests.conftest import run_apart
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Server
+from tests.e2e.sending import (
+    deliveries,
+    draft,
+    inbox,
+    make_type,
+    make_user,
+    send_and_wait,
+    wait_until,
+)
 from tests.peers.fcm import make_key, pem_of
 
 P256 = (
@@ -63,6 +76,10 @@ DISGUISED = [
 ]
 # Some names inside have no address on this machine.
 REFUSED = {"target_refused", "not_connected"}
+SELECT_DUE = statement(
+    "select_due_times",
+    "SELECT due_at, tries FROM jobs WHERE app_id = :app_id AND pool = 'email' AND token % 1000 = 0",
+)
 BREAKS = ["\r\n", "\n", "\r", "\x00", "\x0b", "\x85", "\u2028"]
 
 
@@ -257,3 +274,46 @@ def clean(server: Server) -> Any:
     yield
     for channel in ("push", "webhook", "sms", "email"):
         server.app.delete(f"/v1/providers/{channel}/hostile")
+
+
+def find_due(server: Server, app_id: str) -> list[tuple[int, int]]:
+    """Return the due times and tries of an app's deliveries by email that wait."""
+
+    async def read() -> list[tuple[int, int]]:
+        url = server.installation.database_url
+        engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+        try:
+            return [(due, tries) for due, tries in await engine.fetch(SELECT_DUE, app_id=app_id)]
+        finally:
+            await engine.close()
+
+    return run_apart(read())
+
+
+def test_what_waits_for_another_try_is_tried_when_its_provider_is_mended(server: Server) -> None:
+    """The schedule of email has it wait for a minute."""
+    made = server.make_app()
+    app = server.with_key(made["api_key"])
+    inside = smtp(host="127.0.0.1")
+    assert put(app, "email", inside).status == 201
+    order = make_type(app, default_channels=["in_app", "email"])
+    template = {"subject": "Order", "body": "{{ order }}", "variables": ["order"]}
+    assert app.ask("PUT", f"/v1/types/{order}/templates/email", template).status == 200
+    ana = make_user(app, email="ana@example.com")
+    send_and_wait(app, draft(order, user_id=ana))
+    (notification,) = inbox(app, ana)
+    ((due_at, tries),) = wait_until(
+        lambda: [e for e in find_due(server, made["id"]) if e[1]] or None
+    )
+    assert put(app, "email", inside).status == 200
+    assert find_due(server, made["id"]) == [(due_at, tries)]  # nothing was changed
+
+    assert put(app, "email", inside | {"sandbox": True}).status == 200
+
+    def look() -> dict[str, Any] | None:
+        found = deliveries(app, notification["id"])["email"]
+        return found if found["status"] == "delivered" else None
+
+    found = wait_until(look)
+    assert [each["status"] for each in found["attempts"]] == ["misconfigured", "delivered"]
+    assert dt.datetime.fromisoformat(found["delivered_at"]).timestamp() * 1000 < due_at

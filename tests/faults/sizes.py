@@ -21,6 +21,7 @@ class Sizes:
 
     # T01, T11, T05: the server as a process.
     server_kills: int
+    longest_between_kills_s: float
     server_stops: int
     clients: int
 
@@ -30,6 +31,7 @@ class Sizes:
 
     # T10: migrations.
     migration_rounds: int
+    migrates_every_crash: bool  # also those that SQLite repairs to the same database
 
     # T12: PostgreSQL.
     postgres_kills: int
@@ -67,6 +69,7 @@ class Sizes:
     # T01, T43: the pipeline under kills.
     pipeline_events: int
     pipeline_kills: int
+    lease_left_ms: int  # of those of a killed server, on PostgreSQL
 
     # T29: examples of each operation that schemathesis makes.
     fuzz_examples: int
@@ -88,6 +91,9 @@ class Sizes:
 
     # T18: messages to a provider, for each of its faults.
     provider_messages: int
+    # How the delay of one channel by another is measured: in rounds, since machines are shared.
+    hanging_rounds: int
+    hanging_events: int
 
     # T39: users who are erased while notifications are delivered to them.
     erased_users: int
@@ -104,11 +110,13 @@ TABLE = {
         random_power_losses=2_000,
         control_power_losses=200,
         server_kills=20,
+        longest_between_kills_s=0.8,
         server_stops=3,
         clients=50,
         failing_syncs=20,
         disk_full_cycles=5,
         migration_rounds=1,
+        migrates_every_crash=False,
         postgres_kills=5,
         chaos_devices=200,
         chaos_pushes=4_000,
@@ -132,6 +140,7 @@ TABLE = {
         quiet_p99_factor=4,
         pipeline_events=2_000,
         pipeline_kills=4,
+        lease_left_ms=3_000,
         fuzz_examples=8,
         has_all_roles=False,
         huge_body_bytes=16 << 20,
@@ -141,6 +150,8 @@ TABLE = {
         slow_connections=200,
         slow_s=6,
         provider_messages=3,
+        hanging_rounds=2,
+        hanging_events=30,
         erased_users=12,
         rebinding_tries=10_000,
     ),
@@ -151,11 +162,13 @@ TABLE = {
         random_power_losses=10_000,
         control_power_losses=1_000,
         server_kills=300,
+        longest_between_kills_s=2.0,
         server_stops=100,
         clients=50,
         failing_syncs=100,
         disk_full_cycles=20,
         migration_rounds=5,
+        migrates_every_crash=True,
         postgres_kills=100,
         chaos_devices=1_000,
         chaos_pushes=20_000,
@@ -179,6 +192,7 @@ TABLE = {
         quiet_p99_factor=1.5,
         pipeline_events=20_000,
         pipeline_kills=12,
+        lease_left_ms=45_000,
         fuzz_examples=1_000,
         has_all_roles=True,
         huge_body_bytes=1 << 30,
@@ -188,6 +202,8 @@ TABLE = {
         slow_connections=5_000,
         slow_s=300,
         provider_messages=1_000,
+        hanging_rounds=20,
+        hanging_events=100,
         erased_users=1_000,
         rebinding_tries=200_000,
     ),

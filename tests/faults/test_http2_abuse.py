@@ -4,14 +4,12 @@ During a flood another client is served as usual, and the memory of the server s
 """
 
 import re
-import shutil
 import socket
 import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
@@ -30,10 +28,10 @@ from tests.faults.http.frames import (
     frame,
     head,
 )
+from tests.faults.http.h2spec import NotBuiltError, find_h2spec
 from tests.faults.http.server import MIB, Target, healthy_requests, watched_memory
 from tests.faults.sizes import SIZES
 
-H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@latest"
 # A port that serves HTTP/1.1 too answers what is no preface with 400 in HTTP/1.1, and closes.
 ALLOWED_FAILURES = {"Sends invalid connection preface"}
 HEALTHY_RATIO = 0.95
@@ -46,23 +44,10 @@ STREAMS = 300
 
 @pytest.fixture(scope="module")
 def h2spec(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if found := shutil.which("h2spec"):
-        return found
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if not go:
-        pytest.skip("h2spec is not on the PATH, and there is no Go to build it with")
-    folder = tmp_path_factory.mktemp("h2spec")
-    built = subprocess.run(
-        [go, "install", H2SPEC],
-        env={"GOBIN": str(folder), "HOME": str(Path.home()), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    if built.returncode:
-        pytest.skip(f"h2spec cannot be built: {built.stderr[-200:]}")
-    return str(folder / "h2spec")
+    try:
+        return find_h2spec(tmp_path_factory.mktemp("h2spec"))
+    except NotBuiltError as error:
+        pytest.skip(f"h2spec: {error}")
 
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])

@@ -1,6 +1,7 @@
 """T10: migrations are killed at every step, and then run again."""
 
 import asyncio
+import hashlib
 import itertools
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,7 @@ from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from tests.faults.migrating import LATER, PROCESSES, migrate
 from tests.faults.power_loss import (
     Disk,
+    Image,
     Operation,
     RecordingVfs,
     Survival,
@@ -32,7 +34,7 @@ from tests.faults.sizes import SIZES
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 NAMES = frozenset({"a", "b", "c"})
-STEPS_AT_MOST = 200
+STEPS_AT_MOST = 1_000
 PROCESS_LIMIT_S = 60
 
 
@@ -161,6 +163,7 @@ async def test_a_killed_migration_is_finished_by_the_next(
         assert ended == -signal.SIGKILL
         await database.clear()
     figures(f"T10 {type(database).__name__}: killed at each of {step - 1} statements, all finished")
+    assert ended == 0, "there are more statements"
     assert step > len(whole) / 10
 
 
@@ -192,6 +195,32 @@ def crashes(moment: int) -> Iterator[Survival]:
         yield torn(f"{moment}/{number}")
 
 
+def recover(folder: Path) -> bytes:
+    """Open what a crash left, and return the digest of the database as SQLite repairs it."""
+    connection = open_connection(str(folder / DATABASE))
+    try:
+        return hashlib.sha256(connection.serialize("main")).digest()
+    finally:
+        connection.close()
+
+
+def is_new(image: Image, folder: Path, seen: set[tuple[bytes, bool]], *, is_filled: bool) -> bool:
+    """Whether no crash before left the same: what is migrated would be the same, too.
+
+    In CI also if SQLite repairs it to the same database, byte for byte.
+    """
+    if (case := (digest_of(image), is_filled)) in seen:
+        return False
+    seen.add(case)
+    if SIZES.migrates_every_crash:
+        return True
+    write_image(image, folder)
+    if (repaired := (recover(folder), is_filled)) in seen:
+        return False
+    seen.add(repaired)
+    return True
+
+
 def check_crash(folder: Path, whole: list[tuple[object, ...]], *, is_filled: bool) -> None:
     """Migrate what a crash left: it becomes whole, keeps its rows, and stays as it is."""
     migrate_file(folder / DATABASE)
@@ -209,14 +238,13 @@ def test_a_migration_crashed_at_any_operation_is_finished_by_the_next(
     """T10: kill, power loss and torn writes at every operation of the disk; no row is lost."""
     operations, filled = record(scratch)
     whole = describe_file(scratch / DATABASE)
-    disk, count, checked = Disk(), 0, set[tuple[bytes, bool]]()
+    disk, count, seen = Disk(), 0, set[tuple[bytes, bool]]()
     for moment, operation in enumerate(operations):
         is_filled = moment >= filled
         for survival in crashes(moment):
             image = disk.image(survival)
             count += 1
-            if (case := (digest_of(image), is_filled)) not in checked:
-                checked.add(case)
+            if is_new(image, scratch / "recovered", seen, is_filled=is_filled):
                 write_image(image, scratch / "crashed")
                 check_crash(scratch / "crashed", whole, is_filled=is_filled)
         disk.play(operation)

@@ -12,6 +12,7 @@ from tests.faults.clarion_server import ClarionServer
 from tests.faults.pipeline_load import Senders, plan, set_up
 from tests.faults.pipeline_state import count_jobs, find_faults, read_state, reading
 from tests.faults.sizes import SIZES
+from tests.leases import shorten_leases
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
@@ -29,17 +30,18 @@ async def kill_at_random(
     senders: Senders,
     marks: list[int],
     chance: random.Random,
-    *,
-    has_writer: bool,
+    url: str,
 ) -> float:
     """Kill the server whenever so much is accepted; return the slowest start."""
-    slowest_s = 0.0
+    slowest_s, is_postgres = 0.0, url.startswith("postgres")
     for mark in marks:
         await senders.reach(mark)
         # Right behind an answer, few requests are stored and not answered: those are the hard ones.
         await asyncio.sleep(chance.uniform(0, LONGEST_WAIT_S))
         senders.server_is_up.clear()
-        await server.kill(with_writer=has_writer and chance.random() < 0.5)
+        await server.kill(with_writer=not is_postgres and chance.random() < 0.5)
+        if is_postgres:
+            await shorten_leases(url, SIZES.lease_left_ms)
         slowest_s = max(slowest_s, await server.start())
         senders.server_is_up.set()
     return slowest_s
@@ -62,13 +64,12 @@ async def send_through_kills(
     chance = random.Random(SEED)
     requests = list(plan(SIZES.pipeline_events, chance))
     marks = sorted(chance.sample(range(len(requests) // 20, len(requests)), kills))
-    has_writer = url.startswith("sqlite")
     async with server:
         await set_up(server)
         senders = Senders(server, requests)
         began = time.monotonic()
         async with senders.running(CLIENTS):
-            slowest_s = await kill_at_random(server, senders, marks, chance, has_writer=has_writer)
+            slowest_s = await kill_at_random(server, senders, marks, chance, url)
         sent_s = time.monotonic() - began
         drained_s = await drain(url)
         async with reading(url) as fetch:

@@ -1,11 +1,12 @@
 """T18: each fault of a provider, over each protocol, against a running server."""
 
-import asyncio
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import pytest
 
@@ -23,25 +24,30 @@ from tests.faults.channels.cells import (
     running,
     until,
 )
-from tests.faults.channels.peers import PEERS, RETRY_AFTER_S, Meets
+from tests.faults.channels.peers import PEERS, RETRY_AFTER_S, Meets, SmsPeer
 from tests.faults.sizes import SIZES
-from tests.peers.http2 import Fault
+from tests.peers.http1 import Http1Peer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 MESSAGES = SIZES.provider_messages
+IS_SHORT = MESSAGES <= USERS
 LIMIT_S = 60.0 + MESSAGES / 5
 # A retry comes at its time, unless the machine is busy with others.
-LATE_S = 3.0
+LATE_S = 10.0
 OPEN_S = 30.0
-# How the delay of one channel by another is measured: in rounds, since the machine is shared.
-ROUNDS, EVENTS, SLOTS = 3, 60, 32
-# Ten per cent, and what a machine that is busy with others may add: what is delayed by a provider
-# that hangs waits for seconds.
-GROWTH, NOISE_S = 1.1, 0.25
+# In CI those that share a server, so that their waits are the same; else each has its own.
+GROUPS: list[tuple[str, ...]] = [("apns", "fcm", "webpush"), ("smtp", "twilio", "webhook")]
+if not IS_SHORT:
+    GROUPS = [(kind,) for kind in PEERS]
 # In CI only those that are tried again within seconds: email waits for a minute.
-QUICK = [kind for kind in PEERS if PEERS[kind].first_wait_s < 10 or MESSAGES > USERS]
+QUICK = [kind for kind in PEERS if PEERS[kind].first_wait_s < 10 or not IS_SHORT]
+# The slots of a provider; how many messages wait for them, and how long it may hang.
+SLOTS, HANGING, HANGS_S = 32, 128, 20
+# Other channels may take so much longer beside it: of the p99, in the median of the rounds.
+GROWTH = 1.1
 ENDS = frozenset({"rejected", "gone"})
+Run = Callable[[], Awaitable[None]]
 
 
 async def meet(cell: Cell, fault: str) -> None:
@@ -56,8 +62,7 @@ async def meet(cell: Cell, fault: str) -> None:
         tried = await cell.wait(event_ids, is_tried, limit_s, min(len(event_ids), USERS))
         statuses = {each["attempts"][0]["status"] for each in tried}
         assert statuses <= {meets.status, meets.others or meets.status}, statuses
-        # After a GOAWAY it was seen that the client knew of none that it was not looked at.
-        assert meets.status in statuses or fault == "GOAWAY", statuses
+        assert meets.status in statuses, statuses
         before = count_ids(peer)
         if meets.status not in ENDS:
             await heal(cell, meets)
@@ -84,6 +89,9 @@ async def heal(cell: Cell, meets: Meets) -> None:
     if meets.status == "misconfigured":
         assert await cell.circuit() == "open"
         await cell.put_provider("main", cell.peer)
+    if cell.peer.kind not in QUICK:
+        # What waits for another try is tried soon when its provider is changed.
+        await cell.put_provider("main", cell.peer, daily_cap=1_000_000)
 
 
 def check_end(cell: Cell, meets: Meets, done: list[Delivery]) -> None:
@@ -126,33 +134,14 @@ async def check_gone(cell: Cell) -> None:
         assert "gone" in provider["disabled_reason"]
 
 
-@pytest.mark.parametrize("kind", PEERS)
-async def test_each_fault_is_followed_by_what_the_table_says(
-    kind: str, tmp_path: Path, figures: Callable[[str], None]
-) -> None:
-    faults = PEERS[kind].FAULTS
-    async with running(tmp_path, len(faults)) as world:
-        cells = {fault: world.make_cell(kind) for fault in faults}
-        wrong = await run_all([(fault, partial(meet, cells[fault], fault)) for fault in faults])
-    # The HTTP client itself repeats at once what the peer says it did not look at.
-    waits = [
-        gap
-        for fault, cell in cells.items()
-        for gap in gaps_s(cell.peer)
-        if fault != "429" and gap >= 1
-    ]
-    told = gaps_s(cells["429"].peer) if "429" in cells else []
-    figures(
-        f"{kind}: {len(faults)} faults, {MESSAGES} messages each; again after {show(waits)}, "
-        f"planned {PEERS[kind].first_wait_s:g} s and up to 10 % more; told {RETRY_AFTER_S} s: "
-        f"{show(told)}"
-    )
-    assert not wrong, "\n".join(wrong)
-    assert max(waits) - min(waits) > 0.01, "all came again after the same time"
-
-
 def show(times: list[float]) -> str:
     return f"{min(times):.2f} to {max(times):.2f} s" if times else "none"
+
+
+def show_plan(kind: str) -> str:
+    if kind not in QUICK:
+        return "hastened by a change of the provider"
+    return f"planned {PEERS[kind].first_wait_s:g} s and up to 10 % more"
 
 
 def not_taken(kind: str) -> str:
@@ -186,23 +175,8 @@ async def fall_back(world: World, kind: str, fault: str) -> None:
         await second.stop()
 
 
-async def test_the_next_provider_takes_over_unless_the_first_may_have_it(tmp_path: Path) -> None:
-    pairs = [
-        (kind, fault)
-        for kind in ("apns", "fcm", "smtp", "twilio")
-        for fault in (not_taken(kind), "time-out before accepting", "time-out after accepting")
-        if kind in QUICK or fault != "time-out after accepting"
-    ]
-    async with running(tmp_path, len(pairs)) as world:
-        cells = [
-            (f"{kind} {fault}", partial(fall_back, world, kind, fault)) for kind, fault in pairs
-        ]
-        wrong = await run_all(cells)
-    assert not wrong, "\n".join(wrong)
-
-
-async def open_and_close(world: World, kind: str) -> int:
-    """Return how many messages a provider was asked to take that takes none."""
+async def open_and_close(world: World, kind: str) -> None:
+    """Send to a provider that takes nothing, until it is left alone, and until it is well again."""
     cell = world.make_cell(kind)
     peer = cell.peer
     meets = peer.FAULTS[not_taken(kind)]
@@ -213,7 +187,6 @@ async def open_and_close(world: World, kind: str) -> int:
         event_ids = await cell.send(2 * LEAST_ATTEMPTS)
         await cell.wait_for_circuit("open", LIMIT_S)
         late_ids = await cell.send(2 * LEAST_ATTEMPTS)
-        asked = len(peer.arrivals) - 1
         await peer.heal(meets)
         late = await cell.wait(late_ids, is_final, LIMIT_S + OPEN_S)
         done = await cell.wait(event_ids, is_final, LIMIT_S + OPEN_S + peer.first_wait_s)
@@ -221,85 +194,167 @@ async def open_and_close(world: World, kind: str) -> int:
         await cell.wait_for_circuit("closed", LIMIT_S)
         # Those that came while it was open were not tried in vain.
         assert {each["attempt_count"] for each in late} == {1}
-        return asked
     finally:
         await peer.stop()
 
 
-async def test_the_circuit_breaker_opens_and_closes_and_nothing_is_lost(
-    tmp_path: Path, figures: Callable[[str], None]
+def list_cells(world: World, kind: str) -> tuple[dict[str, Cell], dict[str, Run]]:
+    """Return the cells of the faults of a kind, and all that is run for it, by their names."""
+    cells = {fault: world.make_cell(kind) for fault in PEERS[kind].FAULTS}
+    runs: dict[str, Run] = {
+        f"{kind} {fault}": partial(meet, cell, fault) for fault, cell in cells.items()
+    }
+    for fault in FALL_BACKS.get(kind, ()):
+        runs[f"{kind} next after {fault}"] = partial(fall_back, world, kind, fault)
+    if kind in QUICK:
+        runs[f"{kind} circuit breaker"] = partial(open_and_close, world, kind)
+    return cells, runs
+
+
+# The subscription of a browser is for one key, and every webhook gets every message.
+FALL_BACKS = {
+    kind: [
+        fault
+        for fault in (not_taken(kind), "time-out before accepting", "time-out after accepting")
+        if kind in QUICK or fault != "time-out after accepting"
+    ]
+    for kind in ("apns", "fcm", "smtp", "twilio")
+}
+
+
+@pytest.mark.parametrize("kinds", GROUPS, ids="-".join)
+async def test_what_follows_each_fault(
+    kinds: tuple[str, ...], tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    async with running(tmp_path, len(QUICK)) as world:
-        results = await asyncio.gather(
-            *(open_and_close(world, kind) for kind in QUICK), return_exceptions=True
+    """By the table of each kind; the next provider; the circuit breaker. Nothing is lost."""
+    apps = sum(len(PEERS[kind].FAULTS) + 4 for kind in kinds)
+    async with running(tmp_path, apps) as world:
+        made = {kind: list_cells(world, kind) for kind in kinds}
+        runs = [pair for _, each in made.values() for pair in each.items()]
+        wrong = await run_all(runs)
+    for kind, (cells, _) in made.items():
+        waits, told = find_waits(cells)
+        figures(
+            f"{kind}: {len(cells)} faults, {MESSAGES} messages each; again after {show(waits)}, "
+            f"{show_plan(kind)}; told {RETRY_AFTER_S} s: {show(told)}"
         )
-    by_kind = dict(zip(QUICK, results, strict=True))
-    figures(f"circuit breaker: attempts of {2 * LEAST_ATTEMPTS} until it opened: {by_kind}")
-    assert all(isinstance(each, int) for each in results), by_kind
+        if not waits or max(waits) - min(waits) <= 0.01:
+            wrong.append(f"{kind}: all came again after the same time")
+    assert not wrong, "\n".join(wrong)
 
 
-async def measure(cell: Cell, events: int) -> list[float]:
-    """Return the seconds from the request to the arrival of each message, one after another."""
-    times: list[float] = []
-    for _ in range(events):
-        known, began = len(cell.peer.arrivals), time.monotonic()
-        await cell.send(1)
-        await until(lambda known=known: len(cell.peer.arrivals) > known, LIMIT_S)  # type: ignore[misc]
-        times.append(cell.peer.arrivals[-1].at - began)
-    return times
+def find_waits(cells: Mapping[str, Cell]) -> tuple[list[float], list[float]]:
+    """Return after how long messages came again: by the schedule, and as a provider asked."""
+    waits = [
+        gap
+        for fault, cell in cells.items()
+        for gap in gaps_s(cell.peer)
+        # The HTTP client itself repeats at once what the peer says it did not look at.
+        if fault != "429" and gap >= 1
+    ]
+    return waits, gaps_s(cells["429"].peer) if "429" in cells else []
 
 
-def p99(rounds: list[list[float]]) -> float:
-    return statistics.median(statistics.quantiles(times, n=100)[98] for times in rounds)
+class Round(NamedTuple):
+    """How long messages took, alone and beside a provider that hangs.
+
+    `unaided` is how many of those beside it arrived without one of its slots becoming free.
+    """
+
+    alone: list[float]
+    beside: list[float]
+    unaided: int
 
 
-async def set_up_hanging(world: World, beside: Cell) -> Cell:
-    """Return a provider of text messages, of the same app, that takes messages in silence."""
-    cell = world.make_cell("twilio")
-    cell.app = beside.app
-    await cell.peer.start()
-    await cell.put_provider("main", cell.peer, 201)
-    await cell.put_type("OTHER")
-    await cell.demand(200, "PATCH", "/v1/users/u0", cell.peer.user(0))
-    allowed = {"types": {"OTHER": {"sms": True}}}
-    await cell.demand(200, "PATCH", "/v1/users/u0/preferences", allowed)
-    cell.peer.set(Fault.SILENCE)
-    return cell
+class Beside:
+    """A webhook, and a provider of text messages of the same app that can hang."""
+
+    def __init__(self, cell: Cell, hanging: Cell) -> None:
+        self.cell = cell
+        self.hanging = hanging
+        self.peer = hanging.peer
+        assert isinstance(self.peer, SmsPeer)
+        assert isinstance(self.peer.http, Http1Peer)
+        self.http = self.peer.http
+
+    @classmethod
+    async def set_up(cls, world: World) -> Self:
+        cell, hanging = world.make_cell("webhook"), world.make_cell("twilio")
+        await cell.set_up()
+        hanging.app = cell.app
+        await hanging.peer.start()
+        await hanging.put_provider("main", hanging.peer, 201, timeout_s=HANGS_S, concurrency=SLOTS)
+        await hanging.put_type("OTHER")
+        await cell.demand(200, "PATCH", "/v1/users/u0", hanging.peer.user(0))
+        allowed = {"types": {"OTHER": {"sms": True}}}
+        await cell.demand(200, "PATCH", "/v1/users/u0/preferences", allowed)
+        return cls(cell, hanging)
+
+    async def stop(self) -> None:
+        self.http.release()
+        await self.cell.peer.stop()
+        await self.peer.stop()
+
+    async def measure(self) -> tuple[list[float], int]:
+        """Return the seconds to the arrival of each message, and how many were unaided."""
+        times, unaided = [], 0
+        for _ in range(SIZES.hanging_events):
+            known, taken = len(self.cell.peer.arrivals), len(self.http.requests)
+            began = time.monotonic()
+            await self.cell.send(1)
+            await until(lambda known=known: len(self.cell.peer.arrivals) > known, LIMIT_S)  # type: ignore[misc]
+            times.append(self.cell.peer.arrivals[known].at - began)
+            unaided += len(self.http.requests) == taken
+        return times, unaided
+
+    async def measure_beside(self) -> tuple[list[float], int]:
+        """The same while the other provider hangs, with all its slots in use and more waiting."""
+        self.http.hold()
+        known = len(self.http.requests)
+        event_ids = await self.hanging.send(HANGING, "OTHER")
+        await until(lambda: len(self.http.requests) >= known + SLOTS, LIMIT_S)
+        try:
+            return await self.measure()
+        finally:
+            self.http.release()
+            await self.hanging.wait(event_ids, is_final, LIMIT_S + OPEN_S)
+
+    async def run(self, number: int) -> Round:
+        """Measure both, in turn the one or the other first."""
+        if number % 2:
+            beside, unaided = await self.measure_beside()
+            alone, _ = await self.measure()
+        else:
+            alone, _ = await self.measure()
+            beside, unaided = await self.measure_beside()
+        return Round(alone, beside, unaided)
 
 
-async def measure_rounds(world: World) -> tuple[list[list[float]], list[list[float]]]:
-    quiet: list[list[float]] = []
-    beside: list[list[float]] = []
-    cell = world.make_cell("webhook")
-    await cell.set_up()
-    hanging = await set_up_hanging(world, cell)
-    try:
-        await measure(cell, EVENTS)
-        for number in range(1, ROUNDS + 1):
-            # A provider that was changed has a circuit breaker that is closed.
-            await hanging.put_provider("main", hanging.peer)
-            quiet.append(await measure(cell, EVENTS))
-            await hanging.send(SLOTS * 4, "OTHER")
-            wanted = SLOTS * number
-            await until(lambda n=wanted: len(hanging.peer.arrivals) >= n, LIMIT_S)  # type: ignore[misc]
-            beside.append(await measure(cell, EVENTS))
-    finally:
-        await cell.peer.stop()
-        await hanging.peer.stop()
-    return quiet, beside
+def p99(times: Iterable[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]
 
 
 async def test_a_provider_that_hangs_does_not_delay_other_channels(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """Of the same app: the messages to the one that hangs fill all its slots."""
+    """No message of another channel waits until a slot of it is free."""
     async with running(tmp_path, 2) as world:
-        quiet, beside = await measure_rounds(world)
-    before, after = p99(quiet), p99(beside)
-    medians = [statistics.median(map(statistics.median, each)) * 1000 for each in (quiet, beside)]
+        beside = await Beside.set_up(world)
+        try:
+            await beside.measure()
+            rounds = [await beside.run(number) for number in range(SIZES.hanging_rounds)]
+        finally:
+            await beside.stop()
+    growth = statistics.median(p99(each.beside) / p99(each.alone) for each in rounds)
+    alone = [each for some in rounds for each in some.alone]
+    hanging = [each for some in rounds for each in some.beside]
     figures(
-        f"webhook beside an SMS provider that hangs: p99 {before * 1000:.1f} to "
-        f"{after * 1000:.1f} ms ({after / before:.2f}×), median {medians[0]:.1f} to "
-        f"{medians[1]:.1f} ms"
+        f"webhook beside an SMS provider that hangs, {len(alone):,} messages: p99 "
+        f"{p99(alone) * 1000:.1f} to {p99(hanging) * 1000:.1f} ms, median "
+        f"{statistics.median(alone) * 1000:.1f} to {statistics.median(hanging) * 1000:.1f} ms; "
+        f"p99 {growth:.2f}× in the median of {len(rounds)} rounds; load {os.getloadavg()[0]:.1f}"
     )
-    assert after <= before * GROWTH + NOISE_S
+    # If the machine is so slow that the provider gives up meanwhile, a few coincide with that.
+    unaided = [each.unaided for each in rounds]
+    assert min(unaided) >= 0.9 * SIZES.hanging_events, unaided
+    assert IS_SHORT or growth <= GROWTH

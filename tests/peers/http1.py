@@ -18,9 +18,20 @@ class Http1Peer:
         self.requests: list[Request] = []
         self.always: Fault | Reply | None = None
         self.port = 0
+        self._released: asyncio.Event | None = None
         self._handler = handler
         self._connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def hold(self) -> None:
+        """Take requests, and answer none of them before `release`."""
+        self._released = asyncio.Event()
+
+    def release(self) -> None:
+        """Answer what was held, and what comes from now on."""
+        if self._released is not None:
+            self._released.set()
+            self._released = None
 
     @asynccontextmanager
     async def serving(
@@ -63,6 +74,8 @@ class Http1Peer:
         method, path, _ = head[0].split()
         request = Request(method=method, path=path, headers=headers, body=body, connection=number)
         self.requests.append(request)
+        if self._released is not None:
+            await self._released.wait()
         if isinstance(self.always, Fault):
             await self._fail(self.always, self._handler(request), writer)
             return False

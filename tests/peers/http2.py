@@ -18,6 +18,7 @@ from h2.exceptions import ProtocolError
 SLOW_S = 1.0
 HALF_REPLY_S = 0.2
 PROMISED = b"x" * 100
+SHUTDOWN = b'{"reason":"Shutdown"}'  # as Apple adds it to a GOAWAY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,7 @@ class _Connection:
         self._writer = writer
         self._machine = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._partial: dict[int, _Partial] = {}
+        self._is_going_away = False
         self.slow: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -143,6 +145,8 @@ class _Connection:
                     await self._writer.drain()
                     return
             self._flush()
+            if self._is_going_away:
+                await self._wait_for_end()
 
     def _on_event(self, event: events.Event) -> bool:
         """Take an event; False if the connection is to be cut."""
@@ -192,7 +196,8 @@ class _Connection:
                 self._begin(stream, PROMISED[:10])
                 self.slow.append(asyncio.create_task(self._cut_soon()))
             case Fault.GO_AWAY:
-                self._machine.close_connection(ErrorCodes.NO_ERROR, last_stream_id=0)
+                self._machine.close_connection(ErrorCodes.NO_ERROR, SHUTDOWN, last_stream_id=0)
+                self._is_going_away = True
             case Fault.SLOW:
                 self._begin(stream, b"")
                 self.slow.append(asyncio.create_task(self._trickle(stream)))
@@ -224,6 +229,14 @@ class _Connection:
         """Cut the connection when the client has read the beginning of the reply."""
         await asyncio.sleep(HALF_REPLY_S)
         self._writer.close()
+
+    async def _wait_for_end(self) -> None:
+        """Ignore what comes until the client has closed the connection, as RFC 9113 has it.
+
+        If it were cut, the client could fail to write before it has read the GOAWAY.
+        """
+        while await self._reader.read(65_536):
+            pass
 
     async def _flood(self, stream: int) -> None:
         with suppress(ProtocolError, OSError):

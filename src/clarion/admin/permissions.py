@@ -50,5 +50,12 @@ def may_open(needs: Needs, caller: AdminCaller | None, app_id: str | None) -> bo
             return role is not None and needs in SCOPES_OF[role]
         case Role():
             return caller.role is not None and caller.role.covers(needs)
-        case _:
+        case None:
             return True
+        case Open():
+            return False
+
+
+def parse_needs(text: str) -> Scope | Role:
+    """Return the scope or role that a template names; `ValueError` if there is none."""
+    return Scope(text) if ":" in text else Role(text)

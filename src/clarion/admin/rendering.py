@@ -15,7 +15,7 @@ from markupsafe import Markup
 from clarion.admin import navigation
 from clarion.admin.assets import Assets
 from clarion.admin.paths import path_of
-from clarion.admin.permissions import may_open
+from clarion.admin.permissions import may_open, parse_needs
 
 if TYPE_CHECKING:
     from clarion.admin.visit import Visit
@@ -67,8 +67,11 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
         app = await visit.get("apps", app_id)
         apps = [app, *apps]
 
-    def can(needs: Any) -> bool:
-        return may_open(needs, visit.caller, app_id)
+    def can(needs: str) -> bool:
+        return may_open(parse_needs(needs), visit.caller, app_id)
+
+    def is_shown(link: navigation.Link) -> bool:
+        return may_open(link.needs, visit.caller, app_id)
 
     return {
         "can": can,
@@ -80,8 +83,8 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
         "path": visit.path,
         "csrf": _csrf_field(visit.csrf_token),
         "csrf_token": visit.csrf_token,
-        "links_of_app": [each for each in navigation.OF_APP if app_id and can(each.needs)],
-        "links_of_server": [each for each in navigation.OF_SERVER if can(each.needs)],
+        "links_of_app": [each for each in navigation.OF_APP if app_id and is_shown(each)],
+        "links_of_server": list(filter(is_shown, navigation.OF_SERVER)),
         "notice": navigation.NOTICES.get(visit.query.get("notice", "")),
         "problem": None,
         "errors": {},

@@ -47,6 +47,8 @@ AUDITED = {
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
     "PUT /v1/segments/{name}": "segment.replace",
     "DELETE /v1/segments/{name}": "segment.delete",
+    "PUT /v1/categories/{name}": "category.replace",
+    "DELETE /v1/categories/{name}": "category.delete",
     "PUT /v1/types/{type_name}": "type.replace",
     "DELETE /v1/types/{type_name}": "type.delete",
     "PUT /v1/types/{type_name}/templates/{channel}": "template.replace",
@@ -69,6 +71,8 @@ NOT_AUDITED = {
     "PUT /v1/me/preferences": _OWN,
     "PATCH /v1/me/preferences": _OWN,
     "POST /v1/me/tickets": _OWN,
+    "PUT /v1/me/topics/{topic}": _OWN,
+    "DELETE /v1/me/topics/{topic}": _OWN,
     "PUT /v1/users/{user_id}": _DIRECTORY,
     "PATCH /v1/users/{user_id}": _DIRECTORY,
     "POST /v1/users/batch": _DIRECTORY,
@@ -81,7 +85,7 @@ NOT_AUDITED = {
     **{
         f"POST /v1/{whose}/notifications/{action}": _TRAFFIC
         for whose in ("me", "users/{user_id}")
-        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "read-all")
+        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "{nid}/click", "read-all")
     },
     "POST /v1/devices": _TRAFFIC,
     "PATCH /v1/devices/{device_id}": _TRAFFIC,
@@ -94,6 +98,8 @@ NOT_AUDITED = {
     "DELETE /v1/devices/{device_id}/topics/{topic}": _TRAFFIC,
     "PUT /v1/topics/{topic}": _TRAFFIC,
     "POST /v1/topics/{topic}/messages": _TRAFFIC,
+    "POST /v1/publish/{topic}": _TRAFFIC,
+    "PUT /v1/publish/{topic}": _TRAFFIC,
     "POST /_matrix/push/v1/notify": _TRAFFIC,
     "POST /demo/token": _DEMO,
     "POST /demo/events": _DEMO,

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from clarion.catalog.model import (
     MANDATORY_CATEGORIES,
+    PUBLISHED,
     Category,
+    CategoryDefinition,
     Channel,
     Dedupe,
     DedupeMode,
@@ -19,6 +21,30 @@ from clarion.catalog.model import (
 )
 
 ENGLISH = "en"
+# By name, in the order in which they are shown.
+CATEGORIES = {
+    each.name: each
+    for each in (
+        CategoryDefinition(
+            name=name.value,
+            title=title,
+            description=description,
+            user_can_disable=name not in MANDATORY_CATEGORIES,
+        )
+        for name, title, description in (
+            (Category.SOCIAL, "Social", "What other people do: likes, comments, followers."),
+            (Category.SAFETY, "Safety", "Warnings and decisions about content and accounts."),
+            (Category.SECURITY, "Security", "Sign-ins, passwords and locked accounts."),
+            (Category.NEWS, "News", "What is new in the app."),
+            (Category.MARKETING, "Marketing", "Offers and promotions."),
+            (
+                Category.TRANSACTIONAL,
+                "Transactional",
+                "About what you did, or follow.",
+            ),
+        )
+    )
+}
 _HOUR_S = 3_600
 _FEED = (Channel.IN_APP, Channel.PUSH)
 _NEWSLETTER = (Channel.IN_APP, Channel.EMAIL)
@@ -31,6 +57,7 @@ _DELIVERY = {
     Category.SECURITY: (_ALERT, Priority.HIGH),
     Category.NEWS: (_NEWSLETTER, Priority.MEDIUM),
     Category.MARKETING: (_NEWSLETTER, Priority.LOW),
+    Category.TRANSACTIONAL: (_FEED, Priority.MEDIUM),
 }
 
 _ACTORS = (
@@ -52,6 +79,7 @@ class _BuiltIn(NamedTuple):
     text: str
     advice: str = ""  # a second paragraph, in emails only
     delivery: tuple[tuple[Channel, ...], Priority] | None = None  # if not that of the category
+    paragraph: str = "<p>"  # begins the text in emails
 
 
 def _social(type_name: str, display_name: str, title: str, action: str) -> _BuiltIn:
@@ -123,6 +151,15 @@ _TABLE = (
         "An offer for you",
         _snippet_or("There is an offer for you."),
     ),
+    _BuiltIn(
+        PUBLISHED,
+        "Messages of topics",
+        Category.TRANSACTIONAL,
+        "{% if title %}{{ title }}{% else %}New message{% endif %}",
+        "{% if message %}{{ message }}{% else %}There is a new message.{% endif %}",
+        # The lines of a program's output stay lines.
+        paragraph='<p style="white-space: pre-line">',
+    ),
 )
 
 
@@ -132,7 +169,7 @@ def _define(row: _BuiltIn) -> NotificationType:
     return NotificationType(
         type=row.type,
         display_name=row.display_name,
-        category=row.category,
+        category=row.category.value,
         default_channels=channels,
         priority=priority,
         user_can_disable=row.category not in MANDATORY_CATEGORIES,
@@ -146,7 +183,7 @@ def _write_templates(row: _BuiltIn) -> tuple[Template, ...]:
     texts = {
         Channel.IN_APP: (row.title, row.text),
         Channel.PUSH: (row.title, row.text),
-        Channel.EMAIL: (row.title, f"{_HELLO}<p>{row.text}</p>\n{advice}"),
+        Channel.EMAIL: (row.title, f"{_HELLO}{row.paragraph}{row.text}</p>\n{advice}"),
         Channel.SMS: (None, row.text),
     }
     return tuple(

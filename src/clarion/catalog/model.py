@@ -26,7 +26,7 @@ INTERRUPTING = frozenset({Channel.PUSH, Channel.EMAIL, Channel.SMS, Channel.STUB
 
 
 class Category(StrEnum):
-    """The broad subject of a notification; users can turn categories off."""
+    """The built-in categories: the broad subject of a notification. Apps can have others."""
 
     SOCIAL = "social"
     SAFETY = "safety"
@@ -38,6 +38,22 @@ class Category(StrEnum):
 
 # Toggles and quiet hours do not apply to these.
 MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryDefinition:
+    """A category, built-in or an app's own; users can turn it off, unless they must not.
+
+    A type of the category that names no channels has its default channels.
+    """
+
+    name: str
+    title: str
+    description: str | None = None
+    default_channels: tuple[Channel, ...] = (Channel.IN_APP,)
+    user_can_disable: bool = True
+    created_at: int = 0
+    updated_at: int = 0
 
 
 class Priority(IntEnum):
@@ -93,7 +109,7 @@ class NotificationType:
 
     type: str
     display_name: str
-    category: Category
+    category: str
     default_channels: tuple[Channel, ...]
     optional_channels: tuple[Channel, ...] = ()  # silent if they have no template
     priority: Priority = Priority.MEDIUM
@@ -139,6 +155,8 @@ class Template:
         return Form.TEXT if found is None else Form(found.lastgroup or "")
 
 
+# The built-in type of what is published to a topic, for the users who follow it.
+PUBLISHED = "TOPIC_MESSAGE"
 # What a template can use beside the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})
 

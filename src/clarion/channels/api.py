@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -21,11 +23,11 @@ from clarion.channels.model import (
     Provider,
     Verified,
 )
-from clarion.channels.port import Providers
+from clarion.channels.port import OnProviderChanged, Providers
 from clarion.channels.routing import OWN_PLATFORM, Routing
 from clarion.channels.targets import Targets
 from clarion.clock import Clock
-from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.errors import ClarionError, Conflict, FieldFault, InvalidFields, NotFound
 from clarion.events.model import Content, Notification
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
@@ -153,8 +155,13 @@ class ProvidersController(Controller):
         data: NewProvider,
         channels: Injected[Routing],
         clock: Injected[Clock],
+        on_provider_changed: Injected[OnProviderChanged],
     ) -> Response[ProviderView]:
-        """Create a provider (201) or replace it (200). It is used from the next message on."""
+        """Create a provider (201) or replace it (200). It is used from the next message on.
+
+        If it is changed, messages of the channel that wait for another try are tried within some
+        seconds.
+        """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         at = check_value("channel", _check_channel, channel)
         check_value("name", _check_name, name)
@@ -171,6 +178,10 @@ class ProvidersController(Controller):
         given = _make(app_id, at, name, data, secrets, now)
         stored, is_new = await channels.providers.put(given)
         channels.forget(app_id)
+        if stored.is_active and (old is None or _is_changed(old, stored)):
+            # If the store fails now, they are tried at their time.
+            with contextlib.suppress(ClarionError):
+                await on_provider_changed(app_id, at)
         made = [n for n in kind.shown_once if n not in data.secrets and n not in kept]
         view = await _view(stored, channels, secret=secrets[made[0]] if made else None)
         return Response(view, status_code=201 if is_new else 200)
@@ -301,6 +312,11 @@ def _make(
         created_at=now,
         updated_at=now,
     )
+
+
+def _is_changed(old: Provider, new: Provider) -> bool:
+    """Whether a provider is another one, not only stored again."""
+    return replace(old, updated_at=new.updated_at, disabled_reason=None) != new
 
 
 async def _find(providers: Providers, app_id: str, channel: str, name: str) -> Provider:

@@ -6,9 +6,22 @@ from dataclasses import dataclass
 
 from clarion.access.port import Vault
 from clarion.channels.model import Address, OutgoingMessage
-from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
+from clarion.channels.payloads import (
+    apns_priority,
+    build_push_payload,
+    build_topic_payload,
+    collapse_id,
+)
 from clarion.clock import Clock
-from clarion.push.model import Device, MessageContent, PushPriority, StoredMessage, make_message_id
+from clarion.events.model import Event
+from clarion.push.model import (
+    Device,
+    Message,
+    MessageContent,
+    PushPriority,
+    StoredMessage,
+    make_message_id,
+)
 from clarion.push.port import Gateway
 
 # As for a push without an expiration.
@@ -41,3 +54,16 @@ class GatewayDevices:
         message_id = make_message_id(notification.id, device.id)
         made = self.gateway.make_message(device, content, message_id, notification.id)
         return StoredMessage(*made)
+
+    def make_topic_message(self, event: Event, category: str) -> Message:
+        latest = event.created_at + LIFETIME_MS
+        return Message(
+            id=self.clock.new_id(),
+            app_id=event.app_id,
+            topic=event.audience.topic,
+            payload=build_topic_payload(event, category),
+            priority=PushPriority(apns_priority(event.priority)),
+            is_stored=True,
+            created_at=event.created_at,
+            expires_at=min(event.expires_at or latest, latest),
+        )

@@ -45,12 +45,18 @@ _NOT_SENT = frozenset(
     {
         # There was no connection: DNS, TCP or TLS.
         "client error (Connect)",
+        # The connection ended before the request was written to it.
+        "client error (Canceled)",
+        # HTTP/2: the connection ended while the request waited for a stream. At most its head was
+        # written, and all our requests have a body.
+        "dispatch task is gone",
         # HTTP/2: the server states that it did not process the request.
         "stream error received: refused stream before processing any application logic",
-        # GOAWAY without an error, for the requests after the last one it processes.
-        "connection error received: not a result of an error",
     }
 )
+# HTTP/2: a GOAWAY, for the requests after the last one that the server processes, and for no other.
+# The reason follows, and what the server adds: Apple sends JSON.
+_GOAWAY = "connection error received: "
 
 
 class NotConnected(Exception):
@@ -261,7 +267,8 @@ def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
     causes = [each["message"] for each in _find_causes(error)[1:]]
     text = (causes or [type(error).__name__])[-1]
     printable = "".join(each for each in text if each.isprintable())[:_MESSAGE_LIMIT]
-    return (NoAnswer if _NOT_SENT.isdisjoint(causes) else NotConnected)(printable)
+    is_sent = _NOT_SENT.isdisjoint(causes) and not any(each.startswith(_GOAWAY) for each in causes)
+    return (NoAnswer if is_sent else NotConnected)(printable)
 
 
 def _find_causes(error: PyreqwestError) -> list[Cause]:

@@ -15,6 +15,7 @@ import msgspec
 
 from clarion.catalog.model import Priority
 from clarion.channels.model import OutgoingMessage
+from clarion.events.model import Event
 
 PAYLOAD_LIMIT_BYTES = 4096
 # Room for the names and ids of a payload, for a type of 100 characters, and for its links.
@@ -33,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 class PushContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a push says, before it is written in the format of a push service."""
 
-    notification_id: str
+    notification_id: str = ""  # a message to a topic is part of none
     event_id: str
     type: str
     category: str
@@ -62,9 +63,9 @@ class _Aps(msgspec.Struct, omit_defaults=True, rename="kebab"):
     mutable_content: int | None = None
 
 
-class _Payload(msgspec.Struct, omit_defaults=True):
+class _Payload(msgspec.Struct, omit_defaults=True, kw_only=True):
     aps: _Aps
-    notification_id: str
+    notification_id: str = ""
     event_id: str
     type: str
     category: str
@@ -81,6 +82,23 @@ def build_push_payload(message: OutgoingMessage, limit: int = PAYLOAD_LIMIT_BYTE
     `limit` is at least 3,072.
     """
     return fit(content_of(message), _encode_payload, limit)
+
+
+def build_topic_payload(event: Event, category: str) -> bytes:
+    """Return the payload of a message to a topic: what was published, as far as it fits."""
+    data = event.content.data
+    content = PushContent(
+        event_id=event.id,
+        type=event.type,
+        category=category,
+        priority=event.priority,
+        title=str(data["title"]),
+        body=str(data["message"]),
+        thread=event.audience.topic,
+        deeplink=event.content.deeplink,
+        data={name: data[name] for name in ("topic", "tags") if name in data},
+    )
+    return fit(content, _encode_payload, PAYLOAD_LIMIT_BYTES)
 
 
 def apns_priority(priority: Priority) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,8 +10,12 @@ from clarion.catalog.model import Channel
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.model import Address, Outcome, OutgoingMessage, Provider, Try
 from clarion.clock import Clock
+from clarion.events.model import Event
 from clarion.people.model import User
-from clarion.push.model import Device, StoredMessage
+from clarion.push.model import Device, Message, StoredMessage
+
+# Called with app and channel after a change by which messages that wait could be sent.
+OnProviderChanged = Callable[[str, Channel], Awaitable[None]]
 
 
 class Providers(Protocol):
@@ -107,6 +111,9 @@ class PushDevices(Protocol):
 
     def make_message(self, device: Device, message: OutgoingMessage) -> StoredMessage:
         """Return the message for a device of our own gateway: the same id for every attempt."""
+
+    def make_topic_message(self, event: Event, category: str) -> Message:
+        """Return the message to the devices of the topic that an event was published to."""
 
 
 class Channels(Protocol):

@@ -28,6 +28,8 @@ from clarion.telemetry.metrics import ChannelMetrics
 
 # Other nodes may change a provider; this one sees it after so long.
 FRESH_MS = 5_000
+# Every node has seen a change after so long; their clocks may differ a little.
+SEEN_MS = FRESH_MS + 1_000
 # Devices of our own gateway need no provider; neither does the inbox.
 OWN_PLATFORM = "clarion"
 _ALWAYS = frozenset({Channel.IN_APP, Channel.PUSH})

@@ -10,7 +10,7 @@ from clarion.catalog.model import Channel, Overflow, Priority
 from clarion.catalog.port import CatalogEntry
 from clarion.channels.port import AppChannels
 from clarion.events.decide.case import Case, Limit
-from clarion.events.model import Content, EarlierNotification
+from clarion.events.model import Content, EarlierNotification, PublishedTo
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import LIKE_INBOX
 from clarion.pacing import WorkSlices
@@ -90,6 +90,23 @@ class _Facts(NamedTuple):
     channels: AppChannels
     used: Mapping[str, int]
     devices: Mapping[str, tuple[Device, ...]]
+    # By topic and device, of the topics that events of the batch were published to.
+    subscribed_at: Mapping[tuple[str, str], int]
+
+    def split_devices(
+        self, user_id: str, published: PublishedTo | None
+    ) -> tuple[tuple[Device, ...], bool]:
+        """Return the devices of a user that a push is for, and whether a topic reaches others."""
+        devices = self.devices.get(user_id, ())
+        if published is None:
+            return devices, False
+        left = tuple(each for each in devices if not self._is_reached(each, published))
+        return left, len(left) < len(devices)
+
+    def _is_reached(self, device: Device, published: PublishedTo) -> bool:
+        """Whether a device gets the message to the topic: from its connection to our gateway."""
+        since = self.subscribed_at.get((published.topic, device.id))
+        return device.address is None and since is not None and since <= published.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +129,7 @@ class CaseReader:
         channels = await self.ports.channels.find(app_id)
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
-        facts = _Facts(channels, used, devices)
+        facts = _Facts(channels, used, devices, await self._read_subscribed(requests, devices))
         slices, prepared = WorkSlices(), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
@@ -130,6 +147,15 @@ class CaseReader:
             for user_id, some in found.items()
         }
 
+    async def _read_subscribed(
+        self, requests: Sequence[DecisionRequest], devices: Mapping[str, tuple[Device, ...]]
+    ) -> Mapping[tuple[str, str], int]:
+        topics = {each.content.published_to.topic for each in requests if each.content.published_to}
+        ids = [device.id for some in devices.values() for device in some] if topics else []
+        if not ids:
+            return {}
+        return await self.ports.broadcasts.find_subscribed(requests[0].app_id, topics, ids)
+
     def _prepare(
         self,
         request: DecisionRequest,
@@ -137,6 +163,8 @@ class CaseReader:
         earlier: EarlierNotification | None,
         facts: _Facts,
     ) -> PreparedCase:
+        published = request.content.published_to
+        devices, has_topic_devices = facts.split_devices(request.user_id, published)
         case = Case(
             now=request.now,
             type=request.entry.type,
@@ -147,7 +175,8 @@ class CaseReader:
             expires_at=request.expires_at,
             user=user,
             addresses=_find_reachable(request, user, facts.channels),
-            devices=facts.devices.get(request.user_id, ()),
+            devices=devices,
+            has_topic_devices=has_topic_devices,
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, facts.used.get(each.id, 0))

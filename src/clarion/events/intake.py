@@ -19,6 +19,7 @@ from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 from clarion.people.model import Segment
 from clarion.people.port import Segments
+from clarion.push.model import Message
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
@@ -69,6 +70,23 @@ class Intake:
                 self.handover.put(pair for pair in pairs if pair[0].token)
             self.on_accepted(jobs)
         return replay
+
+    async def publish(
+        self, event: Event, message: Message, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | bool:
+        """Store an event and a message to a topic, both or nothing; return after the commit.
+
+        False if the topic was deleted. If an earlier request has claimed `once`, its response.
+        `TooManyRequests` as in `accept`.
+        """
+        self.check_backlog(event.app_id)
+        job = self._make_job(event)
+        sequence = await self.ports.events.publish(event, job, message, once)
+        if sequence is None or isinstance(sequence, StoredResponse):
+            return False if sequence is None else sequence
+        self.on_accepted((job,))
+        await self.ports.gateway.announce_to_topic(message._replace(sequence=sequence))
+        return True
 
     def _make_job(self, event: Event) -> Job:
         """Return the first job of an event, claimed by this process if it is due at once."""

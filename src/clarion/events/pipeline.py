@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from functools import partial
 
-from clarion.catalog.model import Channel
+from clarion.catalog.model import Channel, Priority
 from clarion.events.backlog import Backlog
 from clarion.events.cases import CaseReader, FrequencyCaps
 from clarion.events.decider import Decider
@@ -35,6 +35,9 @@ DECIDERS = 8
 EXPANDERS = 2
 # They only start the attempts, a turn of an app each.
 SENDERS = 4
+# Waiting deliveries that are made due when a provider was changed: in all, and in one commit. The
+# others are tried at their time.
+HASTENED_LIMIT, HASTENED_AT_ONCE = 20_000, 500
 _CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Channel.IN_APP]
 
 
@@ -164,6 +167,16 @@ class Pipeline:
         self.intake.forget_user(app_id, user_id)
         await self._ports.queue.wake_user(app_id, user_id, self._ports.clock.now())
         self._note_due(DECISIONS, app_id)
+
+    async def hasten(self, app_id: str, channel: Channel, after_ms: int) -> None:
+        """Make what waits for another try on a channel due after so long, the most urgent first."""
+        due_at, left = self._ports.clock.now() + after_ms, HASTENED_LIMIT
+        for lane in sorted(Priority, reverse=True):
+            found = HASTENED_AT_ONCE
+            while left and found == HASTENED_AT_ONCE:
+                at_once = min(HASTENED_AT_ONCE, left)
+                found = await self._ports.queue.hasten(channel, lane, app_id, due_at, at_once)
+                left -= found
 
     async def take_over(self) -> None:
         """Release the jobs that a killed process had claimed; only if this one works alone."""

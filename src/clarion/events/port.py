@@ -25,7 +25,8 @@ from clarion.events.model import (
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Segments, Users
-from clarion.push.port import DeviceRegistry, Devices, Gateway
+from clarion.push.model import Message
+from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Gateway
 
 
 class Events(Protocol):
@@ -38,6 +39,15 @@ class Events(Protocol):
 
         If `once` was claimed by an earlier request, store nothing and return its response;
         `IdempotencyKeyReused` if that was another request.
+        """
+
+    async def publish(
+        self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
+        """Store an event with its first job, and a message to a topic: both, or nothing.
+
+        Return the sequence of the message in its topic, which is created if it does not exist;
+        None if it was deleted. `once` as in `accept`.
         """
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
@@ -86,6 +96,15 @@ class Queue(Protocol):
 
     async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
         """Make a user's held and digest jobs due at once, so that they are decided again."""
+
+    async def hasten(
+        self, channel: Channel, lane: Priority, app_id: str, due_at: int, limit: int
+    ) -> int:
+        """Make deliveries of a channel that wait for another try due at a time; return how many.
+
+        Those that are due the soonest, at most `limit`. Claimed ones keep their lease, and those
+        that are due earlier their time. The next failure of one does not count.
+        """
 
     async def release_claims(self, *, now: int, until: int) -> None:
         """Make due at once every job that is claimed until that time or less.
@@ -235,6 +254,7 @@ class PipelinePorts:
     users: Users
     segments: Segments
     devices: Devices
+    broadcasts: Broadcasts
     catalog: Catalog
     clock: Clock
     channels: Channels

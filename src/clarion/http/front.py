@@ -72,6 +72,8 @@ _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
 _FOR_PEOPLE = ("/unsubscribe/", "/admin/")
+# Bodies below this path are text, unless they are said to be JSON.
+_WITH_TEXT = "/v1/publish/"
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
@@ -400,8 +402,11 @@ class Front:
         if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 
+        takes_text = request.scope["path"].startswith(_WITH_TEXT)
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": await request.json(), "more_body": False}
+            body = await (request.body() if takes_text else request.json())
+            return {"type": "http.request", "body": body, "more_body": False}
 
         request.scope.update(root_path="", state={})
         request.scope["clarion.request_id"] = request.id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -97,6 +97,23 @@ def check_choice(choices: type[E], text: str) -> E:
     if text not in set(choices):
         raise ValueError(f"must be one of {', '.join(choices)}")
     return choices(text)
+
+
+def check_name(names: Collection[str], text: str) -> str:
+    """Return a name that is among those of the app; `ValueError` lists them."""
+    if text not in names:
+        raise ValueError(f"must be one of {', '.join(names)}")
+    return text
+
+
+def check_toggle_names(place: str, toggles: Toggles, names: Collection[str]) -> Toggles:
+    """Return toggles by name; `InvalidFields` names those that there are not.
+
+    That of a name that was deleted can still be reset.
+    """
+    given = [name for name, on in toggles.items() if on is not None]
+    collect({f"{place}.{name}": partial(check_name, names, name) for name in given})
+    return toggles
 
 
 def check_toggles(place: str, toggles: Toggles, choices: type[E]) -> dict[E, bool | None]:

@@ -13,6 +13,7 @@ from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category
+from clarion.catalog.port import Catalog
 from clarion.errors import NotFound
 from clarion.events.model import Notification
 from clarion.fields import is_plain
@@ -22,8 +23,8 @@ from clarion.http.shapes import (
     PAGE_DEFAULT,
     After,
     Limit,
-    check_choice,
     check_limit,
+    check_name,
     check_value,
 )
 from clarion.inbox.actions import InboxActions
@@ -59,10 +60,11 @@ def _paths(path: str) -> list[str]:
 
 
 @get(_paths("notifications"), summary="List notifications", tags=_TAGS)
-async def list_inbox(
+async def list_inbox(  # noqa: PLR0913, PLR0917 - a line for each parameter of the query
     request: ApiRequest,
     inboxes: Injected[Inboxes],
     check_present: Injected[CheckPresent],
+    catalog: Injected[Catalog],
     user_id: str | None = None,
     unread: OnlyUnread = False,  # noqa: FBT002 - a parameter of the query
     category: InCategory = None,
@@ -76,7 +78,7 @@ async def list_inbox(
         inboxes.page,
         *owner,
         unread=unread,
-        category=_check_category(category),
+        category=await _check_category(category, owner[0], catalog),
         after=after,
         limit=check_limit(limit),
     )
@@ -85,10 +87,11 @@ async def list_inbox(
     return InboxPage(items, page.next, state.unread_count, state.sequence)
 
 
-def _check_category(text: str | None) -> Category | None:
-    if text is None:
-        return None
-    return check_value("category", partial(check_choice, Category), text)
+async def _check_category(text: str | None, app_id: str, catalog: Catalog) -> str | None:
+    if text is None or text in set(Category):
+        return text
+    names = [each.name for each in await catalog.list_categories(app_id)]
+    return check_value("category", partial(check_name, names), text)
 
 
 async def _read_together(
@@ -171,4 +174,5 @@ ROUTES = (
     _action_route(InboxAction.READ, "Mark a notification read"),
     _action_route(InboxAction.UNREAD, "Mark a notification unread"),
     _action_route(InboxAction.DISMISS, "Dismiss a notification"),
+    _action_route(InboxAction.CLICK, "Record a click"),
 )

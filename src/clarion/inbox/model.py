@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from clarion.catalog.model import Category
 from clarion.clock import to_rfc3339
 from clarion.events.model import Actor, Notification, Target
 from clarion.http.views import Timestamp
@@ -28,6 +27,7 @@ class InboxAction(StrEnum):
     READ = "read"
     UNREAD = "unread"
     DISMISS = "dismiss"
+    CLICK = "click"
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -35,7 +35,7 @@ class Item(msgspec.Struct, kw_only=True):
 
     id: str
     type: str
-    category: Category
+    category: str
     priority: str
     title: str | None
     body: str

@@ -67,7 +67,10 @@ class Users(Protocol):
         """Set when users, given as app and id, were last seen; no more than once a minute each."""
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
-        """Make a user follow a topic; False if there is no such user. Idempotent."""
+        """Make a user follow a topic; False if there is no such user. Idempotent.
+
+        Creates the topic, closed, if it does not exist.
+        """
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         """Stop following a topic; False if the user did not follow it."""

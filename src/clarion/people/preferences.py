@@ -9,7 +9,12 @@ from typing import Generic, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from clarion.catalog.model import MANDATORY_CATEGORIES, Category, Channel, NotificationType
+from clarion.catalog.model import (
+    MANDATORY_CATEGORIES,
+    CategoryDefinition,
+    Channel,
+    NotificationType,
+)
 from clarion.people.model import (
     DEFAULT_LANGUAGE,
     DEFAULT_QUIET_HOURS,
@@ -32,7 +37,7 @@ class Source(StrEnum):
     USER = "user"
     CATEGORY = "category"  # the user has turned the whole category off
     TYPE = "type"  # the type is inactive, or users cannot disable it
-    MANDATORY = "mandatory"  # safety and security: toggles are ignored
+    MANDATORY = "mandatory"  # toggles of the category are ignored, as of safety and security
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ def update(
     preferences: Preferences,
     *,
     quiet_hours: QuietHours | UnsetType | None = UNSET,
-    categories: Mapping[Category, bool | None] | UnsetType | None = UNSET,
+    categories: Mapping[str, bool | None] | UnsetType | None = UNSET,
     types: Mapping[str, ChannelToggles | None] | UnsetType | None = UNSET,
 ) -> Preferences:
     """Return the preferences with the given values merged in; None resets to the default."""
@@ -110,10 +115,10 @@ def explain_quiet_hours(preferences: Preferences) -> Setting[QuietHours]:
     return _explain(preferences.quiet_hours or DEFAULT_QUIET_HOURS, DEFAULT_QUIET_HOURS)
 
 
-def explain_category(preferences: Preferences, category: Category) -> Setting[bool]:
+def explain_category(preferences: Preferences, category: CategoryDefinition) -> Setting[bool]:
     """Return whether a category is on, and why."""
-    set_to = preferences.categories.get(category)
-    if category in MANDATORY_CATEGORIES:
+    set_to = preferences.categories.get(category.name)
+    if not category.user_can_disable:
         return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
     if set_to is None:
         return Setting(value=True, source=Source.DEFAULT)
@@ -131,7 +136,7 @@ def explain_channel(
         return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
     if not definition.user_can_disable:
         return Setting(value=True, source=Source.TYPE, set_to=set_to)
-    if not explain_category(preferences, definition.category).value:
+    if not preferences.categories.get(definition.category, True):
         return Setting(value=False, source=Source.CATEGORY, set_to=set_to)
     if set_to is None:
         return Setting(get_default(channel), Source.DEFAULT)

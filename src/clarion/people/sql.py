@@ -17,6 +17,7 @@ from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, 
 from clarion.people.fields import fold_email
 from clarion.people.model import StoredUser, User, UserFilter
 from clarion.people.port import Edit
+from clarion.push.sql import topics
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.records import Record
@@ -350,8 +351,11 @@ class SqlUsers:
         await self._engine.write(Unit("", (TOUCH.many(rows),)))
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
-        step = FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now)
-        return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
+        steps = (
+            FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now),
+            topics.ENSURE.step(app_id=app_id, topic=topic, now=now),
+        )
+        return await self._engine.write(Unit(user_id, steps, app_id)) is not None
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         step = UNFOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id)

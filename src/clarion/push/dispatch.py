@@ -119,6 +119,9 @@ class Dispatch:
         if message.is_stored and not is_taken and self._stored.add_one(message.device_id):
             await self._stored.trim(message.device_id)
 
+    async def announce_to_topic(self, message: Message) -> None:
+        await self.topics.announce(message)
+
     # For connections.
 
     async def connect(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Category
+from clarion.errors import TopicNotOpen
 from clarion.quiet_hours import QuietHours
 
 # Of the ids of messages that are part of a notification.
@@ -56,7 +56,7 @@ class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """
 
     enabled: bool = True
-    categories: dict[Category, bool] = {}
+    categories: dict[str, bool] = {}
     types: dict[str, bool] = {}
     quiet_hours: QuietHours | None = None
 
@@ -222,15 +222,28 @@ class StoragePolicy(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTopic:
-    """A topic that devices subscribe to, or an APNs broadcast channel."""
+class Topic:
+    """A topic that users follow and devices subscribe to, or an APNs broadcast channel."""
 
     app_id: str
     topic: str
     is_broadcast_channel: bool
     storage_policy: StoragePolicy
-    is_open: bool = False  # users may subscribe their devices; else only the app may
+    # Users may follow it and subscribe their devices; otherwise only the app may do that.
+    is_open: bool = False
     created_at: int
+
+
+def require_open(topic: Topic | None, name: str) -> None:
+    """Raise `TopicNotOpen` if users may not follow a topic themselves.
+
+    One that does not exist is answered alike: users cannot find out the names of others.
+    """
+    if topic is None or not topic.is_open:
+        raise TopicNotOpen(
+            "Users may follow and subscribe to open topics only. The app can do it for them with "
+            f'an API key, or open the topic for all with PUT /v1/topics/{name} {{"open": true}}.'
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

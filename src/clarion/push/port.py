@@ -12,7 +12,6 @@ from clarion.push.model import (
     DeviceDetails,
     DeviceFilter,
     DevicePreferences,
-    DeviceTopic,
     Feedback,
     InvalidationReason,
     Message,
@@ -23,6 +22,7 @@ from clarion.push.model import (
     PushPriority,
     StoragePolicy,
     Subscription,
+    Topic,
 )
 
 
@@ -250,6 +250,9 @@ class Gateway(Protocol):
         A repeat may have been delivered before: the connection reads from the store if it waits.
         """
 
+    async def announce_to_topic(self, message: Message) -> None:
+        """Start to offer a stored message to the subscribers of its topic that are connected."""
+
 
 class DeviceRegistry(Protocol):
     """Ends devices that other push services report gone."""
@@ -282,19 +285,19 @@ class History(Protocol):
         """Return one message, or None."""
 
 
-class DeviceTopics(Protocol):
-    """Topics that devices subscribe to, APNs broadcast channels among them."""
+class Topics(Protocol):
+    """Topics that users follow and devices subscribe to, APNs broadcast channels among them."""
 
-    async def create(self, topic: DeviceTopic) -> bool:
+    async def create(self, topic: Topic) -> bool:
         """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
 
-    async def put(self, topic: DeviceTopic) -> tuple[DeviceTopic, bool] | None:
+    async def put(self, topic: Topic) -> tuple[Topic, bool] | None:
         """Create a topic, or open or close it; return it, and whether it is new.
 
-        Its subscriptions stay. None if it was deleted, or is a broadcast channel.
+        Its followers and subscriptions stay. None if it was deleted, or is a broadcast channel.
         """
 
-    async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
+    async def get(self, app_id: str, topic: str) -> Topic | None:
         """Return the topic, or None if it does not exist or was deleted."""
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
@@ -313,7 +316,7 @@ class DeviceTopics(Protocol):
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
-    ) -> Page[DeviceTopic]:
+    ) -> Page[Topic]:
         """Return the topics, or the broadcast channels, in the order of their names."""
 
 
@@ -348,6 +351,11 @@ class Broadcasts(Protocol):
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
         """Return the subscriptions of a device, at most 1,000."""
+
+    async def find_subscribed(
+        self, app_id: str, topics: Collection[str], device_ids: Collection[str]
+    ) -> dict[tuple[str, str], int]:
+        """Return since when devices are subscribed to topics, by topic and device, in one read."""
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None

@@ -51,11 +51,11 @@ class TopicDispatch:
             return sequence
         if sequence is None:
             return False
-        await self._start_to_offer(message._replace(sequence=sequence))
+        await self.announce(message._replace(sequence=sequence))
         return True
 
-    async def _start_to_offer(self, message: Message) -> None:
-        """Offer a message after those before it; wait if they are too many."""
+    async def announce(self, message: Message) -> None:
+        """Start to offer a stored message after those before it; wait if they are too many."""
         key = (message.app_id, message.topic or "")
         waiting = self._offering.get(key)
         if waiting is None:

@@ -18,7 +18,7 @@ from tests.conformance.wire.prepared import bearer, create, manage, push
 
 PER_MINUTE = 3
 CHANNELS_LIMIT = 10_000
-SEED_CHANNEL = """INSERT INTO device_topics
+SEED_CHANNEL = """INSERT INTO topics
 (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
 VALUES (?, ?, 1, 1, 0, 0)"""
 

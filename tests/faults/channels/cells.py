@@ -25,7 +25,7 @@ from tests.peers.authority import Authority
 
 USERS = 3
 BATCH = 100
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.25
 CALLS_AT_ONCE = 8
 FINAL = frozenset({"sent", "delivered", "failed", "dropped", "expired"})
 

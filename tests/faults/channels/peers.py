@@ -40,8 +40,8 @@ class Arrival(NamedTuple):
 class Meets(NamedTuple):
     """What a peer does, and the status that the attempt must have.
 
-    `others` is what it may have as well: if the connection ends under several requests, it depends
-    on the moment whether the client knows that the peer has not looked at one.
+    `others` is what it may have as well: if a connection is cut under several requests, it depends
+    on the moment which of them have an answer.
     """
 
     action: Any
@@ -160,7 +160,7 @@ HTTP2_FAULTS = {
     "time-out after accepting": Meets(Fault.SILENCE, "unknown"),
     "reset mid-body": Meets(Fault.RESET_MID_BODY, "unknown"),
     "reset after the request": Meets(Fault.RESET, "unknown"),
-    "GOAWAY": Meets(Fault.GO_AWAY, "retry", "unknown"),
+    "GOAWAY": Meets(Fault.GO_AWAY, "retry"),
     "refused stream": Meets(Fault.REFUSED_STREAM, "retry"),
     "half reply": Meets(Fault.HALF_REPLY, "delivered", "unknown"),
     "one byte a second": Meets(Fault.SLOW, "delivered"),

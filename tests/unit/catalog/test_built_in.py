@@ -17,8 +17,8 @@ def test_built_in_types_follow_their_category(definition: NotificationType) -> N
     assert definition.rate_limit is None
 
 
-def test_there_are_twelve_and_their_templates_are_valid() -> None:
-    assert len(built_in.TYPES) == 12
+def test_there_are_thirteen_and_their_templates_are_valid() -> None:
+    assert len(built_in.TYPES) == 13
     for templates in built_in.TEMPLATES.values():
         for each in templates:
             check_template(each.subject, each.body, each.variables)

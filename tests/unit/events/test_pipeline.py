@@ -76,6 +76,7 @@ def make_pipeline(
         users=unused,
         segments=unused,
         devices=unused,
+        broadcasts=unused,
         catalog=unused,
         clock=clock or FixedClock(),
         channels=unused,

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.catalog import built_in
 from clarion.catalog.model import (
     MANDATORY_CATEGORIES,
     Category,
@@ -65,7 +66,7 @@ def test_leaving_out_defaults_changes_no_decision(
 ) -> None:
     stored = rules.drop_defaults(preferences)
     assert decide(stored, definition, channel) is decide(preferences, definition, channel)
-    for each in Category:
+    for each in built_in.CATEGORIES.values():
         before = rules.explain_category(preferences, each).value
         assert rules.explain_category(stored, each).value is before
     hours = rules.explain_quiet_hours(preferences).value
@@ -90,7 +91,8 @@ def test_the_source_of_a_category_is_named() -> None:
         (Category.NEWS, Setting(OFF, Source.USER, OFF)),
         (Category.SAFETY, Setting(ON, Source.MANDATORY, OFF)),
     ):
-        assert rules.explain_category(preferences, category) == expected
+        definition = built_in.CATEGORIES[category]
+        assert rules.explain_category(preferences, definition) == expected
 
 
 def test_the_source_of_a_channel_is_named() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -13,10 +14,11 @@ from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
 from clarion.catalog import built_in
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import CachedCatalog, apply_category
 from clarion.catalog.entry import Entry
 from clarion.catalog.model import (
     Category,
+    CategoryDefinition,
     Channel,
     Dedupe,
     DedupeMode,
@@ -41,6 +43,7 @@ from clarion.http.shapes import (
     Items,
     Limit,
     check_limit,
+    check_name,
     check_value,
     collect,
     given_checks,
@@ -85,7 +88,7 @@ class TypeBody(Body):
     """A type. A field left out has its default: for a built-in type, its built-in value."""
 
     display_name: Label | UnsetType = UNSET
-    category: Category | UnsetType = UNSET
+    category: Annotated[str, msgspec.Meta(max_length=64)] | UnsetType = UNSET
     default_channels: list[Channel] | UnsetType = UNSET
     optional_channels: list[Channel] | UnsetType = UNSET
     priority: str | int | UnsetType = UNSET
@@ -102,7 +105,7 @@ class TypeView(View):
 
     type: str
     display_name: str
-    category: Category
+    category: str
     default_channels: list[Channel]
     optional_channels: list[Channel]
     priority: str
@@ -157,14 +160,18 @@ class TypesController(Controller):
     ) -> TypeView:
         """Define the type. Built-in types can be changed, too."""
         app_id = app_of(request, Scope.TYPES_WRITE).app_id
-        definition = _define(check_value("type", _check_name, type_name), data)
+        categories = await catalog.list_categories(app_id)
+        definition = _define(check_value("type", _check_name, type_name), data, categories)
         await _check_count(types, app_id, definition)
         if data.data_schema:
             answer = await sandbox.run(app_id, CheckSchema(data.data_schema))
             refuse(answer.faults)
-        await types.put(app_id, definition, clock.now())
+        if not await types.put(app_id, definition, clock.now()):
+            reason = f"the category {definition.category} was deleted"
+            raise InvalidFields(FieldFault("category", reason))
         catalog.forget(app_id, type_name)
-        return _view(definition)
+        category = next(each for each in categories if each.name == definition.category)
+        return _view(apply_category(category, definition))
 
     @delete("/{type_name:str}", summary="Delete a type", status_code=204)
     async def delete_type(
@@ -220,29 +227,33 @@ async def _check_count(types: Types, app_id: str, definition: NotificationType) 
         raise InvalidFields(FieldFault("data_schema", reason))
 
 
-def _define(name: str, data: TypeBody) -> NotificationType:
+def _define(
+    name: str, data: TypeBody, categories: Collection[CategoryDefinition]
+) -> NotificationType:
+    known = {each.name: each for each in categories}
+    given = collect(given_checks(data, partial(_check, known)))
+    category = known[given.get("category", Category.TRANSACTIONAL.value)]
     default = NotificationType(
         type=name,
         display_name=name,
-        category=Category.TRANSACTIONAL,
-        default_channels=(Channel.IN_APP,),
+        category=category.name,
+        default_channels=category.default_channels,
     )
-    given = collect(given_checks(data, _check))
     return replace(built_in.TYPES.get(name, default), **given)
 
 
-def _check(field: str, value: Any) -> Any:
-    check = _CHECKS.get(field)
+def _check(categories: Collection[str], field: str, value: Any) -> Any:
+    check = partial(check_name, categories) if field == "category" else _CHECKS.get(field)
     return value if check is None or value is None else check(value)
 
 
-def _check_display_name(text: str) -> str:
+def check_display_name(text: str) -> str:
     if not is_plain(text) or not text.strip():
         raise ValueError("must be text without control characters")
     return text
 
 
-def _check_channels(channels: list[Channel]) -> tuple[Channel, ...]:
+def check_channels(channels: list[Channel]) -> tuple[Channel, ...]:
     if not channels or len(set(channels)) != len(channels):
         raise ValueError("must name at least one channel, and none twice")
     return tuple(channels)
@@ -270,8 +281,8 @@ def _check_digest(body: DigestBody) -> Digest:
 
 # A field that is not named here needs no check beyond its type.
 _CHECKS: dict[str, Callable[[Any], object]] = {
-    "display_name": _check_display_name,
-    "default_channels": _check_channels,
+    "display_name": check_display_name,
+    "default_channels": check_channels,
     "optional_channels": _check_optional_channels,
     "priority": _check_priority,
     "rate_limit": lambda body: RateLimit(**msgspec.structs.asdict(body)),

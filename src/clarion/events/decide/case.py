@@ -34,6 +34,7 @@ class Case:
     user: User | None
     addresses: frozenset[Channel] = frozenset()  # the channels for which the user has an address
     devices: tuple[Device, ...] = ()  # the user's valid devices that a push can reach
+    has_topic_devices: bool = False  # others get it as a message to their topic
     earlier: EarlierNotification | None = None
     limits: tuple[Limit, ...] = ()
     next_hour_at: int = 0

@@ -69,7 +69,8 @@ def check_devices(case: Case, channel: Channel) -> Verdict | None:
     if channel is not Channel.PUSH:
         return None
     if not case.devices:
-        return Drop(ReasonCode.NO_DEVICE)
+        is_sent = case.has_topic_devices
+        return Drop(ReasonCode.SENT_TO_TOPIC if is_sent else ReasonCode.NO_DEVICE)
     return None if any(choose_push_devices(case)) else Drop(ReasonCode.DEVICES_OFF)
 
 

@@ -12,6 +12,8 @@ from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 from clarion.pages import Page
+from clarion.push.model import Message, StoragePolicy
+from clarion.push.sql.topics import publish_steps
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, Value, keys_of, statement
@@ -100,6 +102,18 @@ class SqlEvents:
         if done is None and once is not None:
             return await self.find_response(once)
         return None
+
+    async def publish(
+        self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
+    ) -> StoredResponse | int | None:
+        claim = (idempotency.claim(once),) if once else ()
+        written = publish_steps(message, StoragePolicy.ALL)
+        steps = (*claim, *written, ADD.many((EVENTS.bind(event),)), queue.add((job,)))
+        # By its topic, as every unit that takes the lock of one.
+        done = await self._engine.write(Unit(message.topic or "", steps, event.app_id))
+        if done is None:
+            return await self.find_response(once) if once else None
+        return int(done[len(claim) + 1][0][0])
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
         return await idempotency.replay_if_claimed(self._engine, once)

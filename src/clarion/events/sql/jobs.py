@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from clarion.catalog.model import Priority
+from clarion.catalog.model import Channel, Priority
 from clarion.events.model import DeadLetter, DueJobs, Job, Reschedule
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -64,6 +64,15 @@ WAKE_USER = statement(
     "wake_jobs_of_user",
     """UPDATE jobs SET due_at = :now WHERE app_id = :app_id AND user_id = :user_id
     AND kind IN ('held', 'digest') AND due_at > :now AND lane >= 0""",
+)
+# The try that follows is not counted beside those before: a change must not shorten the schedule.
+HASTEN = statement(
+    "hasten_deliveries",
+    f"""UPDATE jobs SET due_at = :due_at, tries = CASE WHEN tries > 0 THEN tries - 1 ELSE 0 END
+    WHERE app_id = :app_id AND due_at > :due_at AND token % {TOKEN_STEP} = 0 AND id IN (
+      SELECT id FROM jobs WHERE pool = :pool AND lane = :lane AND app_id = :app_id
+      AND due_at > :due_at AND token % {TOKEN_STEP} = 0 ORDER BY due_at LIMIT :limit)
+    RETURNING id""",
 )
 RELEASE_CLAIMS = statement(
     "release_claimed_jobs",
@@ -131,6 +140,15 @@ class SqlQueue:
     async def wake_user(self, app_id: str, user_id: str, now: int) -> None:
         step = WAKE_USER.step(app_id=app_id, user_id=user_id, now=now)
         await self._engine.write(Unit(user_id, (step,), app_id))
+
+    async def hasten(
+        self, channel: Channel, lane: Priority, app_id: str, due_at: int, limit: int
+    ) -> int:
+        step = HASTEN.step(
+            pool=channel.value, lane=lane.value, app_id=app_id, due_at=due_at, limit=limit
+        )
+        done = await self._engine.write(Unit(app_id, (step,), app_id))
+        return len(done[0]) if done else 0
 
     async def release_claims(self, *, now: int, until: int) -> None:
         last, page = DueJobs("", DEAD_LANE, "", 0), _RELEASED

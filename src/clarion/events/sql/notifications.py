@@ -10,7 +10,8 @@ from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Value, keys_of, statement
 
-NOTIFICATIONS = Record(Notification)
+# The name of a built-in category may be a member of its enum.
+NOTIFICATIONS = Record(Notification, codecs={"category": (str, None)})
 # The inbox reads the same rows.
 NOTIFICATION = NOTIFICATIONS.columns
 read_notification = NOTIFICATIONS.read

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from litestar import Controller, delete, get, put
 
-from clarion.access.model import Scope
+from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.fields import check_topic
-from clarion.http.callers import ApiRequest, owner_of
+from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
 from clarion.http.views import View
 from clarion.people.api.users import check_found
 from clarion.people.port import Users
+from clarion.push.model import require_open
+from clarion.push.port import Topics
+
+_PATHS = ["/users/{user_id:str}/topics", "/me/topics"]
+_TOPIC_PATHS = [f"{path}/{{topic:str}}" for path in _PATHS]
 
 
 class FollowView(View):
@@ -22,17 +27,17 @@ class FollowView(View):
 
 
 class FollowsController(Controller):
-    """The topics that a user follows."""
+    """The topics that a user follows, for the app; of the calling user under `/v1/me`."""
 
-    path = "/v1/users/{user_id:str}/topics"
-    tags = ("Users",)
+    path = "/v1"
+    tags = ("Topics",)
 
-    @get(summary="List followed topics")
+    @get(_PATHS, summary="List followed topics")
     async def list_followed(
         self,
         request: ApiRequest,
-        user_id: str,
         users: Injected[Users],
+        user_id: str | None = None,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[FollowView]:
@@ -43,24 +48,27 @@ class FollowsController(Controller):
         page = await users.followed(*owner, after=after, limit=size)
         return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
-    @put("/{topic:str}", summary="Follow a topic", status_code=204)
+    @put(_TOPIC_PATHS, summary="Follow a topic", status_code=204)
     async def follow(
         self,
         request: ApiRequest,
-        user_id: str,
         topic: str,
         users: Injected[Users],
+        topics: Injected[Topics],
         clock: Injected[Clock],
+        user_id: str | None = None,
     ) -> None:
-        """Make the user follow the topic. Idempotent."""
+        """Make the user follow the topic. Idempotent. With a user token, open topics only."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         name = check_value("topic", check_topic, topic)
+        if isinstance(caller_of(request), UserCaller):
+            require_open(await topics.get(owner[0], name), name)
         if not await users.follow(*owner, name, clock.now()):
             check_found(None)
 
-    @delete("/{topic:str}", summary="Unfollow a topic", status_code=204)
+    @delete(_TOPIC_PATHS, summary="Unfollow a topic", status_code=204)
     async def unfollow(
-        self, request: ApiRequest, user_id: str, topic: str, users: Injected[Users]
+        self, request: ApiRequest, topic: str, users: Injected[Users], user_id: str | None = None
     ) -> None:
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from litestar import Controller, get, route
 from litestar.enums import HttpMethod
@@ -13,13 +13,13 @@ from litestar.params import Parameter
 from msgspec import UNSET
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Category, Channel, NotificationType
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names, check_toggles, collect, given_checks
 from clarion.http.views import View
 from clarion.people import preferences as rules
 from clarion.people.api.shapes import Given
@@ -35,6 +35,13 @@ TYPES_LIMIT = 1_000
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
 _USER_FIELDS = ("timezone", "language")
 _PATHS = ["/users/{user_id:str}/preferences", "/me/preferences"]
+
+
+class _Known(NamedTuple):
+    """What a user can set preferences for."""
+
+    categories: tuple[CategoryDefinition, ...]
+    types: tuple[NotificationType, ...]
 
 
 class PreferencesBody(Body):
@@ -86,8 +93,8 @@ class PreferencesController(Controller):
         """Return the effective preferences; with `explain`, the source of each value."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         user = check_found(await users.get(*owner))
-        types = await catalog.list_types(user.app_id)
-        return _explain(user, types) if explain else _view(user, types)
+        known = await _read_known(catalog, user.app_id)
+        return _explain(user, known) if explain else _view(user, known)
 
     @route(_PATHS, http_method=[HttpMethod.PUT, HttpMethod.PATCH], summary="Set preferences")
     async def set_preferences(
@@ -105,8 +112,8 @@ class PreferencesController(Controller):
         With `PUT` it is reset to its default, except for language and time zone.
         """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        types = await catalog.list_types(owner[0])
-        toggles = collect(given_checks(data, partial(_check, {each.type for each in types})))
+        known = await _read_known(catalog, owner[0])
+        toggles = collect(given_checks(data, partial(_check, known)))
         fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
         now = clock.now()
 
@@ -117,10 +124,14 @@ class PreferencesController(Controller):
 
         user = check_found(await users.patch(*owner, edit))
         await on_user_changed(*owner)
-        return _view(user, types)
+        return _view(user, known)
 
 
-def _check(known: Collection[str], name: str, value: Any) -> Any:
+async def _read_known(catalog: Catalog, app_id: str) -> _Known:
+    return _Known(await catalog.list_categories(app_id), await catalog.list_types(app_id))
+
+
+def _check(known: _Known, name: str, value: Any) -> Any:
     if name in _USER_FIELDS:
         return check_field(name, value)
     if value is None:
@@ -129,9 +140,9 @@ def _check(known: Collection[str], name: str, value: Any) -> Any:
         case "quiet_hours":
             return check_quiet_hours(value)
         case "categories":
-            return check_toggles(name, value, Category)
+            return check_toggle_names(name, value, [each.name for each in known.categories])
         case _:
-            return _check_types(value, known)
+            return _check_types(value, {each.type for each in known.types})
 
 
 def _check_types(types: dict[str, Toggles | None], known: Collection[str]) -> dict[str, Any]:
@@ -151,23 +162,27 @@ def _check_type(
     return check_toggles(f"types.{name}", toggles, Channel)
 
 
-def _view(user: User, types: Collection[NotificationType]) -> PreferencesView:
+def _view(user: User, known: _Known) -> PreferencesView:
     preferences = user.preferences
     return PreferencesView.of(
         user,
         quiet_hours=rules.explain_quiet_hours(preferences).value,
-        categories={each: rules.explain_category(preferences, each).value for each in Category},
-        types=_by_type(user, types, rules.get_toggle),
+        categories={
+            each.name: rules.explain_category(preferences, each).value for each in known.categories
+        },
+        types=_by_type(user, known.types, rules.get_toggle),
     )
 
 
-def _explain(user: User, types: Collection[NotificationType]) -> ExplainedPreferences:
+def _explain(user: User, known: _Known) -> ExplainedPreferences:
     return ExplainedPreferences(
         timezone=rules.explain_timezone(user),
         language=rules.explain_language(user),
         quiet_hours=rules.explain_quiet_hours(user.preferences),
-        categories={each: rules.explain_category(user.preferences, each) for each in Category},
-        types=_by_type(user, types, rules.explain_channel),
+        categories={
+            each.name: rules.explain_category(user.preferences, each) for each in known.categories
+        },
+        types=_by_type(user, known.types, rules.explain_channel),
     )
 
 

@@ -12,7 +12,7 @@ from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.bodies import Body
-from clarion.http.shapes import Toggles, check_toggles, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names, collect, given_checks
 from clarion.http.views import View
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
@@ -34,7 +34,9 @@ class PreferencesBody(Body):
 
 
 class DevicePreferencesView(View):
-    """What the device receives; `types` lists those that are off.
+    """What the device receives.
+
+    `categories` has the built-in ones and those that are off, `types` those that are off.
 
     `quiet_hours` are flags or windows, as they were set, in the time zone of the device, or of its
     user if it has none; null: only the quiet hours of the user apply.
@@ -55,7 +57,9 @@ async def check_preferences(
     if body is None:
         return lambda _old: DevicePreferences()
     types = await catalog.list_types(app_id) if body.types else ()
-    check = partial(_check, {each.type for each in types})
+    categories = await catalog.list_categories(app_id) if body.categories else ()
+    known = [each.name for each in categories]
+    check = partial(_check, {each.type for each in types}, known)
     checks = {f"preferences.{name}": each for name, each in given_checks(body, check).items()}
     given = {name.removeprefix("preferences."): each for name, each in collect(checks).items()}
     return lambda old: update(old, **given)
@@ -67,16 +71,16 @@ def view_preferences(device: Device) -> DevicePreferencesView:
     hours = preferences.quiet_hours
     return DevicePreferencesView(
         enabled=preferences.enabled,
-        categories={each.value: preferences.categories.get(each, True) for each in Category},
+        categories={**dict.fromkeys(map(str, Category), True), **preferences.categories},
         types=preferences.types,
         quiet_hours=None if hours is None else list(hours),
     )
 
 
-def _check(known: Collection[str], name: str, value: Any) -> Any:
+def _check(known: Collection[str], categories: Collection[str], name: str, value: Any) -> Any:
     match name:
         case "categories" if value is not None:
-            return check_toggles("preferences.categories", value, Category)
+            return check_toggle_names("preferences.categories", value, categories)
         case "types" if value is not None:
             return _check_types(value, known)
         case "quiet_hours" if value is not None:

@@ -1,4 +1,4 @@
-"""Topics of devices over HTTP."""
+"""Topics over HTTP, and the subscriptions of devices to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litestar.openapi import ResponseSpec
 from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
-from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, TopicNotOpen
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -32,8 +32,8 @@ from clarion.idempotency.model import StoredResponse
 from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import DeviceTopic, Message, PushPriority, StoragePolicy
-from clarion.push.port import DeviceTopics
+from clarion.push.model import Message, PushPriority, StoragePolicy, Topic, require_open
+from clarion.push.port import Topics
 from clarion.push.registry import Registry
 
 _DELETED = "This topic was deleted. Use another name."
@@ -41,13 +41,13 @@ Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]
 
 
 class TopicBody(Body):
-    """Whether users may subscribe their devices to a topic; otherwise only the app may."""
+    """Whether users may follow a topic and subscribe their devices; otherwise only the app may."""
 
     open: bool = False
 
 
 class TopicView(View):
-    """A topic that devices subscribe to."""
+    """A topic that users follow and devices subscribe to."""
 
     topic: str
     open: bool
@@ -82,7 +82,7 @@ class TopicsController(Controller):
     async def list_topics(
         self,
         request: ApiRequest,
-        topics: Injected[DeviceTopics],
+        topics: Injected[Topics],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[TopicView]:
@@ -103,15 +103,15 @@ class TopicsController(Controller):
         request: ApiRequest,
         topic: str,
         data: TopicBody,
-        topics: Injected[DeviceTopics],
+        topics: Injected[Topics],
         clock: Injected[Clock],
     ) -> Response[TopicView]:
-        """Create a topic (201), or change who may subscribe to it (200). Subscriptions stay.
+        """Create a topic (201), or change who may follow it (200). Followers and devices stay.
 
-        A topic is also created, closed, by its first subscription or message.
+        A topic is also created, closed, by its first follower, subscription or message.
         """
         caller = app_of(request, Scope.TOPICS_WRITE)
-        wanted = DeviceTopic(
+        wanted = Topic(
             app_id=caller.app_id,
             topic=_check_topic(topic),
             is_broadcast_channel=False,
@@ -164,7 +164,7 @@ class SubscriptionsController(Controller):
         topic: str,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
-        topics: Injected[DeviceTopics],
+        topics: Injected[Topics],
     ) -> None:
         """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing.
 
@@ -173,7 +173,7 @@ class SubscriptionsController(Controller):
         device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
         name = _check_topic(topic)
         if isinstance(caller_of(request), UserCaller):
-            _check_open(await topics.get(device.app_id, name), name)
+            require_open(await topics.get(device.app_id, name), name)
         if not await dispatch.topics.subscribe(device, name):
             raise NotFound(_DELETED)
 
@@ -191,17 +191,8 @@ class SubscriptionsController(Controller):
         await dispatch.topics.unsubscribe(device, _check_topic(topic))
 
 
-def _view(topic: DeviceTopic) -> TopicView:
+def _view(topic: Topic) -> TopicView:
     return TopicView.of(topic, open=topic.is_open)
-
-
-def _check_open(topic: DeviceTopic | None, name: str) -> None:
-    # A topic that does not exist is answered alike: users cannot find out the names of others.
-    if topic is None or not topic.is_open:
-        raise TopicNotOpen(
-            "Users may subscribe to open topics only. The app can subscribe the device with an API "
-            f'key, or open the topic for all users with PUT /v1/topics/{name} {{"open": true}}.'
-        )
 
 
 def _check_topic(topic: str) -> str:

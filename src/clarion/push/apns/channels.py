@@ -22,8 +22,8 @@ from clarion.push.apns.request import (
     read_push_type,
 )
 from clarion.push.dispatch import Dispatch
-from clarion.push.model import DeviceTopic, Message, StoragePolicy
-from clarion.push.port import DeviceTopics
+from clarion.push.model import Message, StoragePolicy, Topic
+from clarion.push.port import Topics
 
 BROADCAST_CHANNELS_LIMIT = 10_000
 MAX_TTL_MS = 8 * 3600 * 1000
@@ -42,7 +42,7 @@ class BroadcastChannelConfig(msgspec.Struct, rename="kebab", forbid_unknown_fiel
 class BroadcastChannels:
     """Creates, lists and deletes broadcast channels, and publishes to them."""
 
-    topics: DeviceTopics
+    topics: Topics
     dispatch: Dispatch
     clock: Clock
 
@@ -52,7 +52,7 @@ class BroadcastChannels:
         config = _parse_config(body)
         if len(await self.list(provider, bundle_id)) >= BROADCAST_CHANNELS_LIMIT:
             raise Rejected(Reason.CANNOT_CREATE_CHANNEL_CONFIG)
-        channel = DeviceTopic(
+        channel = Topic(
             app_id=provider.app.id,
             topic=_new_id(),
             is_broadcast_channel=True,
@@ -111,7 +111,7 @@ class BroadcastChannels:
         await self.dispatch.topics.publish(message, storage_policy)
         return request_id
 
-    async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> DeviceTopic:
+    async def _find(self, provider: Provider, headers: Mapping[bytes, bytes]) -> Topic:
         given = headers.get(b"apns-channel-id", b"").decode("latin-1")
         if not given:
             raise Rejected(Reason.MISSING_CHANNEL_ID)
@@ -174,7 +174,7 @@ def _check_push_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 def _read_expiration(
-    headers: Mapping[bytes, bytes], channel: DeviceTopic, now: int
+    headers: Mapping[bytes, bytes], channel: Topic, now: int
 ) -> tuple[StoragePolicy, int]:
     """Return how the message is stored, and when it expires.
 

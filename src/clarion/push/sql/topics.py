@@ -1,70 +1,78 @@
-"""Topics of devices in SQL. A message to a topic is one row, however many are subscribed."""
+"""Topics in SQL. A message to a topic is one row, however many are subscribed."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.push.model import DeviceTopic, Message, StoragePolicy, Subscription
+from clarion.push.model import Message, StoragePolicy, Subscription, Topic
 from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, statement
+from clarion.store.statement import Step, Unit, keys_of, statement
 from clarion.store.sweeps import sweep
 
 SUBSCRIPTIONS_LIMIT = 1000
 # Messages or subscriptions of a deleted topic, in one commit.
 DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_TOPICS = Record(DeviceTopic)
+_TOPICS = Record(Topic)
 _SUBSCRIPTIONS = Record(Subscription)
 # The topic remembers the highest number even after its messages are gone, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
-SELECT last_sequence AS sequence FROM device_topics WHERE {_OF_TOPIC}
+SELECT last_sequence AS sequence FROM topics WHERE {_OF_TOPIC}
 UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"""
 
 CREATE = statement(
     "create_topic",
-    f"""INSERT INTO device_topics ({_TOPICS.columns}, last_sequence)
+    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
     VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
 PUT = statement(
     "put_topic",
-    f"""INSERT INTO device_topics ({_TOPICS.columns}, last_sequence)
+    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
     VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
     SET is_open = excluded.is_open
-    WHERE device_topics.deleted_at IS NULL AND device_topics.is_broadcast_channel = 0
+    WHERE topics.deleted_at IS NULL AND topics.is_broadcast_channel = 0
     RETURNING {_TOPICS.columns}""",
+)
+ENSURE = statement(
+    "ensure_topic",
+    """INSERT INTO topics
+    (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
+    VALUES (:app_id, :topic, 0, -1, 0, :now) ON CONFLICT (app_id, topic) DO NOTHING""",
 )
 # Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
 LOCK = statement(
     "lock_topic",
-    """INSERT INTO device_topics
+    """INSERT INTO topics
     (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
     VALUES (:app_id, :topic, 0, -1, 0, :now)
-    ON CONFLICT (app_id, topic) DO UPDATE SET last_sequence = device_topics.last_sequence
-    WHERE device_topics.deleted_at IS NULL RETURNING topic""",
+    ON CONFLICT (app_id, topic) DO UPDATE SET last_sequence = topics.last_sequence
+    WHERE topics.deleted_at IS NULL RETURNING topic""",
 )
 GET = statement(
     "get_topic",
-    f"SELECT {_TOPICS.columns} FROM device_topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
+    f"SELECT {_TOPICS.columns} FROM topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
 )
 LIST = statement(
     "list_topics",
-    f"""SELECT {_TOPICS.columns} FROM device_topics WHERE app_id = :app_id
+    f"""SELECT {_TOPICS.columns} FROM topics WHERE app_id = :app_id
     AND is_broadcast_channel = :is_broadcast_channel AND deleted_at IS NULL AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
 MARK_DELETED = statement(
     "mark_topic_deleted",
-    f"""UPDATE device_topics SET deleted_at = :now
+    f"""UPDATE topics SET deleted_at = :now
     WHERE {_OF_TOPIC} AND deleted_at IS NULL RETURNING topic""",
 )
 # Another node may have pruned the topic meanwhile, and a new one may have its name.
 CHECK_DELETED = statement(
     "check_topic_deleted",
-    f"""UPDATE device_topics SET deleted_at = deleted_at
+    f"""UPDATE topics SET deleted_at = deleted_at
     WHERE {_OF_TOPIC} AND deleted_at IS NOT NULL RETURNING topic""",
 )
 SELECT_MESSAGES = statement(
@@ -96,6 +104,12 @@ SELECT_SUBSCRIPTIONS = statement(
     f"""SELECT {_SUBSCRIPTIONS.columns} FROM subscriptions WHERE device_id = :device_id
     ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
 )
+SELECT_SUBSCRIBED = statement(
+    "select_subscribed",
+    """SELECT topic, device_id, created_at FROM subscriptions WHERE app_id = :app_id
+    AND topic IN (SELECT key FROM json_each(:topics))
+    AND device_id IN (SELECT key FROM json_each(:ids))""",
+)
 PUBLISH = statement(
     "publish",
     f"""INSERT INTO topic_messages
@@ -106,11 +120,11 @@ PUBLISH = statement(
 )
 NUMBER = statement(
     "number_topic_message",
-    f"""UPDATE device_topics SET last_sequence = 1 + {_HIGHEST}
+    f"""UPDATE topics SET last_sequence = 1 + {_HIGHEST}
     WHERE {_OF_TOPIC} RETURNING last_sequence""",
 )
 REMEMBER = statement(
-    "remember_highest", f"UPDATE device_topics SET last_sequence = {_HIGHEST} WHERE {_OF_TOPIC}"
+    "remember_highest", f"UPDATE topics SET last_sequence = {_HIGHEST} WHERE {_OF_TOPIC}"
 )
 DROP_OLDER = statement(
     "drop_older_topic_messages",
@@ -144,33 +158,33 @@ EXPIRE = statement(
 )
 SELECT_DELETED = statement(
     "select_deleted_topics",
-    """SELECT app_id, topic FROM device_topics WHERE deleted_at > 0 AND deleted_at < :before
+    """SELECT app_id, topic FROM topics WHERE deleted_at > 0 AND deleted_at < :before
     ORDER BY deleted_at LIMIT :limit""",
 )
 PRUNE = statement(
     "prune_topic",
-    f"DELETE FROM device_topics WHERE {_OF_TOPIC} AND deleted_at < :before RETURNING topic",
+    f"DELETE FROM topics WHERE {_OF_TOPIC} AND deleted_at < :before RETURNING topic",
 )
 
 
-class SqlDeviceTopics:
-    """The `DeviceTopics` port."""
+class SqlTopics:
+    """The `Topics` port."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def create(self, topic: DeviceTopic) -> bool:
+    async def create(self, topic: Topic) -> bool:
         step = CREATE.guard(**_TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
 
-    async def put(self, topic: DeviceTopic) -> tuple[DeviceTopic, bool] | None:
+    async def put(self, topic: Topic) -> tuple[Topic, bool] | None:
         done = await self._engine.write(Unit(topic.topic, (PUT.guard(**_TOPICS.values(topic)),)))
         if done is None:
             return None
         stored = _TOPICS.read(done[0][0])
         return stored, stored.created_at == topic.created_at
 
-    async def get(self, app_id: str, topic: str) -> DeviceTopic | None:
+    async def get(self, app_id: str, topic: str) -> Topic | None:
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
         return _TOPICS.read(rows[0]) if rows else None
 
@@ -185,7 +199,7 @@ class SqlDeviceTopics:
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
-    ) -> Page[DeviceTopic]:
+    ) -> Page[Topic]:
         rows = await self._engine.fetch(
             LIST,
             app_id=app_id,
@@ -251,13 +265,20 @@ class SqlBroadcasts:
     ) -> StoredResponse | int | None:
         topic = message.topic or ""
         claim = (idempotency.claim(once),) if once else ()
-        lock = LOCK.guard(app_id=message.app_id, topic=topic, now=message.created_at)
-        steps = (*claim, lock, *_write_steps(message, topic, storage_policy))
+        steps = (*claim, *publish_steps(message, storage_policy))
         done = await self._engine.write(Unit(topic, steps, message.app_id))
         if done is None:
             return await idempotency.replay_if_claimed(self._engine, once) if once else None
         numbered = done[len(claim) + 1]
         return numbered[0][0] if numbered else None
+
+    async def find_subscribed(
+        self, app_id: str, topics: Collection[str], device_ids: Collection[str]
+    ) -> dict[tuple[str, str], int]:
+        rows = await self._engine.fetch(
+            SELECT_SUBSCRIBED, app_id=app_id, topics=keys_of(topics), ids=keys_of(device_ids)
+        )
+        return {(topic, device_id): created_at for topic, device_id, created_at in rows}
 
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
@@ -275,11 +296,15 @@ class SqlBroadcasts:
         return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
 
 
-def _write_steps(message: Message, topic: str, storage_policy: StoragePolicy) -> tuple[Step, ...]:
-    """Return the steps that follow the lock; the first of them returns the sequence."""
-    where = {"app_id": message.app_id, "topic": topic}
+def publish_steps(message: Message, storage_policy: StoragePolicy) -> tuple[Step, ...]:
+    """Return the steps that write a message to its topic; the second returns the sequence.
+
+    The first is a guard: it refuses a topic that was deleted.
+    """
+    where = {"app_id": message.app_id, "topic": message.topic or ""}
+    lock = LOCK.guard(**where, now=message.created_at)
     if storage_policy is StoragePolicy.NONE:
-        return (NUMBER.step(**where),)
+        return (lock, NUMBER.step(**where))
     publish = PUBLISH.step(
         **where,
         id=message.id,
@@ -289,7 +314,7 @@ def _write_steps(message: Message, topic: str, storage_policy: StoragePolicy) ->
         created_at=message.created_at,
         expires_at=message.expires_at,
     )
-    steps = [publish, REMEMBER.step(**where)]
+    steps = [lock, publish, REMEMBER.step(**where)]
     if storage_policy is StoragePolicy.LAST:
         steps.append(DROP_OLDER.step(**where))
     elif message.collapse_id is not None:

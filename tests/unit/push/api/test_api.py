@@ -12,7 +12,7 @@ from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 from clarion.access.port import Vault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.errors import InternalError
 from clarion.http.bodies import StrictBody
 from clarion.http.idempotency import Idempotency
@@ -25,7 +25,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory
 from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlDeviceTopics
+from clarion.push.sql.topics import SqlTopics
 from tests.factories import NOW, make_device
 from tests.sandbox import DirectSandbox
 from tests.unit.push.phone import Gateway
@@ -71,14 +71,18 @@ class Api:
             "connections": self.gateway.connections,
             "dispatch": self.gateway.dispatch,
             "history": SqlHistory(engine),
-            "topics": SqlDeviceTopics(engine),
+            "topics": SqlTopics(engine),
             "feedback": SqlFeedback(engine),
             "statistics": SqlStatistics(engine),
             "idempotency": Idempotency(vault, clock),
             "clock": clock,
             "vault": vault,
             "catalog": CachedCatalog(
-                SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()
+                SqlTypes(engine),
+                SqlCategories(engine),
+                SqlTemplates(engine),
+                clock,
+                DirectSandbox(),
             ),
             "on_user_changed": self._note_changed,
             "check_present": everybody_is_present,

@@ -1,4 +1,4 @@
-"""The `DeviceTopics` port."""
+"""The `Topics` port."""
 
 import asyncio
 from dataclasses import replace
@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.push.model import DeviceTopic, StoragePolicy
-from clarion.push.port import Broadcasts, DeviceTopics
-from clarion.push.sql.topics import MARK_DELETED, SqlDeviceTopics
+from clarion.push.model import StoragePolicy, Topic
+from clarion.push.port import Broadcasts, Topics
+from clarion.push.sql.topics import MARK_DELETED, SqlTopics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
 
 
 async def all_topics(
-    topics: DeviceTopics, app_id: str = "app", *, broadcast_channels: bool = False
-) -> list[DeviceTopic]:
+    topics: Topics, app_id: str = "app", *, broadcast_channels: bool = False
+) -> list[Topic]:
     page = await topics.list(app_id, broadcast_channels=broadcast_channels, after=None, limit=100)
     assert page.next is None
     return list(page.items)
@@ -26,7 +26,7 @@ async def all_topics(
 @pytest.mark.parametrize("storage_policy", StoragePolicy)
 @pytest.mark.parametrize("is_broadcast_channel", [True, False])
 async def test_a_topic_comes_back_as_made(
-    topics: DeviceTopics, storage_policy: StoragePolicy, *, is_broadcast_channel: bool
+    topics: Topics, storage_policy: StoragePolicy, *, is_broadcast_channel: bool
 ) -> None:
     topic = make_topic(
         "ünïcode", storage_policy=storage_policy, is_broadcast_channel=is_broadcast_channel
@@ -35,11 +35,11 @@ async def test_a_topic_comes_back_as_made(
     assert await topics.get("app", "ünïcode") == topic
 
 
-async def test_an_unknown_topic_is_none(topics: DeviceTopics) -> None:
+async def test_an_unknown_topic_is_none(topics: Topics) -> None:
     assert await topics.get("app", "nothing") is None
 
 
-async def test_a_taken_name_is_not_made_again(topics: DeviceTopics) -> None:
+async def test_a_taken_name_is_not_made_again(topics: Topics) -> None:
     first = make_topic()
     await topics.create(first)
     assert (
@@ -51,14 +51,14 @@ async def test_a_taken_name_is_not_made_again(topics: DeviceTopics) -> None:
     assert await topics.get("app", "news") == first
 
 
-async def test_the_name_of_a_deleted_topic_stays_taken(topics: DeviceTopics) -> None:
+async def test_the_name_of_a_deleted_topic_stays_taken(topics: Topics) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
     assert await topics.create(make_topic()) is False
     assert await topics.get("app", "news") is None
 
 
-async def test_apps_do_not_share_topics(topics: DeviceTopics) -> None:
+async def test_apps_do_not_share_topics(topics: Topics) -> None:
     mine, theirs = make_topic(), make_topic(app_id="other")
     assert await topics.create(mine)
     assert await topics.create(theirs)
@@ -69,9 +69,9 @@ async def test_apps_do_not_share_topics(topics: DeviceTopics) -> None:
 
 
 async def test_of_one_name_at_two_nodes_at_once_one_topic_is_made(
-    topics: DeviceTopics, other_node: Engine
+    topics: Topics, other_node: Engine
 ) -> None:
-    nodes = (topics, SqlDeviceTopics(other_node))
+    nodes = (topics, SqlTopics(other_node))
     made = [make_topic(created_at=n) for n in range(20)]
     outcomes = await asyncio.gather(*(nodes[i % 2].create(each) for i, each in enumerate(made)))
     assert outcomes.count(True) == 1
@@ -79,7 +79,7 @@ async def test_of_one_name_at_two_nodes_at_once_one_topic_is_made(
 
 
 async def test_deleting_takes_messages_and_subscriptions_along(
-    topics: DeviceTopics, broadcasts: Broadcasts
+    topics: Topics, broadcasts: Broadcasts
 ) -> None:
     for topic in ("news", "other"):
         await broadcasts.subscribe("app", "device", topic, NOW)
@@ -91,7 +91,7 @@ async def test_deleting_takes_messages_and_subscriptions_along(
 
 
 async def test_a_large_topic_is_deleted_in_small_commits(
-    topics: DeviceTopics, broadcasts: Broadcasts, engine: Engine
+    topics: Topics, broadcasts: Broadcasts, engine: Engine
 ) -> None:
     """In one, a million subscriptions would keep every other write waiting for seconds."""
     await asyncio.gather(
@@ -107,7 +107,7 @@ async def test_a_large_topic_is_deleted_in_small_commits(
 
 
 async def test_what_a_deletion_left_is_deleted_before_the_topic_is_pruned(
-    topics: DeviceTopics, broadcasts: Broadcasts, engine: Engine
+    topics: Topics, broadcasts: Broadcasts, engine: Engine
 ) -> None:
     await broadcasts.subscribe("app", "device", "news", NOW)
     mark = MARK_DELETED.guard(app_id="app", topic="news", now=NOW)
@@ -118,7 +118,7 @@ async def test_what_a_deletion_left_is_deleted_before_the_topic_is_pruned(
 
 
 async def test_deleting_again_does_not_empty_a_topic_that_is_not_deleted(
-    topics: DeviceTopics, broadcasts: Broadcasts
+    topics: Topics, broadcasts: Broadcasts
 ) -> None:
     await broadcasts.subscribe("app", "device", "news", NOW)
     deleted, subscribed = await asyncio.gather(
@@ -128,14 +128,14 @@ async def test_deleting_again_does_not_empty_a_topic_that_is_not_deleted(
     assert len(await broadcasts.subscriptions("device")) == 2
 
 
-async def test_what_is_not_there_cannot_be_deleted(topics: DeviceTopics) -> None:
+async def test_what_is_not_there_cannot_be_deleted(topics: Topics) -> None:
     await topics.create(make_topic())
     assert await topics.delete("app", "nothing", NOW) is False
     assert await topics.delete("app", "news", NOW) is True
     assert await topics.delete("app", "news", NOW) is False
 
 
-async def test_topics_and_channels_are_listed_apart(topics: DeviceTopics) -> None:
+async def test_topics_and_channels_are_listed_apart(topics: Topics) -> None:
     plain, channel = make_topic("a"), make_topic("b", is_broadcast_channel=True)
     await topics.create(plain)
     await topics.create(channel)
@@ -143,7 +143,7 @@ async def test_topics_and_channels_are_listed_apart(topics: DeviceTopics) -> Non
     assert await all_topics(topics, broadcast_channels=True) == [channel]
 
 
-async def test_deleted_topics_are_not_listed(topics: DeviceTopics) -> None:
+async def test_deleted_topics_are_not_listed(topics: Topics) -> None:
     await topics.create(make_topic())
     await topics.delete("app", "news", NOW)
     assert await all_topics(topics) == []
@@ -155,9 +155,9 @@ async def test_deleted_topics_are_not_listed(topics: DeviceTopics) -> None:
     limit=st.integers(1, 9),
 )
 async def test_pages_hold_every_topic_once_in_order_while_more_are_added(
-    topics: DeviceTopics, names: set[str], limit: int
+    topics: Topics, names: set[str], limit: int
 ) -> None:
-    app_id, seen, after = new_app_id(), list[DeviceTopic](), None
+    app_id, seen, after = new_app_id(), list[Topic](), None
     made = [make_topic(name, app_id=app_id) for name in sorted(names)]
     for number, topic in enumerate(reversed(made)):
         await topics.create(topic)
@@ -175,7 +175,7 @@ async def test_pages_hold_every_topic_once_in_order_while_more_are_added(
     assert seen == made
 
 
-async def test_topics_deleted_before_a_time_are_pruned(topics: DeviceTopics) -> None:
+async def test_topics_deleted_before_a_time_are_pruned(topics: Topics) -> None:
     for number, app_id in enumerate(("app", "other", "app")):
         await topics.create(make_topic(f"{number}", app_id=app_id))
         await topics.delete(app_id, f"{number}", NOW + number)
@@ -189,7 +189,7 @@ async def test_topics_deleted_before_a_time_are_pruned(topics: DeviceTopics) -> 
     assert await topics.get("app", "kept") == kept
 
 
-async def test_pruning_topics_takes_the_first_deleted_up_to_a_limit(topics: DeviceTopics) -> None:
+async def test_pruning_topics_takes_the_first_deleted_up_to_a_limit(topics: Topics) -> None:
     for number in range(5):
         await topics.create(make_topic(f"{number}"))
         await topics.delete("app", f"{number}", NOW + 5 - number)
@@ -199,7 +199,7 @@ async def test_pruning_topics_takes_the_first_deleted_up_to_a_limit(topics: Devi
 
 
 async def test_a_topic_with_the_name_of_a_pruned_one_starts_anew(
-    topics: DeviceTopics, broadcasts: Broadcasts
+    topics: Topics, broadcasts: Broadcasts
 ) -> None:
     await broadcasts.subscribe("app", "device", "news", NOW)
     for _ in range(3):
@@ -215,7 +215,7 @@ async def test_a_topic_with_the_name_of_a_pruned_one_starts_anew(
     assert missed.id == message.id
 
 
-async def test_a_topic_is_put_opened_and_closed(topics: DeviceTopics) -> None:
+async def test_a_topic_is_put_opened_and_closed(topics: Topics) -> None:
     topic = make_topic("news")
     assert await topics.put(topic) == (topic, True)
     for is_open in (True, False):
@@ -225,7 +225,7 @@ async def test_a_topic_is_put_opened_and_closed(topics: DeviceTopics) -> None:
 
 
 async def test_opening_a_topic_leaves_its_subscriptions_and_its_numbers(
-    topics: DeviceTopics, broadcasts: Broadcasts
+    topics: Topics, broadcasts: Broadcasts
 ) -> None:
     await broadcasts.subscribe("app", "device", "news", NOW)
     await broadcasts.publish(make_broadcast("news"), StoragePolicy.ALL)
@@ -237,7 +237,7 @@ async def test_opening_a_topic_leaves_its_subscriptions_and_its_numbers(
 
 
 async def test_neither_a_deleted_topic_nor_a_broadcast_channel_is_put(
-    topics: DeviceTopics,
+    topics: Topics,
 ) -> None:
     channel = make_topic("channel", is_broadcast_channel=True, is_open=True)
     await topics.create(channel)
