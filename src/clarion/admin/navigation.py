@@ -23,7 +23,10 @@ OF_APP = (
     Link("Explain", "explain", "question", Scope.EVENTS_READ),
     Link("People", "people", "users", Scope.USERS_READ),
     Link("Dead letters", "dead-letters", "letter", Scope.EVENTS_READ),
+    Link("Segments", "segments", "filter", Scope.USERS_READ),
     Link("Devices", "devices", "phone", Scope.DEVICES_READ),
+    Link("Topics", "topics", "megaphone", Scope.TOPICS_READ),
+    Link("Feedback", "feedback", "return", Scope.DEVICES_READ),
     Link("Types and templates", "types", "template", Scope.TYPES_READ),
     Link("Providers", "providers", "plug", Scope.PROVIDERS_READ),
     Link("Audit log", "audit", "list", Scope.AUDIT_READ),
@@ -32,7 +35,10 @@ OF_APP = (
 # Below `/admin/`.
 OF_SERVER = (
     Link("Apps", "apps", "box"),
-    Link("Audit log of the server", "audit", "list", Role.VIEWER),
+    Link("Audit log of the server", "audit-log", "list", Role.VIEWER),
+    Link("Administrators", "administrators", "shield", Role.ADMIN),
+    Link("Health", "health", "heart", Role.VIEWER),
+    Link("Your account", "account", "user"),
 )
 
 # By the word in `?notice=`, so that no other text can be shown.
@@ -49,8 +55,16 @@ NOTICES = {
     "type-deleted": "The type is deleted, or has its built-in values again.",
     "provider-saved": "The provider is saved, and used from the next message on.",
     "provider-deleted": "The provider is deleted.",
+    "topic-saved": "The topic is saved.",
+    "broadcast": "The message is sent to all subscribers.",
+    "segment-saved": "The segment is saved.",
+    "segment-deleted": "The segment is deleted.",
     "device-invalidated": "The device is invalidated.",
     "device-deleted": "The device is deleted.",
+    "administrator-saved": "The administrator is changed.",
+    "administrator-deleted": "The administrator is deleted.",
+    "password-changed": "Your password is changed. All other sessions ended.",
+    "session-ended": "The session is ended.",
     "app-saved": "The app is saved.",
     "app-deleted": "The app is deleted. Its data is removed in the background.",
     "key-revoked": "The key is revoked.",

@@ -31,7 +31,9 @@ class ProviderForm(NamedTuple):
     can_verify: bool = False  # whether the credentials can be tried without sending
 
 
-_CA = Field("ca_path", "Certificate authorities", "A PEM file on the server, if not the usual ones.")
+_CA = Field(
+    "ca_path", "Certificate authorities", "A PEM file on the server, if not the usual ones."
+)
 _SECURITY = (("starttls", "STARTTLS"), ("tls", "TLS from the start"), ("none", "none"))
 
 FORMS = {
@@ -158,4 +160,6 @@ def read_settings(visit: Visit, form: ProviderForm) -> dict[str, Any]:
 def read_secrets(visit: Visit, form: ProviderForm) -> dict[str, str]:
     """Return the secrets that were filled in; the others stay as they are."""
     given = {field.name: visit.field(f"secrets.{field.name}") for field in form.secrets}
-    return {name: text.replace("\r\n", "\n").strip() for name, text in given.items() if text.strip()}
+    return {
+        name: text.replace("\r\n", "\n").strip() for name, text in given.items() if text.strip()
+    }

@@ -37,5 +37,5 @@ def _read_day(text: str) -> str | None:
 
 PAGES = (
     app_page("GET", "/audit", show_audit, Scope.AUDIT_READ),
-    Page("GET", f"{ROOT}/audit", show_audit, Role.VIEWER),
+    Page("GET", f"{ROOT}/audit-log", show_audit, Role.VIEWER),
 )

@@ -52,9 +52,7 @@ async def _exists(visit: Visit, device_id: str) -> bool:
 async def show_device(visit: Visit) -> Response:
     device_id, after = visit.parts["device_id"], visit.query.get("after")
     device = await visit.get("devices", device_id)
-    messages = await visit.get(
-        "devices", device_id, "messages", limit=_MESSAGES_SHOWN, after=after
-    )
+    messages = await visit.get("devices", device_id, "messages", limit=_MESSAGES_SHOWN, after=after)
     return await visit.render(
         "device.html",
         device=device,

@@ -165,7 +165,7 @@ def _read_sample(visit: Visit, text: str | None = None) -> dict[str, Any]:
 
 def _make_sample(template: dict[str, Any]) -> dict[str, Any]:
     """Return values for the variables: their names."""
-    data = {name: name.replace("_", " ") for name in template["variables"]}
+    data = {name: f"Sample {name.replace('_', ' ')}" for name in template["variables"]}
     return {"data": data or {"snippet": "What a nice day"}, **_SAMPLE}
 
 
