@@ -34,9 +34,14 @@ RANGES = {
 
 
 def list_times(report: Mapping[str, Any]) -> list[int]:
-    """Return the beginning of each minute, hour or day of a report, in seconds."""
+    """Return the beginning of each minute, hour or day of a report, in seconds.
+
+    The last one is left out until it is over: its count would look like a fall.
+    """
     step_s = Step(report["step"]).length_ms // 1000
-    return list(range(_to_seconds(report["from"]), _to_seconds(report["to"]), step_s))
+    first, last = _to_seconds(report["from"]), _to_seconds(report["to"])
+    counted = _to_seconds(report["complete_until"]) if report["complete_until"] else last
+    return list(range(first, min(last, counted - step_s + 1), step_s))
 
 
 def make_column(times: list[int], *series: Mapping[str, Any]) -> list[float | None]:
@@ -88,21 +93,33 @@ def count_reasons(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def sum_outcomes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return how many deliveries of each channel had each outcome."""
-    found: dict[str, dict[str, int]] = {}
-    for each in report["series"]:
-        outcomes = found.setdefault(each["group"]["channel"], {})
-        outcomes[_outcome(each)] = outcomes.get(_outcome(each), 0) + each["total"]
-    return dict(sorted(found.items()))
+def sum_channels(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how many deliveries of each channel were sent, arrived and did not."""
+    channels = sorted({each["group"]["channel"] for each in report["series"]})
+    return [
+        _sum_one([each for each in report["series"] if each["group"]["channel"] == channel])
+        | {"channel": channel}
+        for channel in channels
+    ]
 
 
-def find_rate(outcomes: Iterable[Mapping[str, int]]) -> float | None:
-    """Return the share of finished deliveries that arrived, or None if there is none."""
-    given = list(outcomes)
-    done = sum(each.get("delivered", 0) for each in given)
-    lost = sum(each.get(name, 0) for each in given for name in _FAILED)
-    return done / (done + lost) if done + lost else None
+def sum_all(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many deliveries of all channels were sent, arrived and did not."""
+    return _sum_one(report["series"])
+
+
+def of_outcome(report: Mapping[str, Any], outcome: str) -> list[Any]:
+    """Return the series with an outcome."""
+    return [each for each in report["series"] if _outcome(each) == outcome]
+
+
+def _sum_one(series: Iterable[Any]) -> dict[str, Any]:
+    counts = {"sent": 0, "delivered": 0, "failed": 0}
+    for each in series:
+        name = "failed" if _outcome(each) in _FAILED else _outcome(each)
+        counts[name] = counts.get(name, 0) + each["total"]
+    ended = counts["delivered"] + counts["failed"]
+    return counts | {"rate": counts["delivered"] / ended if ended else None}
 
 
 def _outcome(series: Mapping[str, Any]) -> str:
