@@ -20,6 +20,7 @@ from tests.e2e.asking import Asker
 from tests.e2e.sending import make_user, send, set_preferences, wait_for_event
 
 ALL_DAY = [True] * 24
+READ_EVENTS = "Number(document.querySelector('.tile dd').textContent.replaceAll(',', ''))"
 FAIL_EVENT = statement(
     "fail_event_in_test",
     """UPDATE events SET status = 'failed', retry_count = 5,
@@ -74,6 +75,21 @@ def make_dead_letter(dashboard: Dashboard) -> str:
 
     run_apart(fail())
     return event_id
+
+
+def test_the_overview_updates_by_itself(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    page = dashboard.open(open_window, "/overview")
+    expect(page.locator(".plot .uplot")).to_have_count(4)
+    before = page.evaluate(READ_EVENTS)
+    for _ in range(3):
+        comment(app, make_user(app))
+    page.wait_for_function(f"{READ_EVENTS} >= {before + 3}", timeout=30_000)
+    expect(page.locator("#reasons")).to_contain_text("The user has no device")
+    expect(page.locator("#channels")).to_contain_text("100.0 %")
+    page.get_by_role("link", name="Last day").click()
+    page.wait_for_function(f"{READ_EVENTS} >= {before + 3}", timeout=30_000)
 
 
 def test_notifications_are_found_and_their_timeline_is_drawn(

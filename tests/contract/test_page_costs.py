@@ -4,6 +4,7 @@
 of the same user, app, topic or digest that do not match, and the rows that it reads are counted.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -64,7 +65,7 @@ def delivery(n: int) -> tuple[Value, ...]:
     return (f"n-{n:06}", "stub", "app", "ana", *decided, *[None] * 6, NOW)
 
 
-ROWS = {
+ROWS: dict[str, Callable[[int], Row]] = {
     "notifications": notification,
     "topics": topic,
     "users": user,

@@ -147,6 +147,7 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "messages": '{"m7": 0}',
     "own_category": "own-7",
     "description": None,
     "default_channels": "[]",
@@ -343,7 +344,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
         "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
-        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW) for i, a, n in devices],
+        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW, 0) for i, a, n in devices],
         "push_endpoints": [
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices

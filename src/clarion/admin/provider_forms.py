@@ -1,4 +1,4 @@
-"""The fields of the form of a provider, by its kind. A test compares them with what the API takes."""
+"""The fields of the form of a provider, by its kind; a test compares them with the API."""
 
 from __future__ import annotations
 

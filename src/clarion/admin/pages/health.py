@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clarion.access.model import Role
-from clarion.admin.figures import read_figures
+from clarion.admin.node_figures import read_figures
 from clarion.admin.page import Page
 from clarion.admin.paths import ROOT
 from clarion.admin.visit import Visit

@@ -9,12 +9,13 @@ from clarion.admin.figures import (
     RANGES,
     Range,
     count_reasons,
-    find_rate,
     list_times,
     make_column,
     make_latencies,
     make_rates,
-    sum_outcomes,
+    of_outcome,
+    sum_all,
+    sum_channels,
 )
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
@@ -57,13 +58,10 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
     times = list_times(events)
     channels, rates = make_rates(deliveries)
     seconds = chosen.step.length_ms // 1000
-    outcomes = sum_outcomes(deliveries)
     return {
         "events": sum(each["total"] for each in events["series"]),
-        "sent": sum(sum(each.values()) for each in outcomes.values()),
-        "messages": sum(each["total"] for each in messages["series"]),
-        "rate": find_rate(outcomes.values()),
-        "outcomes": outcomes,
+        "all": sum_all(deliveries),
+        "channels": sum_channels(deliveries),
         "reasons": count_reasons(decisions),
         "complete_until": events["complete_until"],
         "plots": {
@@ -71,8 +69,8 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
             "throughput": [
                 times,
                 make_column(times, *events["series"]),
-                make_column(times, *deliveries["series"]),
-                make_column(times, *messages["series"]),
+                make_column(times, *of_outcome(deliveries, "sent")),
+                make_column(times, *of_outcome(messages, "accepted")),
             ],
             "channels": channels,
             "rates": rates,

@@ -139,7 +139,7 @@ def _read_type(visit: Visit) -> dict[str, Any]:
 
 def _read_rate_limit(visit: Visit) -> dict[str, Any] | None:
     count = read_number(visit, "per_user_per_hour")
-    return count and {"per_user_per_hour": count, "overflow": visit.field("overflow")} or None
+    return {"per_user_per_hour": count, "overflow": visit.field("overflow")} if count else None
 
 
 def _read_dedupe(visit: Visit) -> dict[str, Any] | None:

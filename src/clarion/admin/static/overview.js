@@ -17,19 +17,35 @@ function resolve(name) {
   return value;
 }
 
+const pad = (number) => String(number).padStart(2, "0");
+const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+
+function showMoments(_plot, moments, _axis, _space, step) {
+  return moments.map((each) => {
+    const at = new Date(each * 1000);
+    if (step >= 86400) return DAY.format(at);
+    return `${pad(at.getHours())}:${pad(at.getMinutes())}${step < 60 ? `:${pad(at.getSeconds())}` : ""}`;
+  });
+}
+
 function axis(unit) {
   const stroke = resolve("muted");
   const grid = { stroke: resolve("line"), width: 1 };
-  return { stroke, grid, ticks: { show: false }, font: "12px system-ui", size: 46, values: unit };
+  return { stroke, grid, ticks: { show: false }, font: "12px system-ui", size: 42, values: unit };
 }
 
-function draw(id, labels, columns, { max } = {}) {
+// A line needs two points; with few of them they are drawn, too.
+const isSparse = (column) => column.filter((each) => each !== null).length < 5;
+
+function draw(id, labels, columns, { isShare = false } = {}) {
   const names = ["one", "two", "three", "four", "five"];
   const element = document.getElementById(id);
   const old = plots.get(id);
   if (old && old.series.length === columns.length) return old.setData(columns);
   old?.destroy();
-  const range = (_plot, low, high) => [0, max ?? Math.max(1, high ?? 1) * 1.1];
+  const range = isShare
+    ? (_plot, low) => [Math.max(0, Math.floor(Math.min(low ?? 100, 100) / 10) * 10 - 10), 101]
+    : (_plot, _low, high) => [0, Math.max(1, high ?? 1) * 1.1];
   const shown = (plot, values) => values.map((each) => (each >= 10000 ? `${each / 1000}k` : each));
   const options = {
     width: Math.max(200, element.clientWidth - 16),
@@ -37,10 +53,10 @@ function draw(id, labels, columns, { max } = {}) {
     cursor: { y: false, points: { size: 6 } },
     legend: { live: true },
     scales: { y: { range } },
-    axes: [axis(), axis(shown)],
+    axes: [{ ...axis(showMoments), size: 28, space: 70 }, axis(shown)],
     series: [{ value: (_plot, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
       ...labels.map((label, index) => ({
-        label, stroke: resolve(names[index % names.length]), width: 2, spanGaps: true, points: { show: columns[0].length < 40, size: 5 },
+        label, stroke: resolve(names[index % names.length]), width: 2, spanGaps: true, points: { show: isSparse(columns[index + 1]), size: 6 },
         value: (_plot, value) => (value === null ? "–" : value.toLocaleString()),
       }))],
   };
@@ -54,8 +70,8 @@ function remember(live) {
 }
 
 function show(figures) {
-  draw("throughput", ["Events", "Deliveries", "Messages to devices"], figures.throughput);
-  draw("rates", figures.channels.map((each) => each.replace("_", " ")), figures.rates, { max: 105 });
+  draw("throughput", ["Events", "Sent on channels", "Messages to devices"], figures.throughput);
+  draw("rates", figures.channels.map((each) => each.replace("_", " ")), figures.rates, { isShare: true });
   draw("latency", ["Median", "95 of 100"], figures.latency);
   remember(figures.live);
   draw("now", ["Devices", "Open inboxes", "Waiting jobs"], now);
