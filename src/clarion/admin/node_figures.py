@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from typing import NamedTuple
 
-_LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
+# A line whose labels have braces themselves, as routes do, is none of those that are shown.
+_LINE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _THOUSAND = 1000
 

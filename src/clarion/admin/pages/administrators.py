@@ -19,6 +19,7 @@ _ROLES = [("", "none"), *((each.value, each.value) for each in Role)]
 _NEW: dict[str, Any] = {"username": "", "role": None, "app_roles": {}, "networks": []}
 _PATH = f"{ROOT}/administrators"
 _ACCOUNT = f"{ROOT}/account"
+_ALL = "all"
 
 
 async def list_administrators(visit: Visit) -> Response:
@@ -136,14 +137,14 @@ async def change_password(visit: Visit) -> Response:
 
 
 async def end_session(visit: Visit) -> Response:
-    await visit.call("DELETE", "admin", "sessions", visit.parts["session_id"])
+    """End one session, or all of them, this one too."""
+    session_id = visit.parts["session_id"]
+    if session_id == _ALL:
+        answer = await visit.call("DELETE", "admin", "sessions")
+        sign_in = path_of("sign-in")
+        return visit.redirect(sign_in, notice="signed-out", cookies=[*answer.cookies])
+    await visit.call("DELETE", "admin", "sessions", session_id)
     return visit.redirect(_ACCOUNT, notice="session-ended")
-
-
-async def end_all_sessions(visit: Visit) -> Response:
-    answer = await visit.call("DELETE", "admin", "sessions")
-    sign_in = path_of("sign-in")
-    return visit.redirect(sign_in, notice="signed-out", cookies=[*answer.cookies])
 
 
 async def _account_values(visit: Visit) -> dict[str, Any]:
@@ -162,5 +163,4 @@ PAGES = (
     Page("GET", _ACCOUNT, show_account),
     Page("POST", _ACCOUNT, change_password),
     Page("POST", f"{_ACCOUNT}/sessions/{{session_id}}/end", end_session),
-    Page("POST", f"{_ACCOUNT}/end-all", end_all_sessions),
 )
