@@ -100,5 +100,5 @@ def _describe_window(window: dict[str, Any]) -> str:
 
 def _covers(window: dict[str, Any], hour: int) -> bool:
     """Whether an hour begins within a window of any day."""
-    now, start, end = f"{hour:02}:00", window["from"], window["to"]
+    now, start, end = f"{hour:02}:00", str(window["from"]), str(window["to"])
     return start <= now < end if start < end else now >= start or now < end

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Controller, get
 from litestar.di import Provide
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
@@ -41,7 +41,7 @@ from clarion.http.views import Timestamp, View
 from clarion.inbox.model import Item, to_item
 
 OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
-OfType = Annotated[str | None, Parameter(query="type", description="Only those of this type.")]
+OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]
 InStatus = Annotated[
     str | None, Parameter(description="Only those with a delivery in this status, like `failed`.")
 ]
