@@ -70,7 +70,7 @@ _SAFETY = (b"x-content-type-options", b"nosniff")
 _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
-_FOR_PEOPLE = ("/unsubscribe/",)
+_FOR_PEOPLE = ("/unsubscribe/", "/admin/")
 # Bodies below this path are text, unless they are said to be JSON.
 _WITH_TEXT = "/v1/publish/"
 # Requests that a caller may have running at a time; each can hold memory.
