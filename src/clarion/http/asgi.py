@@ -38,6 +38,14 @@ class Response(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+JSON = (b"content-type", b"application/json")
+
+
+def respond_json(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Response:
+    """Return a response with JSON; on a terminal the prompt follows on a line of its own."""
+    return Response(status, body + b"\n", (JSON, *headers))
+
+
 class Streamed(NamedTuple):
     """A response in parts, until they end or the client disconnects; then `close` is called."""
 
@@ -251,18 +259,6 @@ def is_json(headers: Mapping[bytes, bytes]) -> bool:
 def _require_json(headers: Mapping[bytes, bytes]) -> None:
     if headers.get(b"content-encoding", b"identity") != b"identity" or not is_json(headers):
         raise NotJson
-
-
-async def respond(send: Send, response: Response, extra: Headers) -> None:
-    """Send a complete response."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": response.status,
-            "headers": [*response.headers, *extra],
-        }
-    )
-    await send({"type": "http.response.body", "body": response.body})
 
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:
