@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
-from clarion.errors import BodyTooLarge, MalformedBody, NotJson
+from clarion.errors import BodyTooLarge, ClarionError, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
 Scope = MutableMapping[str, Any]
@@ -189,9 +189,11 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What OpenAPI says of a route; `body` and `response` are types that msgspec knows."""
+    """What OpenAPI says of a route; `body` and `response` are types that msgspec knows.
 
-    id: str
+    `errors` are those that do not follow from what the route takes.
+    """
+
     summary: str
     description: str
     tag: str
@@ -201,6 +203,7 @@ class Operation:
     response: Any
     response_description: str
     media_type: str = "application/json"
+    errors: tuple[type[ClarionError], ...] = ()
 
 
 class FastRoute(NamedTuple):
