@@ -214,7 +214,13 @@ PERSONAL = (
         key=("device_id", "topic"),
         owner=Owner.DEVICE,
         section="subscriptions",
-        columns={"device_id": PLAIN, "topic": PLAIN, "cursor": PLAIN, "created_at": TIME},
+        columns={
+            "device_id": PLAIN,
+            "topic": PLAIN,
+            "cursor": PLAIN,
+            "since_sequence": PLAIN,
+            "created_at": TIME,
+        },
         omitted=_APP,
     ),
     PersonalTable(

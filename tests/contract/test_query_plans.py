@@ -106,6 +106,7 @@ VALUES: dict[str, Value] = {
     "app_id": "app-7",
     "before": NOW * 1000,
     "updated_before": NOW,
+    "before_event": "event-2",
     "before_id": "m1",
     "capability_hash": b"e-7",
     "bundle_id": "com.example.new",
@@ -146,6 +147,7 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "messages": '{"m7": 0}',
     "own_category": "own-7",
     "description": None,
     "default_channels": "[]",
@@ -278,6 +280,8 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "move_end_of_audit_chain": {"after": 5, "before": "link"},
     "prune_audit_entries": {"after": 5, "sequence": 10},
     "select_audit_entries": {"after": 5},
+    "list_newest_failed_notifications": {"before_id": "n-2"},
+    "list_newest_notifications_of_user": {"before_id": "n-2"},
     "list_users_by_creation": {"since": NOW, "before": NOW + 200},
     "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
     "list_users_by_status": {"status": "inactive"},
@@ -340,7 +344,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
         "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
-        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW) for i, a, n in devices],
+        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW, 0) for i, a, n in devices],
         "push_endpoints": [
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices
@@ -448,6 +452,7 @@ def job_row(app_id: str, n: int) -> tuple[Value, ...]:
 
 def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
     status, digest = ("collected", f"digest-{n}") if n % 50 == 0 else ("delivered", None)
+    status = "failed" if n % 500 == 1 else status
     decided = (status, "reason", "rule", None, "[]" + " " * 500, digest, 1, 1)
     return (f"n-{n}", "stub", app_id, f"user-{n}", *decided, *[None] * 6, NOW)
 

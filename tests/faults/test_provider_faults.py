@@ -44,6 +44,8 @@ if not IS_SHORT:
 QUICK = [kind for kind in PEERS if PEERS[kind].first_wait_s < 10 or not IS_SHORT]
 # The slots of a provider; how many messages wait for them, and how long it may hang.
 SLOTS, HANGING, HANGS_S = 32, 128, 20
+# If the machine is so slow that its attempts end before the others have arrived, once more.
+TRIES = 3
 # Other channels may take so much longer beside it: of the p99, in the median of the rounds.
 GROWTH = 1.1
 ENDS = frozenset({"rejected", "gone"})
@@ -256,14 +258,10 @@ def find_waits(cells: Mapping[str, Cell]) -> tuple[list[float], list[float]]:
 
 
 class Round(NamedTuple):
-    """How long messages took, alone and beside a provider that hangs.
-
-    `unaided` is how many of those beside it arrived without one of its slots becoming free.
-    """
+    """How long messages took, alone and beside a provider that hangs."""
 
     alone: list[float]
     beside: list[float]
-    unaided: int
 
 
 class Beside:
@@ -295,39 +293,44 @@ class Beside:
         await self.cell.peer.stop()
         await self.peer.stop()
 
-    async def measure(self) -> tuple[list[float], int]:
-        """Return the seconds to the arrival of each message, and how many were unaided."""
-        times, unaided = [], 0
+    async def measure(self) -> list[float]:
+        """Return the seconds to the arrival of each message, one after another."""
+        times = []
         for _ in range(SIZES.hanging_events):
-            known, taken = len(self.cell.peer.arrivals), len(self.http.requests)
-            began = time.monotonic()
+            known, began = len(self.cell.peer.arrivals), time.monotonic()
             await self.cell.send(1)
             await until(lambda known=known: len(self.cell.peer.arrivals) > known, LIMIT_S)  # type: ignore[misc]
             times.append(self.cell.peer.arrivals[known].at - began)
-            unaided += len(self.http.requests) == taken
-        return times, unaided
+        return times
 
-    async def measure_beside(self) -> tuple[list[float], int]:
-        """The same while the other provider hangs, with all its slots in use and more waiting."""
+    async def measure_beside(self) -> list[float]:
+        """The same while the other provider hangs, and none of its slots becomes free."""
+        for _ in range(TRIES):
+            times, is_hanging = await self._measure_beside()
+            if is_hanging:
+                return times
+        raise AssertionError("other messages arrive when slots of the provider are free again")
+
+    async def _measure_beside(self) -> tuple[list[float], bool]:
+        """Measure, and return whether all slots were in use the whole time."""
         self.http.hold()
         known = len(self.http.requests)
         event_ids = await self.hanging.send(HANGING, "OTHER")
-        await until(lambda: len(self.http.requests) >= known + SLOTS, LIMIT_S)
+        await until(lambda: self.http.count_held() >= SLOTS, LIMIT_S)
         try:
-            return await self.measure()
+            times = await self.measure()
+            is_hanging = self.http.count_held() == len(self.http.requests) - known == SLOTS
         finally:
             self.http.release()
             await self.hanging.wait(event_ids, is_final, LIMIT_S + OPEN_S)
+        return times, is_hanging
 
     async def run(self, number: int) -> Round:
         """Measure both, in turn the one or the other first."""
         if number % 2:
-            beside, unaided = await self.measure_beside()
-            alone, _ = await self.measure()
-        else:
-            alone, _ = await self.measure()
-            beside, unaided = await self.measure_beside()
-        return Round(alone, beside, unaided)
+            beside = await self.measure_beside()
+            return Round(await self.measure(), beside)
+        return Round(await self.measure(), await self.measure_beside())
 
 
 def p99(times: Iterable[float]) -> float:
@@ -337,7 +340,7 @@ def p99(times: Iterable[float]) -> float:
 async def test_a_provider_that_hangs_does_not_delay_other_channels(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """No message of another channel waits until a slot of it is free."""
+    """They arrive while all its slots are in use, and none becomes free."""
     async with running(tmp_path, 2) as world:
         beside = await Beside.set_up(world)
         try:
@@ -354,7 +357,4 @@ async def test_a_provider_that_hangs_does_not_delay_other_channels(
         f"{statistics.median(alone) * 1000:.1f} to {statistics.median(hanging) * 1000:.1f} ms; "
         f"p99 {growth:.2f}× in the median of {len(rounds)} rounds; load {os.getloadavg()[0]:.1f}"
     )
-    # If the machine is so slow that the provider gives up meanwhile, a few coincide with that.
-    unaided = [each.unaided for each in rounds]
-    assert min(unaided) >= 0.9 * SIZES.hanging_events, unaided
     assert IS_SHORT or growth <= GROWTH

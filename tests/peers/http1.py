@@ -19,6 +19,7 @@ class Http1Peer:
         self.always: Fault | Reply | None = None
         self.port = 0
         self._released: asyncio.Event | None = None
+        self._held: set[asyncio.StreamReader] = set()
         self._handler = handler
         self._connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -32,6 +33,10 @@ class Http1Peer:
         if self._released is not None:
             self._released.set()
             self._released = None
+
+    def count_held(self) -> int:
+        """Return how many requests are held by clients that still wait for the answer."""
+        return sum(not reader.at_eof() for reader in self._held)
 
     @asynccontextmanager
     async def serving(
@@ -75,13 +80,20 @@ class Http1Peer:
         request = Request(method=method, path=path, headers=headers, body=body, connection=number)
         self.requests.append(request)
         if self._released is not None:
-            await self._released.wait()
+            await self._hold(reader, self._released)
         if isinstance(self.always, Fault):
             await self._fail(self.always, self._handler(request), writer)
             return False
         writer.write(encode(self.always or self._handler(request)))
         await writer.drain()
         return True
+
+    async def _hold(self, reader: asyncio.StreamReader, released: asyncio.Event) -> None:
+        self._held.add(reader)
+        try:
+            await released.wait()
+        finally:
+            self._held.discard(reader)
 
     async def _fail(  # noqa: C901 - a case a fault
         self, fault: Fault, reply: Reply, writer: asyncio.StreamWriter

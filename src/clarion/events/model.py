@@ -111,10 +111,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class PublishedTo:
-    """A topic that has the event as a message: devices subscribed by that time get it there."""
+    """The message to a topic by which devices get the event that are subscribed to it."""
 
     topic: str
-    at: int
+    message_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,14 @@ class Response(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+JSON = (b"content-type", b"application/json")
+
+
+def respond_json(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Response:
+    """Return a response with JSON; on a terminal the prompt follows on a line of its own."""
+    return Response(status, body + b"\n", (JSON, *headers))
+
+
 class Streamed(NamedTuple):
     """A response in parts, until they end or the client disconnects; then `close` is called."""
 
@@ -248,18 +256,6 @@ def _require_json(headers: Mapping[bytes, bytes]) -> None:
     is_json = kind == "application/json" or kind.endswith("+json")
     if not is_json or not kind.startswith("application/"):
         raise NotJson
-
-
-async def respond(send: Send, response: Response, extra: Headers) -> None:
-    """Send a complete response."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": response.status,
-            "headers": [*response.headers, *extra],
-        }
-    )
-    await send({"type": "http.response.body", "body": response.body})
 
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:

@@ -76,7 +76,7 @@ class OpenApiDocument:
         document = self._framework.openapi_schema.to_schema()
         add_fast_routes(document, self._fast_routes)
         document_errors(document)
-        return msgspec.json.encode(document)
+        return msgspec.json.encode(document) + b"\n"
 
 
 def add_fast_routes(document: dict[str, Any], fast_routes: Sequence[FastRoute]) -> None:

@@ -37,33 +37,31 @@ _BUILT_IN = "This category is built-in: it can neither be changed nor deleted."
 class CategoryBody(Body):
     """A category of the app's own."""
 
-    title: Annotated[Label, msgspec.Meta(description="What users read in their preferences.")]
-    description: (
-        Annotated[str, msgspec.Meta(max_length=500, description="What the category is about.")]
-        | None
-    ) = None
-    default_channels: Annotated[
-        list[Channel],
-        msgspec.Meta(description="The channels of a new type that names none itself."),
-    ] = msgspec.field(default_factory=lambda: [Channel.IN_APP])
-    user_can_disable: Annotated[
-        bool,
-        msgspec.Meta(
-            description="Whether users can turn the category or its types off. Quiet hours apply "
-            "in any case."
-        ),
-    ] = True
+    title: Label
+    """What users read in their preferences, in one line."""
+    description: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+    """What notifications of the category are about."""
+    default_channels: list[Channel] = msgspec.field(default_factory=lambda: [Channel.IN_APP])
+    """The channels of a new type of the category that names none itself."""
+    user_can_disable: bool = True
+    """Whether users can turn the category and its types off. Quiet hours apply in any case."""
 
 
 class CategoryView(View):
     """A category of the calling app. `origin` is `built_in` or `own`."""
 
     name: str
+    """The name that types and preferences use."""
     title: str
+    """What users read in their preferences."""
     description: str | None
+    """What notifications of the category are about."""
     default_channels: list[Channel]
+    """The channels of a new type of the category that names none itself."""
     user_can_disable: bool
+    """Whether users can turn it off."""
     origin: str
+    """`built_in`, or `own` if the app has defined it."""
 
 
 class CategoriesController(Controller):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 from litestar import Controller, Response, route
@@ -18,7 +19,12 @@ from litestar.openapi.spec import (
 
 from clarion.access.model import Scope, require_app
 from clarion.errors import NotFound
-from clarion.events.publications import MESSAGE_LIMIT_BYTES, Publication, read_publication
+from clarion.events.publications import (
+    MESSAGE_LIMIT_BYTES,
+    Publication,
+    PublicationBody,
+    read_publication,
+)
 from clarion.events.publisher import Publisher
 from clarion.http.asgi import index_headers
 from clarion.http.callers import ApiRequest, app_of, caller_of
@@ -38,13 +44,20 @@ _FIELDS = {
     "tags": "Tags with commas between them. Those that name an emoji are shown as one.",
     "click": "The link that opens when the notification is clicked.",
 }
-_JSON = Schema(
-    type=OpenAPIType.OBJECT,
-    properties={
-        name: Schema(type=OpenAPIType.STRING, description=text) for name, text in _FIELDS.items()
-    },
-    additional_properties=False,
-    examples=[{"title": "Backup", "message": "Backup done", "tags": "white_check_mark"}],
+
+
+def _describe_json() -> Schema:
+    """Return the schema of a JSON body. Litestar takes it as it is: a plain object."""
+    _, components = msgspec.json.schema_components([PublicationBody])
+    schema: Any = components[PublicationBody.__name__]
+    for name, text in _FIELDS.items():
+        schema["properties"][name]["description"] = text
+    return cast("Schema", schema)
+
+
+_JSON = OpenAPIMediaType(
+    schema=_describe_json(),
+    example={"title": "Backup", "message": "312 files", "tags": ["white_check_mark"]},
 )
 
 
@@ -56,8 +69,8 @@ class PublishOperation(Operation):
         self.request_body = RequestBody(
             required=False,
             content={
-                "text/plain": OpenAPIMediaType(schema=_TEXT, examples=None, example="Backup done"),
-                "application/json": OpenAPIMediaType(schema=_JSON),
+                "text/plain": OpenAPIMediaType(schema=_TEXT, example="Backup done"),
+                "application/json": _JSON,
             },
         )
         self.parameters = [
@@ -74,9 +87,13 @@ class Published(View):
     """What was published: the message to the devices, and the event for the followers."""
 
     event_id: str
+    """The event that users who follow the topic are notified of."""
     message_id: str
+    """The message that devices get which are subscribed to the topic."""
     topic: str
+    """The topic that it was published to."""
     created_at: Timestamp
+    """When it was accepted."""
 
 
 class PublishController(Controller):
