@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,6 +81,17 @@ def has_delivered(app: Asker) -> bool:
     return bool(answer.status == 200 and answer.json["messages"]["delivered"])
 
 
+def count(app: Asker, metric: str) -> int | None:
+    """Return how often something happened today; None if never."""
+    found = app.get(f"/v1/analytics?metric={metric}&step=day").json["series"]
+    return sum(each["total"] for each in found) or None
+
+
+def is_refused(app: Asker) -> bool | None:
+    """Return True as soon as the key is not accepted any more."""
+    return app.get("/v1/stats").status == 401 or None
+
+
 def test_every_kind_of_thing_exists(demo: Asker) -> None:
     people = items(demo, "/v1/users?limit=100")
     assert len(people) == PEOPLE
@@ -116,8 +128,7 @@ def test_every_kind_of_thing_exists(demo: Asker) -> None:
         "clicks",
         "dismissals",
     ):
-        path = f"/v1/analytics?metric={metric}&step=day"
-        wait_until(lambda path=path: demo.get(path).json["series"] or None)
+        wait_until(partial(count, demo, metric))
 
 
 def test_it_is_made_again_after_it_was_removed(installation: Installation) -> None:
@@ -127,7 +138,7 @@ def test_it_is_made_again_after_it_was_removed(installation: Installation) -> No
         app = find_app(installation)
         assert app is not None
         assert installation.run("demo", "--remove").stdout == "Removed the demo.\n"
-        wait_until(lambda app=app: app.get("/v1/stats").status == 401 or None)
+        wait_until(partial(is_refused, app))
     assert installation.run("demo", "--remove").stdout == "There is no demo to remove.\n"
 
 
