@@ -25,6 +25,8 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 
+VERIFIED_LIMIT = 1_000
+
 
 class Actor(View):
     """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user."""
@@ -54,6 +56,18 @@ class EntryView(View):
     request_id: str | None
     node: str
     link: str
+
+
+class VerificationView(View):
+    """Which entries were verified. `fault` is the first that was found, null if there is none.
+
+    `link` is that of the last one: with its number, it is an anchor for `clarion audit verify`.
+    """
+
+    first: int
+    last: int
+    link: str
+    fault: str | None
 
 
 @get("/v1/audit", summary="List audit entries", tags=["Audit"])
@@ -93,6 +107,17 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     return Items([_view(entry) for entry in page.items], page.next)
 
 
+@get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
+async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> VerificationView:
+    """Verify that the newest 1,000 entries are as they were written, and none is missing.
+
+    Needs a role for all apps. `clarion audit verify` verifies all of them, and the file.
+    """
+    admin_of(request, Role.VIEWER)
+    await audit_log.link_waiting()
+    return VerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
+
+
 def _view(entry: Entry) -> EntryView:
     return EntryView.of(
         entry, app_id=entry.app_id or None, actor=Actor(kind=entry.actor_kind, id=entry.actor_id)
@@ -114,4 +139,4 @@ def _check(field: str, text: str | None) -> str | None:
     return text
 
 
-ROUTES = (list_entries,)
+ROUTES = (list_entries, verify)
