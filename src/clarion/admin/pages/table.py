@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from clarion.admin.pages import (
+    administrators,
+    apps,
+    audit,
     dead_letters,
+    devices,
     explain,
+    feedback,
+    health,
+    keys,
     notifications,
     overview,
     people,
+    providers,
+    segments,
     sign_in,
     start,
+    templates,
+    topics,
+    types,
 )
 
 PAGES = (
@@ -20,4 +32,16 @@ PAGES = (
     *explain.PAGES,
     *people.PAGES,
     *dead_letters.PAGES,
+    *types.PAGES,
+    *templates.PAGES,
+    *segments.PAGES,
+    *devices.PAGES,
+    *topics.PAGES,
+    *feedback.PAGES,
+    *providers.PAGES,
+    *keys.PAGES,
+    *audit.PAGES,
+    *apps.PAGES,
+    *administrators.PAGES,
+    *health.PAGES,
 )
