@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.access.model import AdminCaller, Role, Scope, Stage
+from clarion.access.model import AdminCaller, Role, Scope, SignInStage
 from clarion.admin.navigation import OF_APP, OF_SERVER
 from clarion.admin.operations import path_of
 from clarion.admin.page import Found, Pages
@@ -74,7 +74,7 @@ def test_a_button_is_for_those_who_may_use_it() -> None:
     assert not may_open(parse_needs("users:read"), editor, "b")
     assert not may_open(parse_needs("viewer"), editor, "a")
     assert not may_open(Scope.USERS_READ, viewer, None)
-    pending = AdminCaller(administrator_id="3", username="p", stage=Stage.NEEDS_TOTP)
+    pending = AdminCaller(administrator_id="3", username="p", stage=SignInStage.NEEDS_TOTP)
     assert not may_open(None, pending, None)
     assert not may_open(Open.STRANGERS, viewer, None)
     with pytest.raises(ValueError, match="users:delete"):
