@@ -1,5 +1,7 @@
 """Paths, permissions and words of the dashboard."""
 
+from typing import Any
+
 import pytest
 
 from clarion.access.model import AdminCaller, Role, Scope, SignInStage
@@ -97,7 +99,7 @@ def test_a_duration_is_shown_in_the_unit_that_fits(seconds: float, words: str) -
 
 
 def test_entries_of_a_timeline_say_how_much_later_they_are() -> None:
-    given = [
+    given: list[dict[str, Any]] = [
         {"at": "2026-01-01T00:00:00.000Z", "what": "accepted", "reason": None},
         {"at": "2026-01-01T00:00:00.004Z", "what": "hold", "reason": "quiet_hours"},
         {"at": "2026-01-01T08:00:00.004Z", "what": "attempt 1: rejected", "reason": None},
