@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from clarion.access.vault import AesVault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category, Channel, Priority
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.gateway import GatewayDevices
 from clarion.channels.kinds import find_address
 from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
@@ -240,7 +240,9 @@ def build_pipeline(
         segments=SqlSegments(engine),
         devices=SqlDevices(engine),
         broadcasts=SqlBroadcasts(engine),
-        catalog=CachedCatalog(SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()),
+        catalog=CachedCatalog(
+            SqlTypes(engine), SqlCategories(engine), SqlTemplates(engine), clock, DirectSandbox()
+        ),
         clock=clock,
         channels=FixedChannels(senders),
         gateway=dispatch,

@@ -19,7 +19,7 @@ POSTGRES = """SELECT c.table_name, c.column_name, c.data_type FROM information_s
 JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
 WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'"""
 # Of these, a user has one at most.
-SINGLE = {"users", "inboxes"}
+SINGLE = {"users", "inboxes", "inactive_users"}
 
 
 async def read_schema(engine: Engine, url: str) -> dict[str, dict[str, str]]:
@@ -52,7 +52,8 @@ async def plant(
 def adding(table: str, columns: Iterable[str]) -> Statement:
     names = list(columns)
     marks = ", ".join(f":{name}" for name in names)
-    text = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+    # A trigger has written some of them already.
+    text = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
     return statement(f"plant_{table}", text)
 
 

@@ -485,7 +485,9 @@ export class ClarionInboxElement extends HTMLElement {
 
   #open(item, event) {
     const isPlain = !(event.metaKey || event.ctrlKey || event.shiftKey || event.button);
-    const reading = item.read_at ? Promise.resolve() : this.#act("read", item);
+    // For the analytics alone: whether it works or not, the user sees no difference.
+    const clicking = this.#client.click(item.id).catch(() => {});
+    const reading = item.read_at ? clicking : Promise.all([clicking, this.#act("read", item)]);
     const isHandled = !this.#emit("clarion-click", { item }, true);
     if (isHandled) event.preventDefault();
     const href = event.currentTarget.href;
@@ -663,15 +665,23 @@ export class ClarionInboxElement extends HTMLElement {
     this.#parts.content.replaceChildren(form);
     this.#parts.heading.focus();
     try {
-      const preferences = await this.#client.preferences({ explain: true });
-      form.append(this.#makeCategories(preferences.categories), this.#makeQuietHours(preferences));
+      const [preferences, known] = await Promise.all([
+        this.#client.preferences({ explain: true }),
+        this.#client.categories(),
+      ]);
+      // Built-in categories are translated; the app's own have the title that it gave them.
+      const titles = new Map(
+        known.map(({ name, title, origin }) => [name, origin === "own" ? title : this.#text(name)]),
+      );
+      const categories = this.#makeCategories(preferences.categories, titles);
+      form.append(categories, this.#makeQuietHours(preferences));
     } catch (error) {
       form.append(make("div", { class: "message" }, this.#text("failed")));
       this.#emit("clarion-error", { error });
     }
   }
 
-  #makeCategories(categories) {
+  #makeCategories(categories, titles) {
     const set = make("fieldset", {}, make("legend", {}, this.#text("categories")));
     for (const [category, setting] of Object.entries(categories)) {
       const box = make("input", { type: "checkbox" });
@@ -679,7 +689,7 @@ export class ClarionInboxElement extends HTMLElement {
       box.disabled = setting.source === "mandatory";
       box.addEventListener("change", () => this.#save(box, { categories: { [category]: box.checked } }));
       const note = box.disabled ? make("small", {}, this.#text("always")) : "";
-      set.append(make("label", {}, this.#text(category), note, box));
+      set.append(make("label", {}, titles.get(category) ?? category, note, box));
     }
     return set;
   }

@@ -31,6 +31,24 @@ export interface AcceptedEvent {
   created_at: Timestamp;
 }
 
+/** What was published: the message to the devices, and the event for the followers. */
+export interface Published {
+  event_id: string;
+  message_id: string;
+  topic: string;
+  created_at: Timestamp;
+}
+
+/** What a type of notification is about; users can turn categories off. */
+export interface Category {
+  name: string;
+  title: string;
+  description: string | null;
+  default_channels: Channel[];
+  user_can_disable: boolean;
+  origin: "built_in" | "own";
+}
+
 /** One fault of a request: the field, and what it must be. */
 export interface FieldFault {
   field: string;
@@ -137,6 +155,18 @@ export class Clarion {
     events: Event[],
     options?: { idempotencyKey?: string },
   ): Promise<{ results: BatchResult[] }>;
+  /** Send a text to the devices and the people that follow a topic, once. */
+  publish(
+    topic: string,
+    message: string,
+    options?: {
+      title?: string;
+      priority?: 1 | 2 | 3 | 4 | 5 | "min" | "low" | "default" | "high" | "max" | "urgent";
+      tags?: string[];
+      click?: string;
+      idempotencyKey?: string;
+    },
+  ): Promise<Published>;
   /** What would become of an event: the verdict for each channel, with its reason. */
   explain(event: Event & { at?: Timestamp }): Promise<Record<string, unknown>>;
   getEvent(id: string): Promise<Record<string, unknown>>;
@@ -163,11 +193,15 @@ export class Inbox {
   read(id: string): Promise<Notification & UnreadCount>;
   unread(id: string): Promise<Notification & UnreadCount>;
   dismiss(id: string): Promise<Notification & UnreadCount>;
+  /** Counts in the analytics, once. */
+  click(id: string): Promise<Notification & UnreadCount>;
   readAll(): Promise<UnreadCount>;
   preferences(): Promise<Preferences>;
   /** With `explain`, each value comes with its source. */
   preferences(options: { explain: true }): Promise<ExplainedPreferences>;
   changePreferences(changes: Partial<Preferences>): Promise<Preferences>;
+  /** The categories that the preferences have, each with its name and title. */
+  categories(): Promise<Category[]>;
   /**
    * Yield every change of the inbox, until `signal` aborts or the token is refused. The stream
    * reconnects by itself and resumes after the last change, so that none is missed.

@@ -49,6 +49,15 @@ export class Clarion {
     return this.#http.request("POST", "/v1/events/batch", { body: events, idempotencyKey });
   }
 
+  /**
+   * Send a text to the devices and the people that follow a topic, once. `fields` are `title`,
+   * `priority` (1 to 5, or a name), `tags` (an array) and `click` (a link).
+   */
+  publish(topic, message, { idempotencyKey = newKey(), ...fields } = {}) {
+    const body = { message, ...fields };
+    return this.#http.request("POST", `/v1/publish/${encode(topic)}`, { body, idempotencyKey });
+  }
+
   /** What would become of an event: the verdict for each channel, with its reason. */
   explain(event) {
     return this.#http.request("POST", "/v1/explain", { body: event, isRepeatable: true });
@@ -113,6 +122,11 @@ export class Inbox {
     return this.#act(id, "dismiss");
   }
 
+  /** Counts in the analytics, once. */
+  click(id) {
+    return this.#act(id, "click");
+  }
+
   readAll() {
     return this.#http.request("POST", "/v1/me/notifications/read-all", { isRepeatable: true });
   }
@@ -124,6 +138,12 @@ export class Inbox {
 
   changePreferences(changes) {
     return this.#http.request("PATCH", "/v1/me/preferences", { body: changes, isRepeatable: true });
+  }
+
+  /** The categories that the preferences have, each with its name and title. */
+  async categories() {
+    const page = await this.#http.request("GET", "/v1/categories", { query: { limit: 100 } });
+    return page.items;
   }
 
   /**

@@ -45,6 +45,7 @@ TABLES = (
     AppTable("user_tags", ("tag", "user_id")),
     AppTable("users", ("id",)),
     AppTable("user_attributes", ("user_id", "term")),
+    AppTable("inactive_users", ("user_id",)),
     AppTable("former_device_users", ("user_id", "device_id", "until")),
     AppTable("erasures", ("id",)),
     AppTable("erasure_keys", ("created_at",)),
@@ -53,6 +54,7 @@ TABLES = (
     AppTable("notification_types", ("type",)),
     AppTable("categories", ("name",)),
     AppTable("idempotency_keys", ("key",)),
+    AppTable("analytics", ("metric", "step", "at", "type", "channel", "platform", "label")),
 )
 # Tables with the id of an app whose rows stay, and why.
 KEPT = {"audit_entries": "They are a chain, and say who deleted the app. Their age ends them."}

@@ -14,14 +14,20 @@ from clarion.access.api import keys as keys_api
 from clarion.access.api import tickets as tickets_api
 from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
+from clarion.admin.dashboard import Dashboard
+from clarion.admin.operations import Operations
+from clarion.admin.pages.table import PAGES
+from clarion.analytics import api as analytics_api
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
+from clarion.catalog.api import categories as categories_api
 from clarion.catalog.api import templates as templates_api
 from clarion.catalog.api import types as types_api
 from clarion.channels import api as providers_api
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
+from clarion.events.api import live as live_api
 from clarion.events.api import notifications as notifications_api
 from clarion.events.api import publish as publish_api
 from clarion.events.api.intake import EventEndpoint, send_event
@@ -30,6 +36,7 @@ from clarion.http.asgi import FastRoute
 from clarion.http.auditing import AuditedFramework
 from clarion.http.front import Front
 from clarion.http.health import Health
+from clarion.http.openapi import Tag
 from clarion.http.router import build
 from clarion.inbox import api as inbox_api
 from clarion.inbox.streams import Streams
@@ -77,6 +84,7 @@ ROUTES = (
     *follows_api.ROUTES,
     *segments_api.ROUTES,
     *types_api.ROUTES,
+    *categories_api.ROUTES,
     *templates_api.ROUTES,
     *events_api.ROUTES,
     *publish_api.ROUTES,
@@ -88,8 +96,30 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *live_api.ROUTES,
+    *analytics_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
+)
+
+# In the order in which a newcomer needs them.
+TAGS = (
+    Tag("Events", "What happened in your application. Clarion decides who is notified of it."),
+    Tag("Inbox", "The notifications of a user as a list: read, unread, dismissed, and live."),
+    Tag("Notifications", "What became of an event for one user: deliveries and timeline."),
+    Tag("Users", "The people whom your application notifies, the topics they follow, their data."),
+    Tag("Preferences", "What a user wants to receive, on which channels, and when not."),
+    Tag("Devices", "Phones, browsers and programs that receive pushes, and their messages."),
+    Tag("Topics", "Messages to all devices that subscribe to a topic."),
+    Tag("Types", "The kinds of notifications: channels, priority, limits, digests."),
+    Tag("Templates", "The texts of a type, for each channel and language."),
+    Tag("Segments", "Groups of users by a filter, as the recipients of an event."),
+    Tag("Providers", "The services that deliver email, SMS, pushes and webhooks."),
+    Tag("Statistics", "How many devices, messages and subscribers an app has."),
+    Tag("Keys", "The API keys of an app, and who a key belongs to."),
+    Tag("Apps", "The apps of this installation, and the keys that sign tokens for them."),
+    Tag("Administrators", "Accounts, sign-in, second factors and API keys of administrators."),
+    Tag("Audit", "Who changed or read what, and when."),
 )
 
 
@@ -164,22 +194,29 @@ def build_front(
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
+    audited = AuditedFramework(
+        framework, stores.audit_log, ACTIONS, limits, stores.clock, settings.trusted_proxies
+    )
+    dashboard = Dashboard(
+        pages=PAGES,
+        operations=Operations(audited, fast_routes),
+        authenticator=services.administration,
+        check_visitor=services.sign_in_policy.check,
+        limits=limits,
+        clock=stores.clock,
+        settings=settings,
+    )
+    document = openapi.OpenApiDocument(framework, fast_routes, TAGS)
     return Front(
-        routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes).routes),
+        routes=(*fast_routes, *document.routes, *dashboard.routes),
         prefixes={
             **_build_apns(settings, stores, services, health).prefixes,
             **web_push.prefixes,
             **_build_callbacks(settings, stores).prefixes,
             **_build_unsubscribe(stores, services, limits).prefixes,
+            **dashboard.prefixes,
         },
-        framework=AuditedFramework(
-            framework,
-            stores.audit_log,
-            ACTIONS,
-            limits,
-            stores.clock,
-            settings.trusted_proxies,
-        ),
+        framework=audited,
         authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,

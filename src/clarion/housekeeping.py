@@ -12,6 +12,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from clarion.analytics.model import KEPT_MS
+from clarion.analytics.model import Step as CountStep
+from clarion.analytics.rollup import Rollup
 from clarion.app_deletion import AppDeletion
 from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
@@ -39,6 +42,7 @@ DAY_MS = 24 * 3600 * 1000
 ATTEMPTS_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
 _PRUNE_EVERY_S = 60
+_COUNT_EVERY_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ def list_tasks(
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
         "run_erasures": (2, eraser.run_due),
+        "count_analytics": (_COUNT_EVERY_S, Rollup(stores.tally, CHUNK).step),
         "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
     }
     prune = {name: (_PRUNE_EVERY_S, step) for name, step in _list_prunes(stores, settings).items()}
@@ -112,7 +117,13 @@ def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:
         "prune_feedback": _before(days.device_days, stores.feedback.prune),
         "prune_audit_log": _before(days.audit_days, stores.audit_log.prune),
         "prune_topics": _before(days.device_days, stores.topics.prune_deleted),
+        **{f"prune_analytics_of_{step}s": _prune_counts(stores, step) for step in CountStep},
     }
+
+
+def _prune_counts(stores: Stores, step: CountStep) -> Step:
+    """Return the step that prunes the counts of minutes, hours or days."""
+    return lambda now: stores.analytics.prune(step, now - KEPT_MS[step], CHUNK)
 
 
 def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:

@@ -18,12 +18,13 @@ from clarion.access.sql import (
     open_user_keys,
 )
 from clarion.access.vault import AesVault, key_id_of
+from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog, load_retired_keys
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
@@ -90,7 +91,8 @@ class Stores:
         self.types = SqlTypes(engine)
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox
-        self.catalog = CachedCatalog(self.types, self.templates, clock, sandbox)
+        self.categories = SqlCategories(engine)
+        self.catalog = CachedCatalog(self.types, self.categories, self.templates, clock, sandbox)
         self.devices = SqlDevices(engine)
         self.feedback = SqlFeedback(engine)
         self.messages = SqlMessages(engine)
@@ -98,7 +100,7 @@ class Stores:
         self.topics = SqlTopics(engine)
         self.broadcasts = SqlBroadcasts(engine)
         self.push_endpoints = SqlPushEndpoints(engine)
-        self.statistics = SqlStatistics(engine)
+        self._open_statistics(engine)
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
         self.notifications = SqlNotificationReader(engine)
@@ -108,6 +110,11 @@ class Stores:
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
         self.providers = SqlProviders(engine, self.vault)
+
+    def _open_statistics(self, engine: Engine) -> None:
+        self.statistics = SqlStatistics(engine)
+        self.tally = SqlTally(engine)
+        self.analytics = SqlAnalytics(engine)
 
     def _make_keyring(self) -> Keyring:
         return Keyring(

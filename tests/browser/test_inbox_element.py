@@ -177,6 +177,26 @@ def test_preferences_are_changed(ana: InboxUser, open_inbox: OpenInbox) -> None:
     expect(page.get_by_label("Offers")).not_to_be_checked()
 
 
+def test_an_own_category_has_the_title_that_the_app_gave_it(
+    ana: InboxUser, open_inbox: OpenInbox
+) -> None:
+    """Also if its name is that of a text of ours, and its title is hostile."""
+    title = "Team <img src=x onerror='window.harmed=1'>"
+    path = "/v1/categories/unread"
+    assert ana.server.app.ask("PUT", path, {"title": title}).status == 201
+    try:
+        page = open_inbox()
+        bell(page).click()
+        press(page, "Preferences")
+        page.get_by_label(title).uncheck()
+        wait_until(
+            lambda: not ana.me.get("/v1/me/preferences").json["categories"]["unread"] or None
+        )
+        assert page.evaluate("window.harmed") is None
+    finally:
+        assert ana.server.app.delete(path).status == 204
+
+
 def hours_of(ana: InboxUser) -> tuple[str, str] | None:
     first = ana.me.get("/v1/me/preferences").json["quiet_hours"][0]
     return (first["from"], first["to"]) if isinstance(first, dict) else None

@@ -36,6 +36,9 @@ class Driver:
     def send_batch(self, events: list[dict[str, Any]]) -> Any:
         return self._clarion.send_batch(events)
 
+    def publish(self, topic: str, message: str, **fields: Any) -> Any:
+        return self._clarion.publish(topic, message, **fields)
+
     def watch(self, user: str, after: int | None = None) -> None:
         self._updates[user] = self._inbox(user).updates(after=after)
 

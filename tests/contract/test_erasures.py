@@ -84,8 +84,9 @@ async def test_nothing_marked_is_left_of_an_erased_user_and_all_of_others(
     assert await find_in_tables(engine, database_url, MARK) == []
     assert await count_rows(engine, database_url, OTHER) == others
     assert receipt.status is ErasureStatus.SETTLING
-    # A trigger removes the attributes with the user.
-    assert set(receipt.counts) == {each.table for each in PERSONAL} - {"user_attributes"}
+    # Triggers remove these with the user.
+    removed = {"user_attributes", "inactive_users"}
+    assert set(receipt.counts) == {each.table for each in PERSONAL} - removed
 
 
 async def test_the_text_is_gone_from_the_files_of_sqlite(

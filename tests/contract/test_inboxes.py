@@ -16,7 +16,7 @@ from tests.factories import NOW, new_app_id
 from tests.inbox import put
 
 LATER = NOW + 5
-READ, UNREAD, DISMISS = InboxAction
+READ, UNREAD, DISMISS, CLICK = InboxAction
 
 
 @pytest.fixture
@@ -129,6 +129,16 @@ async def test_a_dismissed_one_stays_as_it_is(
     assert await inboxes.apply(UNREAD, app_id, "ana", made.id, LATER) == gone
     assert await inboxes.get(app_id, "ana", made.id) == gone
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
+
+
+async def test_a_click_changes_nothing_that_others_see(
+    engine: Engine, inboxes: Inboxes, app_id: str
+) -> None:
+    made = await put(engine, app_id)
+    for later in range(3):
+        assert await inboxes.apply(CLICK, app_id, "ana", made.id, NOW + later) == made
+    assert await inboxes.state(app_id, "ana") == InboxState(1, 1)
+    assert await inboxes.apply(CLICK, app_id, "ana", "nothing", NOW) is None
 
 
 async def test_others_cannot_change_it(engine: Engine, inboxes: Inboxes, app_id: str) -> None:

@@ -4,6 +4,7 @@
 of the same user, app, topic or digest that do not match, and the rows that it reads are counted.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -31,7 +32,7 @@ def notification(n: int) -> tuple[Value, ...]:
     """Return a notification of one user: read and unread, and a few of another category."""
     category = "security" if n in MATCHING else "social"
     said = ("event", "TYPE", category, 1, None, "text", "{}", 1, 1, None, n + 1)
-    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW)
+    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW, None, None)
 
 
 def topic(n: int) -> tuple[Value, ...]:
@@ -64,7 +65,7 @@ def delivery(n: int) -> tuple[Value, ...]:
     return (f"n-{n:06}", "stub", "app", "ana", *decided, *[None] * 6, NOW)
 
 
-ROWS = {
+ROWS: dict[str, Callable[[int], Row]] = {
     "notifications": notification,
     "topics": topic,
     "users": user,
@@ -72,6 +73,11 @@ ROWS = {
     "follows": lambda n: ("app", "news", f"user-{n:06}", NOW),
     "events": event,
     "deliveries": delivery,
+    # Of one metric, and a few of an hour that is asked for.
+    "analytics": lambda n: (
+        *("app", "deliveries", "hour", NOW + (0 if n in MATCHING else n + 1)),
+        *("TYPE", "push", "", f"{n}", 1),
+    ),
 }
 INBOX: dict[str, Value] = {"app_id": "app", "user_id": "ana", "before_id": "z", "limit": 100}
 # Each with how many rows it finds.
@@ -112,6 +118,25 @@ PAGES: dict[str, tuple[dict[str, Value], int]] = {
         {"app_id": "app", "status": "failed", "before": "z", "limit": 100},
         FOUND,
     ),
+    "read_analytics": (
+        {
+            "app_id": "app",
+            "metric": "deliveries",
+            "step": "hour",
+            "limit": 100,
+            "since": NOW,
+            "until": NOW + 1,
+            "type": "",
+            "channel": "",
+            "platform": "",
+            "has_type": 1,
+            "has_channel": 1,
+            "has_platform": 1,
+            "has_label": 1,
+        },
+        FOUND,
+    ),
+    "count_new_decisions": ({"first_id": "n-005000", "last_id": "n-005004"}, 1),
     "list_collected_deliveries": (
         {"app_id": "app", "user_id": "ana", "digest": "mine", "limit": 100},
         FOUND,

@@ -119,14 +119,40 @@ async def test_following_creates_the_topic_and_changes_none(store: PipelineStore
     assert await topics.get(store.app_id, TOPIC) == replace(made, is_open=True)
 
 
-async def test_subscriptions_are_found_by_topic_and_device(store: PipelineStore) -> None:
-    broadcasts = SqlBroadcasts(store.engine)
-    for device, topic, at in (("d1", "a", 5), ("d1", "b", 6), ("d2", "a", 7), ("d3", "a", 8)):
-        await broadcasts.subscribe(store.app_id, f"{store.app_id}-{device}", topic, at)
-    mine = [f"{store.app_id}-{name}" for name in ("d1", "d2", "other")]
-    found = await broadcasts.find_subscribed(store.app_id, {"a", "c"}, mine)
-    assert found == {("a", mine[0]): 5, ("a", mine[1]): 7}
-    assert await broadcasts.find_subscribed(new_app_id(), {"a"}, mine) == {}
+async def test_a_device_gets_what_was_published_after_it_subscribed(store: PipelineStore) -> None:
+    broadcasts, app_id = SqlBroadcasts(store.engine), store.app_id
+    first, second, third = (f"{app_id}-{name}" for name in ("d1", "d2", "d3"))
+    await broadcasts.subscribe(app_id, first, TOPIC, NOW)
+    await publish(store, make_message(store, "m1"))
+    await broadcasts.subscribe(app_id, second, TOPIC, NOW - 5)  # whatever its clock says
+    await publish(store, make_message(store, "m2"))
+    await broadcasts.advance(first, TOPIC, 2)
+    await broadcasts.subscribe(app_id, first, TOPIC, NOW + 1)  # a repeat
+    every = ((first, second, third), {"m1": TOPIC, "m2": TOPIC, "m3": TOPIC})
+    found = await broadcasts.find_reached(app_id, every[1], every[0])
+    assert found == {("m1", first), ("m2", first), ("m2", second)}
+    assert await broadcasts.find_reached(app_id, {"m1": TOPIC}, [third]) == frozenset()
+    assert await broadcasts.find_reached(app_id, {"m1": "other"}, [first]) == frozenset()
+    assert await broadcasts.find_reached(new_app_id(), every[1], every[0]) == frozenset()
+    await broadcasts.unsubscribe(first, TOPIC)
+    await broadcasts.subscribe(app_id, first, TOPIC, NOW)
+    assert await broadcasts.find_reached(app_id, every[1], [first]) == frozenset()
+
+
+async def test_each_device_is_reached_once_whatever_comes_first(
+    store: PipelineStore, other_node: Engine
+) -> None:
+    """Devices subscribe on two nodes while something is published."""
+    nodes = [SqlBroadcasts(store.engine), SqlBroadcasts(other_node)]
+    ids = [f"{store.app_id}-{n}" for n in range(20)]
+    await asyncio.gather(
+        *(nodes[n % 2].subscribe(store.app_id, each, TOPIC, NOW) for n, each in enumerate(ids)),
+        publish(store, make_message(store)),
+    )
+    reached = await nodes[0].find_reached(store.app_id, {"m1": TOPIC}, ids)
+    for each in ids:
+        (subscription,) = await nodes[0].subscriptions(each)
+        assert (("m1", each) in reached) is (subscription.cursor == 0)
 
 
 @pytest.fixture
@@ -161,18 +187,20 @@ async def test_only_devices_that_the_topic_does_not_reach_get_the_push(
 ) -> None:
     devices, broadcasts = SqlDevices(store.engine), SqlBroadcasts(store.engine)
     ids = {}
-    for name, at in (("early", NOW - 1), ("same", NOW), ("late", NOW + 1), ("never", None)):
+    for name in ("early", "late", "never"):
         device = make_device(store.app_id)
         device = replace(device, details=replace(device.details, user_id="ana"))
         await devices.add(device)
         ids[name] = device.id
-        if at is not None:
-            assert await broadcasts.subscribe(store.app_id, device.id, TOPIC, at) is not None
-    reached, reason = await verdict(cases, store, PublishedTo(TOPIC, NOW))
+        if name == "late":
+            await publish(store, make_message(store))
+        if name != "never":
+            assert await broadcasts.subscribe(store.app_id, device.id, TOPIC, NOW) is not None
+    reached, reason = await verdict(cases, store, PublishedTo(TOPIC, "m1"))
     assert set(reached) == {ids["late"], ids["never"]}
     assert reason is not ReasonCode.SENT_TO_TOPIC
     assert set((await verdict(cases, store, None))[0]) == set(ids.values())
-    assert set((await verdict(cases, store, PublishedTo("other", NOW)))[0]) == set(ids.values())
+    assert set((await verdict(cases, store, PublishedTo("other", "m1")))[0]) == set(ids.values())
 
 
 async def test_a_device_of_another_push_service_is_not_reached_by_the_topic(
@@ -181,21 +209,23 @@ async def test_a_device_of_another_push_service_is_not_reached_by_the_topic(
     device = make_device(store.app_id)
     device = replace(device, details=replace(device.details, user_id="ana"), address=b"sealed")
     await SqlDevices(store.engine).add(device)
-    await SqlBroadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW - 1)
-    reached, _ = await verdict(cases, store, PublishedTo(TOPIC, NOW))
+    await SqlBroadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
+    await publish(store, make_message(store))
+    reached, _ = await verdict(cases, store, PublishedTo(TOPIC, "m1"))
     assert reached == (device.id,)
 
 
 async def test_no_device_and_all_devices_on_the_topic_are_told_apart(
     cases: CaseReader, store: PipelineStore
 ) -> None:
-    published = PublishedTo(TOPIC, NOW)
+    published = PublishedTo(TOPIC, "m1")
     assert await verdict(cases, store, published) == ((), ReasonCode.NO_DEVICE)
     device = make_device(store.app_id)
     await SqlDevices(store.engine).add(
         replace(device, details=replace(device.details, user_id="ana"))
     )
     await SqlBroadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
+    await publish(store, make_message(store))
     assert await verdict(cases, store, published) == ((), ReasonCode.SENT_TO_TOPIC)
 
 

@@ -28,6 +28,7 @@ from tests.factories import DAY, NOW
 
 BIG = {
     "admin_sessions",
+    "analytics",
     "api_keys",
     "attempts",
     "audit_entries",
@@ -56,6 +57,7 @@ BIG = {
     "tickets",
     "topic_messages",
     "segments",
+    "inactive_users",
     "user_attributes",
     "user_tags",
     "user_keys",
@@ -104,6 +106,7 @@ VALUES: dict[str, Value] = {
     "app_id": "app-7",
     "before": NOW * 1000,
     "updated_before": NOW,
+    "before_event": "event-2",
     "before_id": "m1",
     "capability_hash": b"e-7",
     "bundle_id": "com.example.new",
@@ -144,6 +147,11 @@ VALUES: dict[str, Value] = {
     "team_id": "TEAM",
     "token_hash": b"token-7",
     "topic": "topic-7",
+    "messages": '{"m7": 0}',
+    "own_category": "own-7",
+    "description": None,
+    "default_channels": "[]",
+    "user_can_disable": 1,
     "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
@@ -209,6 +217,14 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
     "sealed_key": b"sealed",
     "user_ids": '{"user-7": null, "user-9": null}',
+    **dict.fromkeys(["at", "counted_until", "first", "settled_until"], NOW),
+    **dict.fromkeys(["expected_turn", "turn", "value"], 1),
+    **dict.fromkeys(["has_channel", "has_label", "has_platform", "has_type"], 1),
+    "first_id": "n-1",
+    "first_sequence": NOW * 1000 - 20,
+    "last_id": "n-2",
+    "last_sequence": NOW * 1000,
+    "metric": "events",
 }
 VALUES |= {
     **{
@@ -231,6 +247,24 @@ VALUES |= {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    **{
+        name: {"since": NOW + 10, "until": NOW + 12}
+        for name in (
+            "count_delivered_deliveries",
+            "count_dismissals",
+            "count_ended_messages",
+            "count_first_clicks",
+            "count_first_reads",
+            "count_sent_deliveries",
+            "count_unsuccessful_deliveries",
+        )
+    },
+    "count_new_events": {"first_id": "event-1", "last_id": "event-1a"},
+    "prune_analytics": {"step": "minute"},
+    "read_analytics": {"since": NOW, "until": NOW + 5, "step": "minute"},
+    "select_old_analytics": {"before": NOW + 5, "step": "minute"},
+    "add_analytics": {"step": "minute"},
+    "delete_analytics_of_app": {"step": "minute"},
     "add_erasure": {"subject": b"sealed"},
     "add_erasure_key": {"key": b"sealed"},
     "delete_expired_tickets": {"id": b"t-7"},
@@ -246,6 +280,8 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "move_end_of_audit_chain": {"after": 5, "before": "link"},
     "prune_audit_entries": {"after": 5, "sequence": 10},
     "select_audit_entries": {"after": 5},
+    "list_newest_failed_notifications": {"before_id": "n-2"},
+    "list_newest_notifications_of_user": {"before_id": "n-2"},
     "list_users_by_creation": {"since": NOW, "before": NOW + 200},
     "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
     "list_users_by_status": {"status": "inactive"},
@@ -308,7 +344,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
         "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
-        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW) for i, a, n in devices],
+        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW, 0) for i, a, n in devices],
         "push_endpoints": [
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices
@@ -316,11 +352,15 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         "api_keys": [(i, a, "", "*", b"", NOW, *[None] * 4) for i, a, _ in devices],
         "provider_keys": [(f"KEY-{n}", a, "TEAM", "key", NOW, None, None) for _, a, n in devices],
         "user_keys": [(a, f"kid-{n}", "HS256", b"key", NOW, None, None) for _, a, n in devices],
+        "analytics": [
+            (a, "events", "minute", NOW + n, "TYPE", "", "", f"{n}", 1) for _, a, n in devices
+        ],
         "tickets": [(b"t-%d" % n, a, f"user-{n}", None, NOW, NOW + n) for _, a, n in devices],
         "idempotency_keys": [
             (a, f"key-{n}", b"", b"", NOW, NOW + n, f"user-{n}" if n % 2 else None)
             for _, a, n in devices
         ],
+        "inactive_users": [(a, f"gone-{n}") for _, a, n in devices],
         "user_attributes": [(a, f"user-{n}", "text.plan", f"{n}", 0.0) for _, a, n in devices],
         "former_device_users": [
             (a, f"user-{n}", f"device-{n}", b"t-%d" % n, 0, NOW * 1000 + n) for _, a, n in devices
@@ -412,6 +452,7 @@ def job_row(app_id: str, n: int) -> tuple[Value, ...]:
 
 def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
     status, digest = ("collected", f"digest-{n}") if n % 50 == 0 else ("delivered", None)
+    status = "failed" if n % 500 == 1 else status
     decided = (status, "reason", "rule", None, "[]" + " " * 500, digest, 1, 1)
     return (f"n-{n}", "stub", app_id, f"user-{n}", *decided, *[None] * 6, NOW)
 
@@ -426,8 +467,8 @@ def user_row(app_id: str, n: int) -> tuple[Value, ...]:
 def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:
     """Return one of five notifications of a user: the last is unread, another is dismissed."""
     said = ("event", "TYPE_7", "social", 1, None, "text", "{}", 1, 1, None, k + 1)
-    ends = (NOW if k < 4 else None, NOW if k == 2 else None, None, NOW)
-    return (app_id, f"user-{n}", f"n{k}", *said, *ends)
+    ends = (NOW if k < 4 else None, NOW + n if k == 2 else None, None, NOW)
+    return (app_id, f"user-{n}", f"n{k}", *said, *ends, NOW + n, NOW + n)
 
 
 def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:

@@ -124,6 +124,9 @@ TABLE: dict[str, Rule] = {
     "POST /v1/segments/{name}/count": app(Scope.USERS_READ),
     "POST /v1/segments/count": app(Scope.USERS_READ, FILTER),
     "DELETE /v1/segments/{name}": app(Scope.USERS_WRITE),
+    "GET /v1/categories": owner(Scope.TYPES_READ),
+    "PUT /v1/categories/{name}": app(Scope.TYPES_WRITE, {"title": "new"}, is_own_name=True),
+    "DELETE /v1/categories/{name}": app(Scope.TYPES_WRITE, is_own_name=True),
     "GET /v1/types": app(Scope.TYPES_READ),
     "GET /v1/types/{type_name}": app(Scope.TYPES_READ),
     "PUT /v1/types/{type_name}": app(Scope.TYPES_WRITE, {}, is_own_name=True),
@@ -144,6 +147,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/events/{event_id}/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
     "POST /v1/events/{event_id}/replay": app(Scope.EVENTS_WRITE),
     "DELETE /v1/events/{event_id}": app(Scope.EVENTS_WRITE),
+    "GET /v1/notifications": app(Scope.NOTIFICATIONS_READ, is_own_name=True),
     "GET /v1/notifications/{notification_id}": app(Scope.NOTIFICATIONS_READ),
     "GET /v1/notifications/{notification_id}/timeline": app(Scope.NOTIFICATIONS_READ),
     "GET /v1/notifications/{notification_id}/deliveries": app(Scope.NOTIFICATIONS_READ),
@@ -155,8 +159,8 @@ TABLE: dict[str, Rule] = {
     "GET /v1/me/unread-count": ME,
     "GET /v1/me/stream": Rule(Who.USER, is_stream=True),
     **{
-        f"POST /v1/{whose}/notifications/{{nid}}/{action}": rule
-        for action in ("read", "unread", "dismiss")
+        f"POST /v1/{whose}/notifications/{{notification_id}}/{action}": rule
+        for action in ("read", "unread", "click", "dismiss")
         for whose, rule in (
             ("users/{user_id}", app(Scope.NOTIFICATIONS_WRITE)),
             ("me", ME),
@@ -201,7 +205,9 @@ TABLE: dict[str, Rule] = {
     "GET /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_READ),
     "POST /v1/providers/{channel}/{name}/test": app(Scope.PROVIDERS_WRITE, {}),
     "GET /v1/feedback": app(Scope.DEVICES_READ),
+    "GET /v1/live": app(Scope.STATS_READ, is_own_name=True),
     "GET /v1/stats": app(Scope.STATS_READ),
+    "GET /v1/analytics": app(Scope.STATS_READ),
     "GET /v1/audit": app(Scope.AUDIT_READ),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),

@@ -4,6 +4,7 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -235,6 +236,38 @@ def test_token_and_secret_connect_a_device_from_another_folder(
     assert not (elsewhere.folder / "device-listen.json").exists()
 
 
+@pytest.fixture
+def other_server() -> Iterator[ClarionServer]:
+    """Another server, whose gateway is on the port after its API."""
+    server = ClarionServer()
+    while not is_free(server.port + 1):
+        server = ClarionServer()
+    server.gateway_port = server.port + 1
+    with server:
+        yield server
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_with_url_the_device_is_that_of_the_other_server(
+    home: Home, other_server: ClarionServer
+) -> None:
+    """It connects to the gateway of that server, and does not replace the saved device."""
+    own = home.register()
+    url = f"http://127.0.0.1:{other_server.port}"
+    where = (f"--url={url}", f"--api-key={other_server.api_key}")
+    with home.listening(*where) as listener:
+        ready = listener.next("ready")
+        assert other_server.get(f"/v1/devices/{ready['device_id']}")[0] == 200
+        assert listener.interrupt() == 0
+    with home.listening(*where) as listener:
+        assert listener.next("ready") == ready
+    assert home.register() == own
+
+
 def test_many_devices_receive_from_a_topic(home: Home) -> None:
     with home.listening("--count=3", "--topic=news", "--exit-after=3") as listener:
         tokens = {listener.next("ready")["token"] for _ in range(3)}
@@ -244,6 +277,22 @@ def test_many_devices_receive_from_a_topic(home: Home) -> None:
     assert {each["token"] for each in arrived} == tokens
     assert {each["topic"] for each in arrived} == {"news"}
     assert bodies(arrived) == ["extra"] * 3
+
+
+def test_what_is_published_reaches_the_devices_of_the_topic(home: Home) -> None:
+    flags = ("--title=Nightly", "--priority=5", "--tags=tada,db", "--click=https://example.com/7")
+    with home.listening("--topic=publish") as listener:
+        listener.next("ready")
+        done = home.run("publish", "publish", "Backup", "done", *flags)
+        assert done.returncode == 0, done.stderr
+        first = listener.next("notification")
+        assert home.run("publish", "publish", typed="from a\npipe\n").returncode == 0
+        second = listener.next("notification")
+    message_id, _, event_id = done.stdout.partition("  accepted, event ")
+    assert (first["id"], first["payload"]["event_id"]) == (message_id, event_id.strip())
+    assert first["payload"]["aps"]["alert"] == {"title": "🎉 Nightly", "body": "Backup done"}
+    assert first["payload"]["deeplink"] == "https://example.com/7"
+    assert bodies([second]) == ["from a\npipe"]
 
 
 def test_a_subscription_survives_a_reconnect(home: Home) -> None:
@@ -375,6 +424,7 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("device listen --url=https://127.0.0.1:{api}", 1, "The TLS handshake with"),
         ("device listen --gateway-url=ws://127.0.0.1:{api}", 1, "right port for --gateway-url?"),
         ("device listen --gateway-url=ws://127.0.0.1:{tls}", 1, "right port for --gateway-url?"),
+        ("device listen --url=http://127.0.0.1:65535", 1, "No server is listening at"),
         ("device listen --api-key=ck_no_key", 1, "rejected the API key"),
         ("device listen --topic=no/topic", 2, "--topic: must not contain a /"),
         (f"device listen --token={NO_DEVICE} --secret=no", 1, "does not know this device"),
@@ -400,6 +450,13 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("send hi --payload=file", 2, "leave out the text"),
         ("send --payload=/no/such/file", 2, "cannot read /no/such/file"),
         ("send hi --topic=news --to=token", 2, "give only one of them"),
+        ("publish news hi --priority=9", 1, "priority: must be 1 to 5"),
+        ("publish news hi --click=javascript:1", 1, "click: must not be a javascript: link"),
+        ("publish no!topic hi", 1, "topic: must have 1 to 200 letters"),
+        ("publish a/b hi", 2, "TOPIC: must not contain a /"),
+        ("publish news hi --api-key=ck_no_key", 1, "rejected the API key"),
+        ("publish news hi --url=http://127.0.0.1:1", 1, "No server is listening"),
+        ("publish", 2, "TOPIC"),
     ],
 )
 def test_an_error_is_one_line(

@@ -47,6 +47,8 @@ AUDITED = {
     "PATCH /v1/users/{user_id}/preferences": "preferences.update",
     "PUT /v1/segments/{name}": "segment.replace",
     "DELETE /v1/segments/{name}": "segment.delete",
+    "PUT /v1/categories/{name}": "category.replace",
+    "DELETE /v1/categories/{name}": "category.delete",
     "PUT /v1/types/{type_name}": "type.replace",
     "DELETE /v1/types/{type_name}": "type.delete",
     "PUT /v1/types/{type_name}/templates/{channel}": "template.replace",
@@ -83,7 +85,13 @@ NOT_AUDITED = {
     **{
         f"POST /v1/{whose}/notifications/{action}": _TRAFFIC
         for whose in ("me", "users/{user_id}")
-        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "read-all")
+        for action in (
+            "{notification_id}/read",
+            "{notification_id}/unread",
+            "{notification_id}/dismiss",
+            "{notification_id}/click",
+            "read-all",
+        )
     },
     "POST /v1/devices": _TRAFFIC,
     "PATCH /v1/devices/{device_id}": _TRAFFIC,

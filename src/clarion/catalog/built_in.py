@@ -11,6 +11,7 @@ from clarion.catalog.model import (
     MANDATORY_CATEGORIES,
     PUBLISHED,
     Category,
+    CategoryDefinition,
     Channel,
     Dedupe,
     DedupeMode,
@@ -20,6 +21,30 @@ from clarion.catalog.model import (
 )
 
 ENGLISH = "en"
+# By name, in the order in which they are shown.
+CATEGORIES = {
+    each.name: each
+    for each in (
+        CategoryDefinition(
+            name=name.value,
+            title=title,
+            description=description,
+            user_can_disable=name not in MANDATORY_CATEGORIES,
+        )
+        for name, title, description in (
+            (Category.SOCIAL, "Social", "What other people do: likes, comments, followers."),
+            (Category.SAFETY, "Safety", "Warnings and decisions about content and accounts."),
+            (Category.SECURITY, "Security", "Sign-ins, passwords and locked accounts."),
+            (Category.NEWS, "News", "What is new in the app."),
+            (Category.MARKETING, "Marketing", "Offers and promotions."),
+            (
+                Category.TRANSACTIONAL,
+                "Transactional",
+                "About what you did, or follow.",
+            ),
+        )
+    )
+}
 _HOUR_S = 3_600
 _FEED = (Channel.IN_APP, Channel.PUSH)
 _NEWSLETTER = (Channel.IN_APP, Channel.EMAIL)
@@ -144,7 +169,7 @@ def _define(row: _BuiltIn) -> NotificationType:
     return NotificationType(
         type=row.type,
         display_name=row.display_name,
-        category=row.category,
+        category=row.category.value,
         default_channels=channels,
         priority=priority,
         user_can_disable=row.category not in MANDATORY_CATEGORIES,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from clarion.catalog import built_in
 from clarion.catalog.entry import Entry, build_entry
-from clarion.catalog.model import NotificationType
-from clarion.catalog.port import Sandbox, Templates, Types
+from clarion.catalog.model import CategoryDefinition, NotificationType
+from clarion.catalog.port import Categories, Sandbox, Templates, Types
 from clarion.clock import Clock
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once.
@@ -22,8 +23,16 @@ _LOCKS = 64
 class CachedCatalog:
     """The `Catalog` port."""
 
-    def __init__(self, types: Types, templates: Templates, clock: Clock, sandbox: Sandbox) -> None:
+    def __init__(
+        self,
+        types: Types,
+        categories: Categories,
+        templates: Templates,
+        clock: Clock,
+        sandbox: Sandbox,
+    ) -> None:
         self._types = types
+        self._categories = categories
         self._templates = templates
         self._clock = clock
         self._sandbox = sandbox
@@ -47,10 +56,23 @@ class CachedCatalog:
         self._changes += 1
         self._cache.pop((app_id, type_name), None)
 
+    def forget_app(self, app_id: str) -> None:
+        """Remove the entries of an app from the cache after a change of a category."""
+        self._changes += 1
+        for key in [key for key in self._cache if key[0] == app_id]:
+            del self._cache[key]
+
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
         own = {each.type: each for each in await self._types.list(app_id)}
         types = {**built_in.TYPES, **own}
-        return tuple(types[name] for name in sorted(types))
+        categories: dict[str, CategoryDefinition] = {}
+        if any(_has_own_category(each) for each in own.values()):
+            categories = {each.name: each for each in await self._categories.list(app_id)}
+        ordered = (types[name] for name in sorted(types))
+        return tuple(apply_category(categories.get(each.category), each) for each in ordered)
+
+    async def list_categories(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        return (*built_in.CATEGORIES.values(), *await self._categories.list(app_id))
 
     async def read(self, app_id: str, type_name: str) -> Entry | None:
         """Return an entry as it is stored now, without the cache."""
@@ -61,6 +83,9 @@ class CachedCatalog:
         definition = changed or built_in.TYPES.get(type_name)
         if definition is None:
             return None
+        if _has_own_category(definition):
+            category = await self._categories.get(app_id, definition.category)
+            definition = apply_category(category, definition)
         own = await self._templates.list(app_id, type_name)
         return build_entry(definition, own, partial(self._sandbox.run, app_id))
 
@@ -85,3 +110,19 @@ class CachedCatalog:
         # Entries that are replaced count again, so that the cache is emptied early, never late.
         self._size += size
         self._cache[key] = (now, entry)
+
+
+def _has_own_category(definition: NotificationType) -> bool:
+    return definition.category not in built_in.CATEGORIES
+
+
+def apply_category(
+    category: CategoryDefinition | None, definition: NotificationType
+) -> NotificationType:
+    """Return a type as its category lets it be: what users must get, they get whole.
+
+    Only the app's own categories need this: the rules know the built-in ones.
+    """
+    if category is None or category.user_can_disable or not _has_own_category(definition):
+        return definition
+    return replace(definition, user_can_disable=False)

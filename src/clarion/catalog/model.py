@@ -26,7 +26,7 @@ INTERRUPTING = frozenset({Channel.PUSH, Channel.EMAIL, Channel.SMS, Channel.STUB
 
 
 class Category(StrEnum):
-    """The broad subject of a notification; users can turn categories off."""
+    """The built-in categories: the broad subject of a notification. Apps can have others."""
 
     SOCIAL = "social"
     SAFETY = "safety"
@@ -40,6 +40,31 @@ class Category(StrEnum):
 MANDATORY_CATEGORIES = frozenset({Category.SAFETY, Category.SECURITY})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryDefinition:
+    """A category, built-in or an app's own; users can turn it off, unless they must not.
+
+    A type of the category that names no channels has its default channels.
+    """
+
+    name: str
+    title: str
+    description: str | None = None
+    default_channels: tuple[Channel, ...] = (Channel.IN_APP,)
+    user_can_disable: bool = True
+    created_at: int = 0
+    updated_at: int = 0
+
+
+class PriorityName(StrEnum):
+    """How urgent a notification is, as the API writes it."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
 class Priority(IntEnum):
     """How urgent a notification is; each priority has its own lane in the queue."""
 
@@ -47,6 +72,10 @@ class Priority(IntEnum):
     MEDIUM = 1
     HIGH = 2
     CRITICAL = 3
+
+    @property
+    def label(self) -> PriorityName:
+        return PriorityName[self.name]
 
 
 class DedupeMode(StrEnum):
@@ -69,7 +98,9 @@ class Dedupe:
     """Events with the same dedupe key within the window count as duplicates."""
 
     window_s: int
+    """For how many seconds events with the same dedupe key are duplicates."""
     mode: DedupeMode = DedupeMode.DROP
+    """What happens to a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +108,18 @@ class RateLimit:
     """How many notifications of a type a user gets in an hour."""
 
     per_user_per_hour: int
+    """How many notifications of the type a user gets in an hour."""
     overflow: Overflow = Overflow.DROP
+    """What happens to those beyond."""
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Collect, then deliver once: after a window, or daily at a time in the user's time zone."""
 
     window_s: int | None = None
+    """How many seconds to collect, from the first event on."""
     daily_at: str | None = None  # HH:MM
+    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +128,7 @@ class NotificationType:
 
     type: str
     display_name: str
-    category: Category
+    category: str
     default_channels: tuple[Channel, ...]
     optional_channels: tuple[Channel, ...] = ()  # silent if they have no template
     priority: Priority = Priority.MEDIUM

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.catalog.model import Channel, NotificationType, RenderedText, Template
+from clarion.catalog.model import (
+    CategoryDefinition,
+    Channel,
+    NotificationType,
+    RenderedText,
+    Template,
+)
 from clarion.catalog.sandbox.jobs import Answer, Job
 from clarion.errors import FieldFault
 from clarion.pages import Page
@@ -14,8 +20,8 @@ from clarion.pages import Page
 class Types(Protocol):
     """The notification types that apps have defined, including changed built-in ones."""
 
-    async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
-        """Create or replace a type."""
+    async def put(self, app_id: str, definition: NotificationType, now: int) -> bool:
+        """Create or replace a type; False if there is no such category."""
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         """Return the app's definition of a type, or None."""
@@ -28,6 +34,27 @@ class Types(Protocol):
 
     async def delete(self, app_id: str, type_name: str) -> bool:
         """Delete the app's definition of a type and its templates; False if there were none."""
+
+
+class Categories(Protocol):
+    """The categories that apps have beside the built-in ones."""
+
+    async def put(
+        self, app_id: str, category: CategoryDefinition
+    ) -> tuple[CategoryDefinition, bool] | None:
+        """Create or replace a category; return it as stored, and whether it is new.
+
+        None if the app has 50 others.
+        """
+
+    async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
+        """Return a category of the app's own, or None."""
+
+    async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        """Return the app's own categories sorted by name, at most 50."""
+
+    async def delete(self, app_id: str, name: str) -> bool:
+        """Delete a category; False if there is none. `Conflict` if a type uses it."""
 
 
 class Templates(Protocol):
@@ -114,3 +141,6 @@ class Catalog(Protocol):
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
         """Return all types of an app, built-in ones included, sorted by name."""
+
+    async def list_categories(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        """Return the built-in categories, and then the app's own, sorted by name."""

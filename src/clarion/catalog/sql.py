@@ -1,10 +1,11 @@
-"""Notification types and templates in SQL."""
+"""Notification types, categories and templates in SQL."""
 
 from __future__ import annotations
 
 import msgspec
 
-from clarion.catalog.model import Channel, NotificationType, Template
+from clarion.catalog.model import Category, CategoryDefinition, Channel, NotificationType, Template
+from clarion.errors import Conflict
 from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -14,6 +15,8 @@ from clarion.store.statement import Unit, statement
 VERSIONS_KEPT = 50
 # Of all templates of an app.
 VERSIONS_LIMIT = 20_000
+CATEGORIES_LIMIT = 50
+CATEGORIES = Record(CategoryDefinition)
 TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
 _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
@@ -21,10 +24,47 @@ _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_P
 # A type is one row with its definition as JSON.
 PUT_TYPE = statement(
     "put_type",
-    """INSERT INTO notification_types (app_id, type, definition, created_at, updated_at)
-    VALUES (:app_id, :type, :definition, :now, :now)
+    """INSERT INTO notification_types
+    (app_id, type, definition, own_category, created_at, updated_at)
+    VALUES (:app_id, :type, :definition, :own_category, :now, :now)
     ON CONFLICT (app_id, type) DO UPDATE SET definition = excluded.definition,
-    updated_at = excluded.updated_at""",
+    own_category = excluded.own_category, updated_at = excluded.updated_at""",
+)
+# Takes the row's lock: a type and the deletion of its category wait for each other.
+LOCK_CATEGORY = statement(
+    "lock_category",
+    """UPDATE categories SET name = name WHERE app_id = :app_id AND name = :name
+    RETURNING name""",
+)
+# Counts and writes in one statement. Two nodes at once may each add the last one.
+PUT_CATEGORY = statement(
+    "put_category",
+    f"""INSERT INTO categories (app_id, {CATEGORIES.columns})
+    SELECT :app_id, :name, :title, :description, :default_channels,
+    CAST(:user_can_disable AS INTEGER), CAST(:created_at AS BIGINT), CAST(:updated_at AS BIGINT)
+    WHERE (SELECT COUNT(*) FROM categories
+    WHERE app_id = :app_id AND name <> :name) < {CATEGORIES_LIMIT}
+    ON CONFLICT (app_id, name) DO UPDATE SET {CATEGORIES.assign_others("name", "created_at")}
+    RETURNING {CATEGORIES.columns}""",
+)
+GET_CATEGORY = statement(
+    "get_category",
+    f"SELECT {CATEGORIES.columns} FROM categories WHERE app_id = :app_id AND name = :name",
+)
+LIST_CATEGORIES = statement(
+    "list_categories",
+    f"""SELECT {CATEGORIES.columns} FROM categories WHERE app_id = :app_id
+    ORDER BY name LIMIT {CATEGORIES_LIMIT}""",
+)
+_TYPES_OF_CATEGORY = """notification_types WHERE app_id = :app_id
+    AND own_category = :name AND own_category IS NOT NULL"""
+FIND_TYPE_OF_CATEGORY = statement(
+    "find_type_of_category", f"SELECT type FROM {_TYPES_OF_CATEGORY} ORDER BY type LIMIT 1"
+)
+DELETE_CATEGORY = statement(
+    "delete_category",
+    f"""DELETE FROM categories WHERE app_id = :app_id AND name = :name
+    AND NOT EXISTS (SELECT 1 FROM {_TYPES_OF_CATEGORY}) RETURNING name""",
 )
 GET_TYPE = statement(
     "get_type",
@@ -87,10 +127,15 @@ class SqlTypes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
+    async def put(self, app_id: str, definition: NotificationType, now: int) -> bool:
         text = msgspec.json.encode(definition).decode()
-        step = PUT_TYPE.step(app_id=app_id, type=definition.type, definition=text, now=now)
-        await self._engine.write(Unit(app_id, (step,), app_id))
+        own = None if definition.category in set(Category) else definition.category
+        put = PUT_TYPE.step(
+            app_id=app_id, type=definition.type, definition=text, own_category=own, now=now
+        )
+        # The type comes first: a deletion of the category in the same batch sees it.
+        check = () if own is None else (LOCK_CATEGORY.guard(app_id=app_id, name=own),)
+        return await self._engine.write(Unit(app_id, (put, *check), app_id)) is not None
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         rows = await self._engine.fetch(GET_TYPE, app_id=app_id, type=type_name)
@@ -111,6 +156,43 @@ class SqlTypes:
         )
         done = await self._engine.write(Unit(app_id, steps, app_id))
         return done is not None and any(done)
+
+
+class SqlCategories:
+    """The `Categories` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def put(
+        self, app_id: str, category: CategoryDefinition
+    ) -> tuple[CategoryDefinition, bool] | None:
+        step = PUT_CATEGORY.guard(app_id=app_id, **CATEGORIES.values(category))
+        done = await self._engine.write(Unit(app_id, (step,), app_id))
+        if done is None:
+            return None
+        stored = CATEGORIES.read(done[0][0])
+        return stored, stored.created_at == category.created_at
+
+    async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
+        rows = await self._engine.fetch(GET_CATEGORY, app_id=app_id, name=name)
+        return CATEGORIES.read(rows[0]) if rows else None
+
+    async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        return tuple(map(CATEGORIES.read, await self._engine.fetch(LIST_CATEGORIES, app_id=app_id)))
+
+    async def delete(self, app_id: str, name: str) -> bool:
+        one = {"app_id": app_id, "name": name}
+        steps = (LOCK_CATEGORY.guard(**one), DELETE_CATEGORY.step(**one))
+        done = await self._engine.write(Unit(app_id, steps, app_id))
+        if done is not None and not done[1]:
+            rows = await self._engine.fetch(FIND_TYPE_OF_CATEGORY, **one)
+            using = rows[0][0] if rows else "A type"
+            raise Conflict(
+                f"{using} has this category. Delete the types of the category first, or give them "
+                "another one."
+            )
+        return done is not None
 
 
 class SqlTemplates:

@@ -87,6 +87,18 @@ app.command(
     name="audit",
     help="Verify, list and export the audit log.",
 )
+app.command(
+    "clarion.cli.demo.command:demo",
+    name="demo",
+    help="Fill an app of its own with people, devices and events, and let things happen there "
+    f"until Ctrl-C. --remove deletes it. Needs a running server. {_TAKES_SETTINGS}",
+)
+app.command(
+    "clarion.cli.analytics:analytics",
+    name="analytics",
+    help="Print how often something happened in the last minutes, hours or days: events, "
+    f"decisions, deliveries, reads, clicks and more. {_TAKES_SETTINGS}",
+)
 app.command(device)
 device.command(
     "clarion.cli.device.listen:listen",
@@ -100,6 +112,12 @@ app.command(
     name="send",
     help="Push a message to a device as an APNs provider, or to a topic. Prints the message id "
     f"and the HTTP status, or why the server refused it. {_TAKES_SETTINGS}",
+)
+app.command(
+    "clarion.cli.publish:publish",
+    name="publish",
+    help="Send a text to the devices and the people that follow a topic. Prints the ids of the "
+    f"message and of the event. {_TAKES_SETTINGS}",
 )
 
 

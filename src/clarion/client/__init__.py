@@ -17,6 +17,7 @@ from clarion.client.model import (
     BatchResult,
     Notification,
     NotificationPage,
+    Published,
     UnreadCount,
     Update,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "NotReached",
     "Notification",
     "NotificationPage",
+    "Published",
     "UnreadCount",
     "Update",
     "sign_user_token",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from clarion.client.http import HttpClient
-from clarion.client.model import AcceptedEvent, BatchResult
+from clarion.client.model import AcceptedEvent, BatchResult, Published
 
 T = TypeVar("T")
 
@@ -59,6 +60,21 @@ class AsyncClarion(HttpClient):
             "POST", "/v1/events/batch", list(events), returns=_Results, idempotency_key=key
         )
         return answer.results
+
+    async def publish(
+        self, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
+    ) -> Published:
+        """Send a text to the devices and the people that follow a topic, once.
+
+        `fields` are `title`, `priority` (1 to 5, or a name), `tags` (a list) and `click` (a link).
+        """
+        return await self._http.request(
+            "POST",
+            f"/v1/publish/{quote(topic, safe='')}",
+            {"message": message, **fields},
+            returns=Published,
+            idempotency_key=idempotency_key or _new_key(),
+        )
 
     async def request(
         self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any

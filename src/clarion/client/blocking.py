@@ -20,6 +20,7 @@ from clarion.client.model import (
     BatchResult,
     Notification,
     NotificationPage,
+    Published,
     UnreadCount,
     Update,
 )
@@ -96,6 +97,10 @@ class Clarion(_Blocking):
         """Send up to 1,000 events; return what became of each, in order."""
         return self._run(self._client.send_batch(events, idempotency_key=idempotency_key))
 
+    def publish(self, topic: str, message: str = "", **fields: Any) -> Published:
+        """Send a text to the devices and the people that follow a topic, once."""
+        return self._run(self._client.publish(topic, message, **fields))
+
     def request(
         self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
     ) -> T:
@@ -130,6 +135,10 @@ class Inbox(_Blocking):
         """Remove a notification from the list, permanently."""
         return self._run(self._client.dismiss(notification_id))
 
+    def click(self, notification_id: str) -> Notification:
+        """Record that the user clicked a notification; it counts once."""
+        return self._run(self._client.click(notification_id))
+
     def read_all(self) -> UnreadCount:
         """Mark all notifications as read."""
         return self._run(self._client.read_all())
@@ -141,6 +150,10 @@ class Inbox(_Blocking):
     def change_preferences(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change some of the preferences."""
         return self._run(self._client.change_preferences(changes))
+
+    def categories(self) -> tuple[dict[str, Any], ...]:
+        """Return the categories that the preferences have, each with its name and title."""
+        return self._run(self._client.categories())
 
     def updates(self, *, after: int | None = None) -> Iterator[Update]:
         """Yield every change of the inbox, until the token is refused; it reconnects by itself."""

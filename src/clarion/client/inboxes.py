@@ -15,6 +15,12 @@ from clarion.client.http import HttpClient, is_temporary, wait_s
 from clarion.client.model import Notification, NotificationPage, UnreadCount, Update
 
 Token = str | Callable[[], str | Awaitable[str]]
+
+
+class _Categories(msgspec.Struct):
+    items: tuple[dict[str, Any], ...]
+
+
 _decode = msgspec.json.Decoder(Update).decode
 
 
@@ -62,6 +68,10 @@ class AsyncInbox(HttpClient):
         """Remove a notification from the list, permanently."""
         return await self._act(notification_id, "dismiss")
 
+    async def click(self, notification_id: str) -> Notification:
+        """Record that the user clicked a notification; it counts once."""
+        return await self._act(notification_id, "click")
+
     async def read_all(self) -> UnreadCount:
         """Mark all notifications as read."""
         path = "/v1/me/notifications/read-all"
@@ -77,6 +87,12 @@ class AsyncInbox(HttpClient):
         return await self._http.request(
             "PATCH", path, changes, returns=dict[str, Any], is_repeatable=True
         )
+
+    async def categories(self) -> tuple[dict[str, Any], ...]:
+        """Return the categories that the preferences have, each with its name and title."""
+        path, query = "/v1/categories", {"limit": 100}
+        page = await self._http.request("GET", path, returns=_Categories, query=query)
+        return page.items
 
     async def updates(self, *, after: int | None = None) -> AsyncIterator[Update]:
         """Yield every change of the inbox, until the token is refused.

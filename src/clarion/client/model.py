@@ -18,6 +18,15 @@ class AcceptedEvent(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class Published(msgspec.Struct, frozen=True):
+    """What was published: the message to the devices, and the event for the followers."""
+
+    event_id: str
+    message_id: str
+    topic: str
+    created_at: datetime
+
+
 class BatchResult(msgspec.Struct, frozen=True):
     """What became of one event of a batch: an id, or the faults for which it was refused."""
 

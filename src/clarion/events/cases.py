@@ -90,8 +90,8 @@ class _Facts(NamedTuple):
     channels: AppChannels
     used: Mapping[str, int]
     devices: Mapping[str, tuple[Device, ...]]
-    # By topic and device, of the topics that events of the batch were published to.
-    subscribed_at: Mapping[tuple[str, str], int]
+    # The messages to topics, each with a device that gets it there.
+    topic_messages: Collection[tuple[str, str]]
 
     def split_devices(
         self, user_id: str, published: PublishedTo | None
@@ -100,13 +100,14 @@ class _Facts(NamedTuple):
         devices = self.devices.get(user_id, ())
         if published is None:
             return devices, False
-        left = tuple(each for each in devices if not self._is_reached(each, published))
+        left = tuple(
+            each
+            for each in devices
+            # Messages to topics come by a connection to our gateway.
+            if each.address is not None
+            or (published.message_id, each.id) not in self.topic_messages
+        )
         return left, len(left) < len(devices)
-
-    def _is_reached(self, device: Device, published: PublishedTo) -> bool:
-        """Whether a device gets the message to the topic: from its connection to our gateway."""
-        since = self.subscribed_at.get((published.topic, device.id))
-        return device.address is None and since is not None and since <= published.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class CaseReader:
         channels = await self.ports.channels.find(app_id)
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
-        facts = _Facts(channels, used, devices, await self._read_subscribed(requests, devices))
+        facts = _Facts(channels, used, devices, await self._find_reached(requests, devices))
         slices, prepared = WorkSlices(), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
@@ -147,14 +148,15 @@ class CaseReader:
             for user_id, some in found.items()
         }
 
-    async def _read_subscribed(
+    async def _find_reached(
         self, requests: Sequence[DecisionRequest], devices: Mapping[str, tuple[Device, ...]]
-    ) -> Mapping[tuple[str, str], int]:
-        topics = {each.content.published_to.topic for each in requests if each.content.published_to}
-        ids = [device.id for some in devices.values() for device in some] if topics else []
+    ) -> Collection[tuple[str, str]]:
+        published = [each.content.published_to for each in requests if each.content.published_to]
+        ids = [each.id for some in devices.values() for each in some] if published else []
         if not ids:
-            return {}
-        return await self.ports.broadcasts.find_subscribed(requests[0].app_id, topics, ids)
+            return ()
+        messages = {each.message_id: each.topic for each in published}
+        return await self.ports.broadcasts.find_reached(requests[0].app_id, messages, ids)
 
     def _prepare(
         self,

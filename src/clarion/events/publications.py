@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -59,6 +59,7 @@ _PRIORITIES = {
     **dict.fromkeys(("4", "high"), Priority.HIGH),
     **dict.fromkeys(("5", "max", "urgent", "critical"), Priority.CRITICAL),
 }
+_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *_PRIORITIES]})
 # Browsers send this header of RFC 9218 by themselves: `u=1, i`.
 _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?))*")
 
@@ -66,11 +67,16 @@ _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?
 class PublicationBody(Body):
     """What to publish, as JSON. Headers and parameters give what is left out."""
 
-    message: str | None = None
-    title: str | None = None
-    priority: str | int | None = None
-    tags: list[str] | str | None = None
-    click: str | None = None
+    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_LIMIT_BYTES)] | None = None
+    """The text, at most 4,096 bytes. By default `triggered`."""
+    title: Annotated[str, msgspec.Meta(min_length=1, max_length=TITLE_LENGTH)] | None = None
+    """The title, in one line. By default the name of the topic."""
+    priority: Annotated[str | int, _IS_PRIORITY] | None = None
+    """From 1 (min) to 5 (urgent), as in ntfy. By default that of the type `TOPIC_MESSAGE`."""
+    tags: Annotated[list[str], msgspec.Meta(max_length=TAGS_LIMIT)] | str | None = None
+    """Tags, in a list or with commas between them. Those that name an emoji are shown as one."""
+    click: Annotated[str, msgspec.Meta(min_length=1, max_length=CLICK_LENGTH)] | None = None
+    """The link that opens when the notification is clicked."""
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,13 +22,12 @@ class Publisher:
 
     async def prepare(self, app_id: str, publication: Publication) -> tuple[Event, Message]:
         """Return the event and the message; `InvalidFields` if the app's type refuses it."""
-        made = await self.intake.prepare(app_id, _draft(publication))
-        published = PublishedTo(publication.topic, made.created_at)
-        event = replace(made, content=replace(made.content, published_to=published))
-        ports = self.intake.ports
+        event, ports = await self.intake.prepare(app_id, _draft(publication)), self.intake.ports
         entry = await ports.catalog.find(app_id, PUBLISHED)
         category = entry.type.category if entry else ""
-        return event, ports.push_devices.make_topic_message(event, category)
+        message = ports.push_devices.make_topic_message(event, category)
+        published = PublishedTo(publication.topic, message.id)
+        return replace(event, content=replace(event.content, published_to=published)), message
 
     async def publish(
         self, event: Event, message: Message, once: IdempotencyClaim | None

@@ -38,7 +38,11 @@ class Dismiss(Action, tag="dismiss"):
     action = InboxAction.DISMISS
 
 
-Frame = Hello | Read | Unread | Dismiss | Ping | Pong
+class Click(Action, tag="click"):
+    action = InboxAction.CLICK
+
+
+Frame = Hello | Read | Unread | Dismiss | Click | Ping | Pong
 decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
@@ -25,7 +24,7 @@ class Inboxes(Protocol):
         user_id: str,
         *,
         unread: bool,
-        category: Category | None,
+        category: str | None,
         after: str | None,
         limit: int,
     ) -> Page[Notification]:
@@ -46,7 +45,7 @@ class Inboxes(Protocol):
         """Apply an action and return the notification as it is then; None if it does not exist.
 
         A dismissed notification leaves the list and the unread count for good. An action that
-        changes nothing, and any on a dismissed notification, gives no number.
+        changes nothing, a click, and any on a dismissed notification, gives no number.
         """
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:

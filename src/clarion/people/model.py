@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from clarion.catalog.model import Category, Channel
+from clarion.catalog.model import Channel
 from clarion.people.profile import Profile
 from clarion.quiet_hours import QuietHours
 
@@ -21,7 +21,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What a user has set; everything else has its default."""
 
     quiet_hours: QuietHours | None = None
-    categories: dict[Category, bool] = {}
+    categories: dict[str, bool] = {}
     types: dict[str, dict[Channel, bool]] = {}
 
 

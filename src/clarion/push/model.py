@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Category
 from clarion.errors import TopicNotOpen
 from clarion.quiet_hours import QuietHours
 
@@ -57,7 +56,7 @@ class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """
 
     enabled: bool = True
-    categories: dict[Category, bool] = {}
+    categories: dict[str, bool] = {}
     types: dict[str, bool] = {}
     quiet_hours: QuietHours | None = None
 
@@ -120,8 +119,8 @@ class PushPriority(IntEnum):
 class MessageStatus(StrEnum):
     """The states of a message to a device.
 
-    pending (the device was connected) or queued (the device was offline)
-        → delivered (acknowledged) | failed | expired
+    First `pending` (the device was connected) or `queued` (it was offline); then `delivered`
+    (acknowledged), `failed` or `expired`.
     """
 
     PENDING = "pending"

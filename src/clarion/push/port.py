@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -352,10 +352,14 @@ class Broadcasts(Protocol):
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
         """Return the subscriptions of a device, at most 1,000."""
 
-    async def find_subscribed(
-        self, app_id: str, topics: Collection[str], device_ids: Collection[str]
-    ) -> dict[tuple[str, str], int]:
-        """Return since when devices are subscribed to topics, by topic and device, in one read."""
+    async def find_reached(
+        self, app_id: str, messages: Mapping[str, str], device_ids: Collection[str]
+    ) -> frozenset[tuple[str, str]]:
+        """Return which of these devices get which messages, as pairs of their ids, in one read.
+
+        Of the messages the topics are given. A device gets those that were published after it
+        subscribed, and have not expired.
+        """
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None

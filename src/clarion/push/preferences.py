@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from clarion.catalog.model import Category
 from clarion.push.model import DevicePreferences
 from clarion.quiet_hours import QuietHours
 
@@ -18,7 +17,7 @@ def update(
     old: DevicePreferences,
     *,
     enabled: bool | UnsetType | None = UNSET,
-    categories: Mapping[Category, bool | None] | UnsetType | None = UNSET,
+    categories: Mapping[str, bool | None] | UnsetType | None = UNSET,
     types: Mapping[str, bool | None] | UnsetType | None = UNSET,
     quiet_hours: QuietHours | UnsetType | None = UNSET,
 ) -> DevicePreferences:

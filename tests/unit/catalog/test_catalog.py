@@ -7,7 +7,7 @@ import pytest
 
 from clarion.catalog import built_in
 from clarion.catalog.catalog import CACHED_MS, CachedCatalog
-from clarion.catalog.model import Channel, NotificationType, Template
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
 from tests.sandbox import DirectSandbox
@@ -21,9 +21,10 @@ class MemoryTypes:
         self.reads = 0
         self.pause: asyncio.Event | None = None
 
-    async def put(self, app_id: str, definition: NotificationType, now: int) -> None:
+    async def put(self, app_id: str, definition: NotificationType, now: int) -> bool:
         assert now
         self.own[app_id, definition.type] = definition
+        return True
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         self.reads += 1
@@ -40,6 +41,31 @@ class MemoryTypes:
 
     async def delete(self, app_id: str, type_name: str) -> bool:
         return self.own.pop((app_id, type_name), None) is not None
+
+
+class MemoryCategories:
+    """The `Categories` port, for one app."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, CategoryDefinition] = {}
+
+    async def put(
+        self, app_id: str, category: CategoryDefinition
+    ) -> tuple[CategoryDefinition, bool]:
+        assert app_id
+        self.own[category.name] = category
+        return category, True
+
+    async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
+        assert app_id
+        return self.own.get(name)
+
+    async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        assert app_id
+        return tuple(self.own.values())
+
+    async def delete(self, app_id: str, name: str) -> bool:
+        raise NotImplementedError(app_id, name)
 
 
 class MemoryTemplates:
@@ -84,13 +110,20 @@ def templates() -> MemoryTemplates:
 
 
 @pytest.fixture
+def categories() -> MemoryCategories:
+    return MemoryCategories()
+
+
+@pytest.fixture
 def clock() -> FixedClock:
     return FixedClock()
 
 
 @pytest.fixture
-def catalog(types: MemoryTypes, templates: MemoryTemplates, clock: FixedClock) -> CachedCatalog:
-    return CachedCatalog(types, templates, clock, DirectSandbox())
+def catalog(
+    types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
+) -> CachedCatalog:
+    return CachedCatalog(types, categories, templates, clock, DirectSandbox())
 
 
 async def test_a_built_in_type_is_there_from_the_start(catalog: CachedCatalog) -> None:
@@ -185,3 +218,31 @@ async def test_the_list_holds_built_in_and_own_types(
     listed = await catalog.list_types("app")
     assert [each.type for each in listed] == sorted({*built_in.TYPES, "ABC", "ZZZ"})
     assert changed in listed
+
+
+async def test_what_users_must_get_they_cannot_turn_off_by_its_type(
+    catalog: CachedCatalog, types: MemoryTypes, categories: MemoryCategories
+) -> None:
+    billing = CategoryDefinition(name="billing", title="Bills", user_can_disable=False)
+    await categories.put("app", billing)
+    await types.put("app", make_type("BILL", category="billing"), 1)
+    entry = await catalog.find("app", "BILL")
+    assert entry is not None
+    assert not entry.type.user_can_disable
+    (listed,) = [each for each in await catalog.list_types("app") if each.type == "BILL"]
+    assert listed == entry.type
+    await categories.put("app", replace(billing, user_can_disable=True))
+    catalog.forget_app("other")
+    assert await catalog.find("app", "BILL") is entry
+    catalog.forget_app("app")
+    entry = await catalog.find("app", "BILL")
+    assert entry is not None
+    assert entry.type.user_can_disable
+
+
+async def test_built_in_categories_come_first(
+    catalog: CachedCatalog, categories: MemoryCategories
+) -> None:
+    await categories.put("app", CategoryDefinition(name="a", title="A"))
+    names = [each.name for each in await catalog.list_categories("app")]
+    assert names == [*built_in.CATEGORIES, "a"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated, Any
+
 import msgspec
 from litestar import Controller, get
 from litestar.di import Provide
+from litestar.params import Parameter, QueryParameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
+from clarion.events.listing import NotificationFilter, list_notifications
 from clarion.events.model import (
     Attempt,
     Delivery,
@@ -20,95 +25,162 @@ from clarion.events.model import (
 from clarion.events.port import Deliveries, Events, NotificationReader
 from clarion.events.status import summarize
 from clarion.events.timeline import build_timeline
+from clarion.fields import EventId, NotificationId, UserId
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_choice,
+    check_limit,
+    collect,
+    to_wire,
+)
 from clarion.http.views import Timestamp, View
-from clarion.inbox.model import Item, to_item
+from clarion.inbox.model import InboxItem, to_item
+
+OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
+OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]
+InStatus = Annotated[
+    str | None, Parameter(description="Only those with a delivery in this status, like `failed`.")
+]
+ForReason = Annotated[
+    str | None, Parameter(description="Only those with a delivery for this reason.")
+]
 
 
-class NotificationView(Item, View, kw_only=True):
+class NotificationView(InboxItem, View, kw_only=True):
     """A notification; `status` is the summary of its deliveries."""
 
     user_id: str
+    """The user who is notified."""
     event_id: str
+    """The event that it came from."""
     status: NotificationStatus
+    """The summary of its deliveries."""
     is_shown: bool
+    """Whether it is in the inbox of the user."""
     folded_into: str | None
+    """The notification that counts this one as well; null if none does."""
 
 
 class AttemptView(View):
     """An attempt to deliver."""
 
     number: int
+    """The number of the attempt, from 1."""
     device_id: str | None
+    """The device it went to, if the channel is `push`."""
     provider: str | None
+    """The name of the provider that was used."""
     status: str
+    """What came of it, like `delivered` or `failed`."""
     provider_response: str | None
+    """What the provider answered, shortened."""
     error_code: str | None
+    """The code of the error, as the provider gives it."""
     error_message: str | None
+    """What went wrong."""
     attempted_at: Timestamp
+    """When it was tried."""
 
 
 class WaitingChannel(View):
     """The status of a notification on a channel: why, and until when it waits."""
 
     channel: Channel
+    """The channel by which it is delivered."""
     status: DeliveryStatus
+    """How far the delivery is."""
     reason: ReasonCode
+    """Why it has this status."""
     rule: str
+    """The rule that decided."""
     until: Timestamp | None
+    """Until when it waits; null if it does not, or until a preference changes."""
 
 
 class DeliveryView(WaitingChannel, kw_only=True):
     """The delivery of a notification on one channel."""
 
     attempt_count: int
+    """How often it was tried."""
     provider: str | None
+    """The name of the provider that was used last."""
     sent_at: Timestamp | None
+    """When a provider accepted it."""
     delivered_at: Timestamp | None
+    """When it reached the user or their device."""
     read_at: Timestamp | None
+    """When the user read it in the inbox."""
     last_attempt_at: Timestamp | None
+    """When it was tried last."""
     error_code: str | None
+    """The code of the last error."""
     error_message: str | None
+    """What went wrong last."""
     attempts: list[AttemptView]
+    """All attempts, oldest first."""
 
 
 class DeliveriesView(View):
     """The deliveries of a notification, one for each channel."""
 
     items: list[DeliveryView]
+    """One delivery for each channel."""
+
+
+class ListedNotification(NotificationView, kw_only=True):
+    """A notification in a list, with the latest decision on each channel."""
+
+    deliveries: list[WaitingChannel]
 
 
 class TimelineEntryView(View):
     """One entry of a timeline."""
 
     at: Timestamp
+    """When it happened."""
     what: str
+    """What happened, like `accepted`, `decided`, `attempted` or `read`."""
     channel: Channel | None
+    """The channel it happened on, if it was one."""
     reason: ReasonCode | None
+    """Why, as a stable word."""
     rule: str | None
+    """The rule that decided."""
     until: Timestamp | None
+    """Until when it waits."""
     detail: str | None
+    """More about it, for people."""
 
 
 class TimelineView(View):
     """The timeline of a notification, oldest entry first."""
 
     items: list[TimelineEntryView]
+    """The entries, oldest first."""
 
 
 class WaitingView(View):
     """A notification that waits on one or more channels."""
 
     notification_id: str
+    """The notification that waits."""
     type: str
+    """The notification type."""
     created_at: Timestamp
+    """When the notification was created."""
     channels: list[WaitingChannel]
+    """The channels it waits on."""
 
 
 async def _find(
-    request: ApiRequest, notification_id: str, notifications: Injected[NotificationReader]
+    request: ApiRequest,
+    notification_id: NotificationId,
+    notifications: Injected[NotificationReader],
 ) -> Notification:
     caller = app_of(request, Scope.NOTIFICATIONS_READ)
     found = await notifications.get(caller.app_id, notification_id)
@@ -158,13 +230,56 @@ class NotificationsController(Controller):
         return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
 
 
+async def _read_filter(
+    user_id: OfUser = None,
+    type_name: OfType = None,
+    delivery_status: InStatus = None,
+    reason: ForReason = None,
+) -> NotificationFilter:
+    choices: dict[str, tuple[Any, str | None]] = {
+        "delivery_status": (DeliveryStatus, delivery_status),
+        "reason": (ReasonCode, reason),
+    }
+    checks = {
+        name: partial(check_choice, choice, text)
+        for name, (choice, text) in choices.items()
+        if text is not None
+    }
+    return NotificationFilter(user_id=user_id, type=type_name, **collect(checks))
+
+
+@get(
+    "/v1/notifications",
+    summary="List notifications",
+    tags=["Notifications"],
+    dependencies={"wanted": Provide(_read_filter)},
+)
+async def list_all(
+    request: ApiRequest,
+    wanted: Injected[NotificationFilter],
+    notifications: Injected[NotificationReader],
+    deliveries: Injected[Deliveries],
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[ListedNotification]:
+    """Return notifications, newest first, with what became of them on each channel.
+
+    A page may have fewer items than `limit`, even none, and a cursor: then there may be more.
+    """
+    app_id, size = app_of(request, Scope.NOTIFICATIONS_READ).app_id, check_limit(limit)
+    page = await list_notifications(
+        notifications, deliveries, app_id, wanted, after=after, limit=size
+    )
+    return Items([_view_listed(*each) for each in page.items], page.next)
+
+
 _OF_EVENT = "/v1/events/{event_id:str}/notifications"
 
 
 @get(_OF_EVENT, summary="List the notifications of an event", tags=["Events"])
 async def list_of_event(
     request: ApiRequest,
-    event_id: str,
+    event_id: EventId,
     notifications: Injected[NotificationReader],
     deliveries: Injected[Deliveries],
     limit: Limit = PAGE_DEFAULT,
@@ -187,7 +302,7 @@ async def list_waiting(
     deliveries: Injected[Deliveries],
     notifications: Injected[NotificationReader],
     check_present: Injected[CheckPresent],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[WaitingView]:
@@ -209,7 +324,7 @@ async def list_waiting(
     return Items(views, page[-1] if len(groups) > limit else None)
 
 
-ROUTES = (NotificationsController, list_of_event, list_waiting)
+ROUTES = (NotificationsController, list_all, list_of_event, list_waiting)
 
 
 async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
@@ -219,6 +334,13 @@ async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[D
 def _view(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
     item = msgspec.structs.asdict(to_item(notification))
     return NotificationView.of(notification, **item, status=summarize(deliveries))
+
+
+def _view_listed(
+    notification: Notification, deliveries: tuple[Delivery, ...]
+) -> ListedNotification:
+    shown = msgspec.structs.asdict(_view(notification, deliveries))
+    return ListedNotification(**shown, deliveries=[WaitingChannel.of(each) for each in deliveries])
 
 
 def _view_delivery(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from litestar import Controller, Response, route
 from litestar.enums import HttpMethod
-from litestar.openapi.spec import (
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    Parameter,
-    RequestBody,
-    Schema,
-)
+from litestar.openapi.spec import OpenAPIType, Operation, Parameter, Schema
 
 from clarion.access.model import Scope, require_app
 from clarion.errors import NotFound
-from clarion.events.publications import MESSAGE_LIMIT_BYTES, Publication, read_publication
+from clarion.events.publications import (
+    MESSAGE_LIMIT_BYTES,
+    Publication,
+    PublicationBody,
+    read_publication,
+)
 from clarion.events.publisher import Publisher
+from clarion.fields import TopicName
 from clarion.http.asgi import index_headers
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -38,28 +38,18 @@ _FIELDS = {
     "tags": "Tags with commas between them. Those that name an emoji are shown as one.",
     "click": "The link that opens when the notification is clicked.",
 }
-_JSON = Schema(
-    type=OpenAPIType.OBJECT,
-    properties={
-        name: Schema(type=OpenAPIType.STRING, description=text) for name, text in _FIELDS.items()
-    },
-    additional_properties=False,
-    examples=[{"title": "Backup", "message": "Backup done", "tags": "white_check_mark"}],
-)
 
 
 @dataclass
 class PublishOperation(Operation):
-    """What OpenAPI says of the body, the headers and the parameters, which we read ourselves."""
+    """What OpenAPI says of what we read ourselves: the body, the headers and the parameters."""
+
+    bodies: ClassVar[dict[str, Any]] = {
+        "text/plain": Annotated[str, msgspec.Meta(examples=["Backup done"])],
+        "application/json": PublicationBody,
+    }
 
     def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            required=False,
-            content={
-                "text/plain": OpenAPIMediaType(schema=_TEXT, examples=None, example="Backup done"),
-                "application/json": OpenAPIMediaType(schema=_JSON),
-            },
-        )
         self.parameters = [
             *(self.parameters or ()),
             *(
@@ -74,9 +64,13 @@ class Published(View):
     """What was published: the message to the devices, and the event for the followers."""
 
     event_id: str
+    """The event that users who follow the topic are notified of."""
     message_id: str
+    """The message that devices get which are subscribed to the topic."""
     topic: str
+    """The topic that it was published to."""
     created_at: Timestamp
+    """When it was accepted."""
 
 
 class PublishController(Controller):
@@ -91,11 +85,12 @@ class PublishController(Controller):
         summary="Publish to a topic",
         status_code=ACCEPTED,
         operation_class=PublishOperation,
+        errors=(NotFound,),
     )
     async def publish(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         publisher: Injected[Publisher],
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,

@@ -24,7 +24,7 @@ PUT_DELIVERY = statement(
     {DELIVERIES.assign_others(*_OWNER, "status", "delivered_at", "reason")},
     status = CASE WHEN {_IS_REPORTED} THEN deliveries.status ELSE excluded.status END,
     reason = CASE WHEN {_IS_REPORTED} THEN deliveries.reason ELSE excluded.reason END,
-    delivered_at = COALESCE(excluded.delivered_at, deliveries.delivered_at)""",
+    delivered_at = COALESCE(deliveries.delivered_at, excluded.delivered_at)""",
 )
 # A report may come before the outcome of the attempt is written: then the delivery is queued yet.
 _REPORTED = """WHERE notification_id = :notification_id AND channel = :channel AND app_id = :app_id

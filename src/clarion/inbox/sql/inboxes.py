@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Mapping
 from weakref import WeakValueDictionary
 
-from clarion.catalog.model import Category
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
 from clarion.inbox.model import InboxAction, InboxState
@@ -93,9 +92,19 @@ def _change(name: str, change: str, condition: str) -> Statement:
 COUNT_LESS = _count_if("count_one_less", _UNREAD, "- 1")
 COUNT_MORE = _count_if("count_one_more", _READ, "+ 1")
 TAKE_LISTED = _count_if("take_inbox_of_listed", _LISTED, "+ 0")
-READ = _change("read_notification", "read_at = :now", _UNREAD)
+READ = _change(
+    "read_notification",
+    "read_at = :now, first_read_at = COALESCE(first_read_at, :now)",
+    _UNREAD,
+)
 UNREAD = _change("unread_notification", "read_at = NULL", _READ)
 DISMISS = _change("dismiss_notification", "dismissed_at = :now", _LISTED)
+# Nobody sees that it was clicked, so it gets no number.
+CLICK = statement(
+    "click_notification",
+    f"""UPDATE notifications SET clicked_at = :now WHERE {_LISTED} AND id = :id
+    AND clicked_at IS NULL RETURNING {NOTIFICATION}""",
+)
 DELETE = statement("delete_notification", f"DELETE FROM notifications WHERE {OF_USER} AND id = :id")
 DELETE_DELIVERIES = statement(
     "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
@@ -118,7 +127,7 @@ class SqlInboxes:
         user_id: str,
         *,
         unread: bool,
-        category: Category | None,
+        category: str | None,
         after: str | None,
         limit: int,
     ) -> Page[Notification]:
@@ -130,7 +139,7 @@ class SqlInboxes:
             rows = await self._engine.fetch(query, **page, limit=limit + 1)
         else:
             query = LIST_UNREAD_OF_CATEGORY if unread else LIST_OF_CATEGORY
-            rows = await self._engine.fetch(query, **page, category=category.value, limit=limit + 1)
+            rows = await self._engine.fetch(query, **page, category=category, limit=limit + 1)
         items = tuple(read_notification(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
 
@@ -219,3 +228,5 @@ def _steps_of(action: InboxAction, one: dict[str, str], now: int) -> tuple[Step,
         case InboxAction.DISMISS:
             # Whether it is unread is checked under the lock.
             return TAKE_LISTED.guard(**one), COUNT_LESS.step(**one), DISMISS.guard(**one, now=now)
+        case InboxAction.CLICK:
+            return (CLICK.guard(**one, now=now),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
@@ -87,8 +87,8 @@ SELECT_SUBSCRIBERS = statement(
 # device that has more than the limit then gets the first of them by name.
 SUBSCRIBE = statement(
     "subscribe",
-    f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, created_at)
-    SELECT :device_id, :topic, :app_id, {_HIGHEST}, CAST(:now AS BIGINT)
+    f"""INSERT INTO subscriptions (device_id, topic, app_id, cursor, since_sequence, created_at)
+    SELECT :device_id, :topic, :app_id, {_HIGHEST}, {_HIGHEST}, CAST(:now AS BIGINT)
     WHERE (SELECT COUNT(*) FROM subscriptions
     WHERE device_id = :device_id AND topic <> :topic) < {SUBSCRIPTIONS_LIMIT}
     ON CONFLICT (device_id, topic) DO UPDATE SET cursor = subscriptions.cursor
@@ -104,11 +104,14 @@ SELECT_SUBSCRIPTIONS = statement(
     f"""SELECT {_SUBSCRIPTIONS.columns} FROM subscriptions WHERE device_id = :device_id
     ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
 )
-SELECT_SUBSCRIBED = statement(
-    "select_subscribed",
-    """SELECT topic, device_id, created_at FROM subscriptions WHERE app_id = :app_id
-    AND topic IN (SELECT key FROM json_each(:topics))
-    AND device_id IN (SELECT key FROM json_each(:ids))""",
+# Of each message the topic is known, so that the index leads to it.
+FIND_REACHED = statement(
+    "find_reached_devices",
+    """SELECT m.id, s.device_id FROM topic_messages AS m JOIN subscriptions AS s
+    ON s.app_id = m.app_id AND s.topic = m.topic AND s.since_sequence < m.sequence
+    WHERE m.app_id = :app_id AND m.topic IN (SELECT key FROM json_each(:topics))
+    AND m.id IN (SELECT key FROM json_each(:messages))
+    AND s.device_id IN (SELECT key FROM json_each(:ids))""",
 )
 PUBLISH = statement(
     "publish",
@@ -272,13 +275,17 @@ class SqlBroadcasts:
         numbered = done[len(claim) + 1]
         return numbered[0][0] if numbered else None
 
-    async def find_subscribed(
-        self, app_id: str, topics: Collection[str], device_ids: Collection[str]
-    ) -> dict[tuple[str, str], int]:
+    async def find_reached(
+        self, app_id: str, messages: Mapping[str, str], device_ids: Collection[str]
+    ) -> frozenset[tuple[str, str]]:
         rows = await self._engine.fetch(
-            SELECT_SUBSCRIBED, app_id=app_id, topics=keys_of(topics), ids=keys_of(device_ids)
+            FIND_REACHED,
+            app_id=app_id,
+            topics=keys_of(messages.values()),
+            messages=keys_of(messages),
+            ids=keys_of(device_ids),
         )
-        return {(topic, device_id): created_at for topic, device_id, created_at in rows}
+        return frozenset((message_id, device_id) for message_id, device_id in rows)
 
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int

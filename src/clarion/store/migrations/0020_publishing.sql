@@ -5,6 +5,9 @@ INSERT INTO topics
 SELECT app_id, topic, 0, -1, 0, 0, MIN(created_at) FROM follows WHERE true GROUP BY app_id, topic
 ON CONFLICT (app_id, topic) DO NOTHING;
 
+-- The highest sequence of the topic when the device subscribed: it gets the messages after it.
+ALTER TABLE subscriptions ADD COLUMN since_sequence BIGINT NOT NULL DEFAULT 0;
+
 -- The categories that apps have beside the built-in ones.
 CREATE TABLE categories (
   app_id TEXT NOT NULL,

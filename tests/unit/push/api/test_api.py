@@ -12,7 +12,7 @@ from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 from clarion.access.port import Vault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.errors import InternalError
 from clarion.http.bodies import StrictBody
 from clarion.http.idempotency import Idempotency
@@ -78,7 +78,11 @@ class Api:
             "clock": clock,
             "vault": vault,
             "catalog": CachedCatalog(
-                SqlTypes(engine), SqlTemplates(engine), clock, DirectSandbox()
+                SqlTypes(engine),
+                SqlCategories(engine),
+                SqlTemplates(engine),
+                clock,
+                DirectSandbox(),
             ),
             "on_user_changed": self._note_changed,
             "check_present": everybody_is_present,

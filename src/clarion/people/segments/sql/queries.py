@@ -25,6 +25,7 @@ from clarion.people.segments.filters import (
     Filter,
     Not,
     OneOf,
+    list_conditions,
 )
 from clarion.people.segments.filters import Value as TermValue
 from clarion.people.segments.plans import split_values
@@ -67,7 +68,7 @@ def count_users(query: Query, of: Filter, conditions: Sequence[Condition] | None
     if of == EVERYONE and conditions is None:
         return query.finish("count_active_users", f"SELECT COUNT(*) FROM ({_find_all()}) AS found")
     found = " UNION ".join(_look_up(query, conditions))
-    text = f"SELECT COUNT(*) FROM ({found}) AS found WHERE {_is_member(query, of)} IS NOT NULL"
+    text = f"SELECT COUNT(*) FROM ({found}) AS found WHERE {_is_counted(query, of)}"
     return query.finish("count_users_of_filter", text)
 
 
@@ -144,20 +145,32 @@ def _is_member(query: Query, of: Filter) -> str:
     AND u.{_ACTIVE} AND u.deleted_at IS NULL AND {_test(query, of)} LIMIT 1)"""
 
 
-def _test(query: Query, of: Filter) -> str:
+def _is_counted(query: Query, of: Filter) -> str:
+    """Return the condition that the user that was found is in the segment.
+
+    Users are not read if the filter has no condition on their columns: inactive users are few, and
+    reading a thousand of a million users takes twice as long as a thousand of ten thousand.
+    """
+    if any(each.term in _COLUMNS for each in list_conditions(of)):
+        return f"{_is_member(query, of)} IS NOT NULL"
+    return f"""(SELECT 1 FROM inactive_users AS i WHERE i.app_id = :app_id
+    AND i.user_id = found.user_id LIMIT 1) IS NULL AND {_test(query, of, "found.user_id")}"""
+
+
+def _test(query: Query, of: Filter, user: str = "u.id") -> str:
     """Return the condition on a row `u` of users. It is never NULL, so that NOT is its opposite."""
     match of:
         case Not():
-            return f"NOT {_test(query, of.of)}"
+            return f"NOT {_test(query, of.of, user)}"
         case All():
-            return _join(" AND ", "1 = 1", (_test(query, part) for part in of.parts))
+            return _join(" AND ", "1 = 1", (_test(query, part, user) for part in of.parts))
         case AnyOf():
-            return _join(" OR ", "1 = 0", (_test(query, part) for part in of.parts))
+            return _join(" OR ", "1 = 0", (_test(query, part, user) for part in of.parts))
         case OneOf() | Between() if of.term in _COLUMNS:
             return f"(u.{of.term} IS NOT NULL AND {_compare(query, of, 'u.')})"
         case OneOf() | Between():
             table = "user_tags" if of.term == TAG else "user_attributes"
-            return f"""((SELECT 1 FROM {table} AS t WHERE t.app_id = :app_id AND t.user_id = u.id
+            return f"""((SELECT 1 FROM {table} AS t WHERE t.app_id = :app_id AND t.user_id = {user}
             AND {_compare(query, of, "t.")} LIMIT 1) IS NOT NULL)"""
 
 

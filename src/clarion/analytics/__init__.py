@@ -1,0 +1,1 @@
+"""How much happened in each minute, hour and day."""

@@ -1,0 +1,158 @@
+"""The counts of minutes, hours and days in SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from clarion.analytics.model import (
+    HOUR_MS,
+    LABELS,
+    Cell,
+    Count,
+    Dimension,
+    Metric,
+    Progress,
+    Query,
+    Step,
+)
+from clarion.analytics.sql import counts
+from clarion.store.engine import Engine
+from clarion.store.records import Record
+from clarion.store.statement import Row, Unit, statement
+from clarion.store.sweeps import sweep
+
+_PROGRESS = Record(Progress)
+_KEY = "app_id, metric, step, at, type, channel, platform, label"
+
+START = statement(
+    "start_analytics",
+    """INSERT INTO analytics_progress (id, turn, counted_until, settled_until)
+    VALUES (1, 0, :first, :first) ON CONFLICT (id) DO NOTHING""",
+)
+SELECT_PROGRESS = statement(
+    "select_analytics_progress", f"SELECT {_PROGRESS.columns} FROM analytics_progress WHERE id = 1"
+)
+MOVE = statement(
+    "move_analytics_progress",
+    """UPDATE analytics_progress SET turn = :turn, counted_until = :counted_until,
+    settled_until = :settled_until WHERE id = 1 AND turn = :expected_turn RETURNING id""",
+)
+ADD = statement(
+    "add_analytics",
+    f"""INSERT INTO analytics ({_KEY}, value) VALUES (:app_id, :metric, :step, :at, :type,
+    :channel, :platform, :label, :value) ON CONFLICT ({_KEY})
+    DO UPDATE SET value = analytics.value + excluded.value""",
+)
+SELECT_MINUTE = statement(
+    "select_analytics_of_minute",
+    """SELECT app_id, metric, type, channel, platform, label, value FROM analytics
+    WHERE step = 'minute' AND at = :at""",
+)
+READ = statement(
+    "read_analytics",
+    """SELECT at, by_type, by_channel, by_platform, by_label, SUM(value) FROM (
+      SELECT at, value, CASE WHEN :has_type = 1 THEN type ELSE '' END AS by_type,
+      CASE WHEN :has_channel = 1 THEN channel ELSE '' END AS by_channel,
+      CASE WHEN :has_platform = 1 THEN platform ELSE '' END AS by_platform,
+      CASE WHEN :has_label = 1 THEN label ELSE '' END AS by_label FROM analytics
+      WHERE app_id = :app_id AND metric = :metric AND step = :step
+      AND at >= :since AND at < :until AND (:type = '' OR type = :type)
+      AND (:channel = '' OR channel = :channel) AND (:platform = '' OR platform = :platform)
+    ) AS found GROUP BY at, by_type, by_channel, by_platform, by_label
+    ORDER BY at, by_type, by_channel, by_platform, by_label LIMIT :limit""",
+)
+SELECT_OLD = statement(
+    "select_old_analytics",
+    f"""SELECT {_KEY.replace(" step,", "")} FROM analytics WHERE step = :step AND at < :before
+    ORDER BY at LIMIT :limit""",
+)
+PRUNE = statement(
+    "prune_analytics",
+    """DELETE FROM analytics WHERE app_id = :app_id AND metric = :metric AND at = :at
+    AND type = :type AND channel = :channel AND platform = :platform AND label = :label
+    AND step = :step RETURNING 1""",
+)
+
+
+class SqlTally:
+    """The `Tally` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def start(self, now: int) -> Progress:
+        while (known := await _select_progress(self._engine)) is None:
+            first = Step.MINUTE.begin(max(now - HOUR_MS, 0))
+            await self._engine.write(Unit("", (START.step(first=first),)))
+        return known
+
+    async def count(self, since: int, until: int) -> Mapping[Cell, int]:
+        return await counts.count_all(self._engine.fetch_in_background, since, until)
+
+    async def read_minute(self, at: int) -> Mapping[Cell, int]:
+        rows = await self._engine.fetch_in_background(SELECT_MINUTE, at=at)
+        return {Cell(app_id, Metric(name), *rest): value for app_id, name, *rest, value in rows}
+
+    async def add(
+        self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
+    ) -> bool:
+        move = MOVE.guard(**_PROGRESS.values(after), expected_turn=before.turn)
+        rows = _list_rows(counts)
+        steps = (move, ADD.many(rows)) if rows else (move,)
+        return await self._engine.write(Unit("", steps)) is not None
+
+
+def _list_rows(counts: Mapping[int, Mapping[Cell, int]]) -> list[Row]:
+    """Return the rows of minutes, hours and days, in the order of their keys."""
+    totals: Counter[tuple[Cell, Step, int]] = Counter()
+    for minute, cells in counts.items():
+        for cell, value in cells.items():
+            for step in Step:
+                totals[cell, step, step.begin(minute)] += value
+    rows = []
+    for (cell, step, at), value in sorted(totals.items()):
+        key = {**cell._asdict(), "metric": cell.metric.value, "step": step.value}
+        rows.append(ADD.bind(**key, at=at, value=value))
+    return rows
+
+
+class SqlAnalytics:
+    """The `Analytics` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def read(self, query: Query, limit: int) -> Sequence[Count]:
+        by = query.group_by
+        rows = await self._engine.fetch_slowly(
+            READ,
+            app_id=query.app_id,
+            metric=query.metric.value,
+            step=query.step.value,
+            since=query.since,
+            until=query.until,
+            type=query.type,
+            channel=query.channel,
+            platform=query.platform,
+            has_type=int(Dimension.TYPE in by),
+            has_channel=int(Dimension.CHANNEL in by),
+            has_platform=int(Dimension.PLATFORM in by),
+            has_label=int(bool(by & LABELS)),
+            limit=limit,
+        )
+        # PostgreSQL returns a sum as a decimal.
+        return [Count(*row)._replace(value=int(row[-1])) for row in rows]
+
+    async def get_progress(self) -> Progress | None:
+        return await _select_progress(self._engine)
+
+    async def prune(self, step: Step, before: int, limit: int) -> int:
+        return await sweep(
+            self._engine, SELECT_OLD, PRUNE, step=step.value, before=before, limit=limit
+        )
+
+
+async def _select_progress(engine: Engine) -> Progress | None:
+    rows = await engine.fetch(SELECT_PROGRESS)
+    return _PROGRESS.read(rows[0]) if rows else None
