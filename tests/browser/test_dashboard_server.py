@@ -221,6 +221,8 @@ def test_the_audit_log_is_searched(
     expect(find_row(page, "segment.replace")).to_have_count(0)
     page.goto(f"{dashboard.origin}/admin/audit-log")
     expect(find_row(page, "session.start").first).to_be_visible()
+    page.get_by_role("link", name="Verify the newest").click()
+    expect(page.get_by_role("status")).to_contain_text("are as they were written")
 
 
 def test_an_administrator_is_invited_changed_reset_and_deleted(

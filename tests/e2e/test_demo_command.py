@@ -4,13 +4,13 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.e2e.asking import Asker
-from tests.e2e.conftest import Server
-from tests.e2e.installation import command, environment
+from tests.e2e.installation import Installation, command, environment
 from tests.e2e.sending import wait_until
 
 PEOPLE = 20
@@ -18,18 +18,27 @@ FAST = ("--people", str(PEOPLE), "--speed", "20")
 END_LIMIT_S = 60
 
 
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A server of its own: the demo is a client like others, so one constellation is enough."""
+    installation = Installation(tmp_path_factory.mktemp("demo"))
+    installation.initialise()
+    with installation:
+        yield installation
+
+
 @pytest.fixture
-def demo(server: Server) -> Iterator[Asker]:
+def demo(installation: Installation) -> Iterator[Asker]:
     """Run the demo, and stop it as Ctrl-C does when enough has happened; yield its app's client."""
     running = subprocess.Popen(
-        command("demo", *FAST, **server.installation.flags),
+        command("demo", *FAST, **installation.flags),
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        app = wait_until(lambda: find_app(server))
+        app = wait_until(lambda: find_app(installation))
         wait_until(lambda: items(app, "/v1/users") or None)
         wait_until(lambda: has_delivered(app) or None)
         # A dead letter takes five attempts, about 17 seconds after the first event.
@@ -47,17 +56,17 @@ def demo(server: Server) -> Iterator[Asker]:
     assert "connected" in counts[-1]
     assert "clarion demo --remove" in last
     yield app
-    done = server.installation.run("demo", "--remove")
+    done = installation.run("demo", "--remove")
     assert (done.returncode, done.stdout) == (0, "Removed the demo.\n"), done.stderr
 
 
-def find_app(server: Server) -> Asker | None:
-    """Return a client with the key of the demo, as soon as its people are there."""
+def find_app(installation: Installation) -> Asker | None:
+    """Return a client with the key of the demo, as soon as there is one."""
     try:
-        saved = json.loads((server.installation.data / "demo-app.json").read_text())
+        saved = json.loads((installation.data / "demo-app.json").read_text())
     except FileNotFoundError:
         return None
-    return server.with_key(saved["api_key"])
+    return Asker(installation.port, saved["api_key"])
 
 
 def items(app: Asker, path: str) -> list[dict[str, Any]]:
@@ -70,6 +79,17 @@ def has_delivered(app: Asker) -> bool:
     """Whether a message has arrived at a device."""
     answer = app.get("/v1/stats")
     return bool(answer.status == 200 and answer.json["messages"]["delivered"])
+
+
+def count(app: Asker, metric: str) -> int | None:
+    """Return how often something happened today; None if never."""
+    found = app.get(f"/v1/analytics?metric={metric}&step=day").json["series"]
+    return sum(each["total"] for each in found) or None
+
+
+def is_refused(app: Asker) -> bool | None:
+    """Return True as soon as the key is not accepted any more."""
+    return app.get("/v1/stats").status == 401 or None
 
 
 def test_every_kind_of_thing_exists(demo: Asker) -> None:
@@ -108,19 +128,17 @@ def test_every_kind_of_thing_exists(demo: Asker) -> None:
         "clicks",
         "dismissals",
     ):
-        path = f"/v1/analytics?metric={metric}&step=day"
-        wait_until(lambda path=path: demo.get(path).json["series"] or None)
+        wait_until(partial(count, demo, metric))
 
 
-def test_it_can_be_removed_and_made_again(server: Server) -> None:
-    installation = server.installation
+def test_it_is_made_again_after_it_was_removed(installation: Installation) -> None:
     for _ in range(2):
         done = installation.run("demo", "--people", "10", "--minutes", "0.01")
         assert done.returncode == 0, done.stderr
-        app = find_app(server)
+        app = find_app(installation)
         assert app is not None
         assert installation.run("demo", "--remove").stdout == "Removed the demo.\n"
-        wait_until(lambda app=app: app.get("/v1/stats").status == 401 or None)
+        wait_until(partial(is_refused, app))
     assert installation.run("demo", "--remove").stdout == "There is no demo to remove.\n"
 
 

@@ -27,6 +27,7 @@ REASONS: dict[str, str] = {
     ReasonCode.LIMIT_JOINS_DIGEST.value: "A limit is reached: it joins a digest",
     ReasonCode.QUIET_HOURS.value: "Quiet hours of the user",
     ReasonCode.JOINS_DIGEST.value: "It joins a digest",
+    ReasonCode.SENT_TO_TOPIC.value: "The devices got it as subscribers of the topic",
     ReasonCode.ATTEMPTS_EXHAUSTED.value: "All attempts failed",
     ReasonCode.REJECTED.value: "The provider refused it",
     ReasonCode.ADDRESS_GONE.value: "The address does not exist any more",

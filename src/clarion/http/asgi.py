@@ -249,15 +249,18 @@ def identity_of(caller: Caller) -> str:
     return f"{caller.app_id}:{caller.user_id}"
 
 
-def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    if headers.get(b"content-encoding", b"identity") != b"identity":
-        raise NotJson
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a body is said to be JSON."""
     given = headers.get(b"content-type", b"")
     if given == b"application/json":
-        return
+        return True
     kind = given.decode("latin-1").partition(";")[0].strip().lower()
-    is_json = kind == "application/json" or kind.endswith("+json")
-    if not is_json or not kind.startswith("application/"):
+    is_one = kind == "application/json" or kind.endswith("+json")
+    return is_one and kind.startswith("application/")
+
+
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
+    if headers.get(b"content-encoding", b"identity") != b"identity" or not is_json(headers):
         raise NotJson
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
-from clarion.access.model import Stage
+from markupsafe import Markup
+
+from clarion.access.model import SignInStage
+from clarion.admin import qr_codes
 from clarion.admin.operations import Answer, Refused
 from clarion.admin.page import Page
 from clarion.admin.paths import ROOT, check_next
@@ -71,7 +75,7 @@ async def show_second_factor(visit: Visit) -> Response:
 async def begin_second_factor(visit: Visit) -> Response:
     """Show a new secret; it is used as soon as its first code was given."""
     new = await visit.post("admin", "totp")
-    return await visit.render("second_factor.html", new=new)
+    return await visit.render("second_factor.html", new=new, code=await _draw_code(new["uri"]))
 
 
 async def confirm_second_factor(visit: Visit) -> Response:
@@ -80,7 +84,8 @@ async def confirm_second_factor(visit: Visit) -> Response:
         answer = await visit.call("POST", "admin", "totp", "confirm", body=body)
     except Refused as refused:
         new = {"secret": visit.field("secret"), "uri": visit.field("uri")}
-        return await _show_again(visit, "second_factor.html", refused, new=new)
+        code = await _draw_code(new["uri"])
+        return await _show_again(visit, "second_factor.html", refused, new=new, code=code)
     codes = answer.json["recovery_codes"]
     return await visit.render("recovery_codes.html", codes=codes, cookies=[*answer.cookies])
 
@@ -104,6 +109,14 @@ async def sign_out(visit: Visit) -> Response:
     return visit.redirect(f"{ROOT}/sign-in", notice="signed-out", cookies=[*answer.cookies])
 
 
+async def _draw_code(uri: str) -> Markup | None:
+    """Return the QR code, drawn in a thread: it takes some milliseconds. None if it is too long."""
+    try:
+        return await asyncio.to_thread(qr_codes.draw, uri)
+    except ValueError:
+        return None
+
+
 async def _show_again(visit: Visit, template: str, refused: Refused, **values: Any) -> Response:
     """Show a form again, with what is wrong."""
     if refused.problem.status >= _SERVER_FAULT:
@@ -119,9 +132,9 @@ async def _show_again(visit: Visit, template: str, refused: Refused, **values: A
 
 def _go_on(visit: Visit, answer: Answer) -> Response:
     """Lead to what is missing from the sign-in, or else to where it began."""
-    stage, after = Stage(answer.json["stage"]), visit.field("next")
-    paths = {Stage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
-    paths |= {Stage.NEEDS_ENROLMENT: _ENROL, Stage.SIGNED_IN: after}
+    stage, after = SignInStage(answer.json["stage"]), visit.field("next")
+    paths = {SignInStage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
+    paths |= {SignInStage.NEEDS_ENROLMENT: _ENROL, SignInStage.SIGNED_IN: after}
     return visit.redirect(check_next(paths[stage]), cookies=[*answer.cookies])
 
 
