@@ -13,6 +13,7 @@ import schemathesis
 REASONS = (
     # Something must exist, or must not.
     r"there is no ",
+    r"must be one of social, safety, ",
     r"must be the app of the key",
     r"needs an app: ",
     r"is required: send the id of an app",
@@ -38,6 +39,10 @@ REASONS = (
     r"is for platform web only",
     r"must not be the username",
     r"differs between query and body",
+    r"must be some of .+ for ",
+    r"is not known of ",
+    r"must be before `to`",
+    r"before `to`; choose a longer step",
     # Sizes in bytes, and depths.
     r"bytes as JSON",
     r"bytes together",

@@ -54,13 +54,13 @@ _UNSUPPORTED = {
     "actions": "is not supported: send one link with `Click`",
     **dict.fromkeys(("email", "call"), _PEOPLE_CHOOSE),
 }
-_PRIORITIES = {
+PRIORITIES = {
     **dict.fromkeys(("1", "min", "2", "low"), Priority.LOW),
     **dict.fromkeys(("3", "default", "medium"), Priority.MEDIUM),
     **dict.fromkeys(("4", "high"), Priority.HIGH),
     **dict.fromkeys(("5", "max", "urgent", "critical"), Priority.CRITICAL),
 }
-_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *_PRIORITIES]})
+_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *PRIORITIES]})
 # Browsers send this header of RFC 9218 by themselves: `u=1, i`.
 _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?))*")
 
@@ -213,7 +213,7 @@ def _check_plain(text: str, longest: int) -> str:
 
 
 def _check_priority(given: str | int) -> Priority:
-    found = _PRIORITIES.get(str(given).strip().lower())
+    found = PRIORITIES.get(str(given).strip().lower())
     if found is None:
         raise ValueError("must be 1 to 5, or one of min, low, default, high, max and urgent")
     return found

@@ -14,6 +14,7 @@ from clarion.access.model import Scope, require_app
 from clarion.errors import NotFound
 from clarion.events.publications import (
     MESSAGE_LIMIT_BYTES,
+    PRIORITIES,
     Publication,
     PublicationBody,
     read_publication,
@@ -30,6 +31,7 @@ from clarion.idempotency.model import StoredResponse
 
 ACCEPTED = 202
 _TEXT = Schema(type=OpenAPIType.STRING)
+_SCHEMAS = {"priority": Schema(type=OpenAPIType.STRING, enum=list(PRIORITIES))}
 # Each is a field of JSON, a header and a parameter of the query.
 _FIELDS = {
     "message": f"The text, at most {MESSAGE_LIMIT_BYTES:,} bytes. By default `triggered`.",
@@ -53,7 +55,13 @@ class PublishOperation(Operation):
         self.parameters = [
             *(self.parameters or ()),
             *(
-                Parameter(name=name, param_in=place, schema=_TEXT, description=text, required=False)
+                Parameter(
+                    name=name,
+                    param_in=place,
+                    schema=_SCHEMAS.get(field, _TEXT),
+                    description=text,
+                    required=False,
+                )
                 for field, text in _FIELDS.items()
                 for place, name in (("header", field.title()), ("query", field))
             ),
@@ -85,7 +93,6 @@ class PublishController(Controller):
         summary="Publish to a topic",
         status_code=ACCEPTED,
         operation_class=PublishOperation,
-        errors=(NotFound,),
     )
     async def publish(
         self,
