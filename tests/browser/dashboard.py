@@ -69,8 +69,8 @@ class Dashboard:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Dashboard]:
-    installation = Installation(folder)
+def serve(folder: Path, **flags: str) -> Iterator[Dashboard]:
+    installation = Installation(folder, **flags)
     first = installation.initialise()
     with installation:
         yield Dashboard(Server(installation, first))
