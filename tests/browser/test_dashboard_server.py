@@ -278,8 +278,8 @@ def test_an_administrator_is_invited_changed_reset_and_deleted(
     other = open_window(link).page
     other.get_by_label("Password").fill(PASSWORD)
     press(other, "Set up")
-    expect(other.get_by_role("navigation")).to_contain_text("Notifications")
-    expect(other.get_by_role("navigation")).not_to_contain_text("Administrators")
+    expect(other.get_by_role("navigation", name="Pages")).to_contain_text("Notifications")
+    expect(other.get_by_role("navigation", name="Pages")).not_to_contain_text("Administrators")
 
     page.get_by_role("link", name="Done").click()
     page.get_by_role("link", name="carla").click()
