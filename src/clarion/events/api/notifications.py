@@ -136,6 +136,7 @@ class ListedNotification(NotificationView, kw_only=True):
     """A notification in a list, with the latest decision on each channel."""
 
     deliveries: list[WaitingChannel]
+    """The latest decision on each channel."""
 
 
 class TimelineEntryView(View):
