@@ -15,6 +15,9 @@ REASONS = (
     r"there is no ",
     r"must be one of social, safety, ",
     r"must be the app of the key",
+    r"must be at or before .+ when the calling API key expires",
+    # A list of providers names this one, and schemathesis takes it from there.
+    r"and not be `gateway`",
     r"needs an app: ",
     r"is required: send the id of an app",
     r"must be the value of `next` in a page",
@@ -31,6 +34,7 @@ REASONS = (
     r"must not be given together with",
     r"must be given together with",
     r"must be given for a segment only",
+    r"is required: an explanation is for one user of the segment",
     r"must be given for an event to",
     r"must be after ",
     r"must have either ",

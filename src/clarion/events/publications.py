@@ -16,7 +16,17 @@ import msgspec
 
 from clarion.catalog.model import Priority
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import REFUSED_SCHEMES, check_link, check_topic, is_plain
+from clarion.fields import (
+    CONTROLS,
+    NO_CONTROLS,
+    REFUSED_SCHEMES,
+    VISIBLE,
+    Link,
+    check_link,
+    check_topic,
+    documented,
+    is_plain,
+)
 from clarion.http.asgi import is_json
 from clarion.http.bodies import Body
 from clarion.http.decoding import decode
@@ -65,18 +75,30 @@ _IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *PRIORITIE
 _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?))*")
 
 
+_ONE_TAG = rf"[^,{CONTROLS}]{{0,{TAG_LENGTH}}}"
+# For the OpenAPI document.
+TAGS = f"^{_ONE_TAG}(,{_ONE_TAG}){{0,{TAGS_LIMIT - 1}}}$"
+_Tag = Annotated[str, documented(maxLength=TAG_LENGTH, pattern=NO_CONTROLS)]
+_Tags = Annotated[str, documented(pattern=TAGS)]
+
+
 class PublicationBody(Body):
     """What to publish, as JSON. Headers and parameters give what is left out."""
 
     message: Annotated[str, msgspec.Meta(max_length=MESSAGE_LIMIT_BYTES)] | None = None
     """The text, at most 4,096 bytes. By default `triggered`."""
-    title: Annotated[str, msgspec.Meta(min_length=1, max_length=TITLE_LENGTH)] | None = None
+    title: (
+        Annotated[
+            str, msgspec.Meta(min_length=1, max_length=TITLE_LENGTH), documented(pattern=VISIBLE)
+        ]
+        | None
+    ) = None
     """The title, in one line. By default the name of the topic."""
     priority: Annotated[str | int, _IS_PRIORITY] | None = None
     """From 1 (min) to 5 (urgent), as in ntfy. By default that of the type `TOPIC_MESSAGE`."""
-    tags: Annotated[list[str], msgspec.Meta(max_length=TAGS_LIMIT)] | str | None = None
+    tags: Annotated[list[_Tag], msgspec.Meta(max_length=TAGS_LIMIT)] | _Tags | None = None
     """Tags, in a list or with commas between them. Those that name an emoji are shown as one."""
-    click: Annotated[str, msgspec.Meta(min_length=1, max_length=CLICK_LENGTH)] | None = None
+    click: Annotated[Link, msgspec.Meta(min_length=1, max_length=CLICK_LENGTH)] | None = None
     """The link that opens when the notification is clicked."""
 
 
