@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from clarion.audit.model import ActorKind, Result
+from clarion.audit.model import ActorKind, AuditResult
 from clarion.audit.operations import AUDITED, NOT_AUDITED
 from clarion.channels.answers import Action
 from clarion.channels.breaker import FAILED_SHARE, LEAST_ATTEMPTS, OPEN_MS, WINDOW_MS
@@ -155,7 +155,7 @@ def audit_page() -> str:
         recorded="\n".join(recorded),
         others="\n".join(others),
         kinds=", ".join(f"`{each}`" for each in ActorKind),
-        results=", ".join(f"`{each}`" for each in Result),
+        results=", ".join(f"`{each}`" for each in AuditResult),
     )
 
 

@@ -36,6 +36,7 @@ from clarion.http.asgi import FastRoute
 from clarion.http.auditing import AuditedFramework
 from clarion.http.front import Front
 from clarion.http.health import Health
+from clarion.http.openapi import Tag
 from clarion.http.router import build
 from clarion.inbox import api as inbox_api
 from clarion.inbox.streams import Streams
@@ -99,6 +100,26 @@ ROUTES = (
     *analytics_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
+)
+
+# In the order in which a newcomer needs them.
+TAGS = (
+    Tag("Events", "What happened in your application. Clarion decides who is notified of it."),
+    Tag("Inbox", "The notifications of a user as a list: read, unread, dismissed, and live."),
+    Tag("Notifications", "What became of an event for one user: deliveries and timeline."),
+    Tag("Users", "The people whom your application notifies, the topics they follow, their data."),
+    Tag("Preferences", "What a user wants to receive, on which channels, and when not."),
+    Tag("Devices", "Phones, browsers and programs that receive pushes, and their messages."),
+    Tag("Topics", "Messages to all devices that subscribe to a topic."),
+    Tag("Types", "The kinds of notifications: channels, priority, limits, digests."),
+    Tag("Templates", "The texts of a type, for each channel and language."),
+    Tag("Segments", "Groups of users by a filter, as the recipients of an event."),
+    Tag("Providers", "The services that deliver email, SMS, pushes and webhooks."),
+    Tag("Statistics", "How many devices, messages and subscribers an app has."),
+    Tag("Keys", "The API keys of an app, and who a key belongs to."),
+    Tag("Apps", "The apps of this installation, and the keys that sign tokens for them."),
+    Tag("Administrators", "Accounts, sign-in, second factors and API keys of administrators."),
+    Tag("Audit", "Who changed or read what, and when."),
 )
 
 
@@ -185,7 +206,7 @@ def build_front(
         clock=stores.clock,
         settings=settings,
     )
-    document = openapi.OpenApiDocument(framework, fast_routes)
+    document = openapi.OpenApiDocument(framework, fast_routes, TAGS)
     return Front(
         routes=(*fast_routes, *document.routes, *dashboard.routes),
         prefixes={

@@ -9,9 +9,12 @@ import re
 import unicodedata
 import zoneinfo
 from collections.abc import Collection
+from datetime import datetime
 from itertools import accumulate
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 # With these a link runs code in the page that shows it, or reads what is on the machine.
 REFUSED_SCHEMES = (
@@ -46,6 +49,88 @@ _LANGUAGE = re.compile(
 _NOT_PLAIN = frozenset({"Cc", "Cs"})
 # Scans a directory, which takes 34 ms: too slow to do while requests wait.
 _TIMEZONES = frozenset(zoneinfo.available_timezones())
+
+# The key of a schema that replaces the one it is in.
+INSTEAD = "x-instead"
+# Patterns for JSON Schema.
+_CONTROLS = r"\u0000-\u001f\u007f-\u009f"
+NO_CONTROLS = rf"^[^{_CONTROLS}]*$"
+NO_ZEROS = r"^[^\u0000]*$"
+# Not only of spaces, either.
+VISIBLE = rf"^[^{_CONTROLS}]*[^\s{_CONTROLS}][^{_CONTROLS}]*$"
+VISIBLE_OR_NOTHING = rf"^(?:{VISIBLE[1:-1]})?$"
+_LINK = rf"^(?:[^\s{_CONTROLS}](?:[^{_CONTROLS}]*[^\s{_CONTROLS}])?)?$"
+_IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){_LINK[1:]}"
+
+
+def documented(**schema: Any) -> Meta:
+    """Return what the OpenAPI document says of a value, beside its type.
+
+    It restricts nothing: checks do, and say in our words what is wrong.
+    """
+    return Meta(extra_json_schema=schema)
+
+
+def instead(**schema: Any) -> Meta:
+    """Return what the document says of a value in place of its type."""
+    return Meta(extra_json_schema={INSTEAD: schema})
+
+
+def _write_pattern(rule: re.Pattern[str]) -> str:
+    """Return a regular expression without names and flags, for JSON Schema."""
+    plain = re.sub(r"\?P<[a-z]+>", "?:", rule.pattern)
+    return f"^{plain.replace('a-z', 'A-Za-z')}$"
+
+
+# The types of parameters and fields, as the OpenAPI document describes them.
+UserId = Annotated[
+    str,
+    Meta(
+        description="The id that your application gives the user.",
+        examples=["ana"],
+        extra_json_schema={"pattern": f"^{_USER_ID.pattern}$"},
+    ),
+]
+TopicName = Annotated[
+    str,
+    Meta(
+        description="The name of the topic.",
+        examples=["releases"],
+        extra_json_schema={"pattern": f"^{_TOPIC.pattern}$"},
+    ),
+]
+SegmentName = Annotated[
+    str,
+    Meta(
+        description="The name of the segment.",
+        examples=["vip-germany"],
+        extra_json_schema={"pattern": f"^{_SEGMENT.pattern}$"},
+    ),
+]
+LanguageTag = Annotated[
+    str,
+    Meta(
+        description="A language tag, like pt-BR.",
+        examples=["de"],
+        extra_json_schema={"pattern": _write_pattern(_LANGUAGE)},
+    ),
+]
+TimezoneName = Annotated[
+    str, Meta(description="An IANA time zone name, like Europe/Berlin.", examples=["Europe/Berlin"])
+]
+# A time with its offset.
+Moment = Annotated[datetime, documented(format="date-time")]
+Link = Annotated[str, documented(pattern=_LINK)]
+ImageUrl = Annotated[str, documented(pattern=_IMAGE_LINK)]
+Label = Annotated[str, documented(minLength=1, maxLength=100, pattern=NO_CONTROLS)]
+EventId = Annotated[
+    str, Meta(description="The id of the event, from the response that accepted it.")
+]
+NotificationId = Annotated[
+    str, Meta(description="The id of the notification, from the inbox or a list of notifications.")
+]
+DeviceId = Annotated[str, Meta(description="The id of the device, from its registration.")]
+AppId = Annotated[str, Meta(description="The id of the app, as the list of apps shows it.")]
 
 
 def is_user_id(text: str) -> bool:

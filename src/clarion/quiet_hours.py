@@ -10,10 +10,12 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
+
+from clarion.fields import documented, instead
 
 HOURS = 24
 WINDOWS_LIMIT = 14
@@ -27,6 +29,8 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 class Weekday(StrEnum):
+    """A day of the week."""
+
     MON = "mon"
     TUE = "tue"
     WED = "wed"
@@ -37,6 +41,7 @@ class Weekday(StrEnum):
 
 
 EVERY_DAY = tuple(Weekday)
+TimeOfDay = Annotated[str, documented(pattern=f"^{_TIME.pattern}$")]
 
 
 class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,15 +51,27 @@ class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begins.
     """
 
-    start: str = msgspec.field(name="from")
-    end: str = msgspec.field(name="to")
-    days: tuple[Weekday, ...] = EVERY_DAY
+    start: TimeOfDay = msgspec.field(name="from")
+    """When it begins, HH:MM."""
+    end: TimeOfDay = msgspec.field(name="to")
+    """When it ends, HH:MM."""
+    days: Annotated[tuple[Weekday, ...], documented(minItems=1)] = EVERY_DAY
+    """The days on which it begins; every day if left out."""
 
 
 # All flags or all windows, never both: msgspec cannot tell two kinds of lists apart.
 QuietHours: TypeAlias = tuple[bool | QuietWindow, ...]
 # As a client may send them.
 GivenQuietHours: TypeAlias = list[bool | QuietWindow] | QuietWindow
+_WINDOW = {"$ref": "#/components/schemas/QuietWindow"}
+QUIET_HOURS = instead(
+    anyOf=[
+        _WINDOW,
+        {"type": "array", "items": _WINDOW, "minItems": 1, "maxItems": WINDOWS_LIMIT},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": HOURS, "maxItems": HOURS},
+        {"type": "null"},
+    ]
+)
 
 
 def check_quiet_hours(hours: Sequence[bool | QuietWindow] | QuietWindow) -> QuietHours:

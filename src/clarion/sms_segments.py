@@ -24,7 +24,7 @@ _GSM = _BASIC | _EXTENSION
 _LAST_OF_BASIC_PLANE = 0xFFFF
 
 
-class Encoding(StrEnum):
+class SmsEncoding(StrEnum):
     """How the characters of a text message are encoded."""
 
     GSM_7 = "GSM-7"
@@ -32,14 +32,14 @@ class Encoding(StrEnum):
 
 
 # Units of a message of one segment, and of each of several: those have a header.
-CAPACITY = {Encoding.GSM_7: (160, 153), Encoding.UCS_2: (70, 67)}
+CAPACITY = {SmsEncoding.GSM_7: (160, 153), SmsEncoding.UCS_2: (70, 67)}
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
     """What a text takes; `units` are septets, or UTF-16 code units. An empty one takes none."""
 
-    encoding: Encoding
+    encoding: SmsEncoding
     units: int
     count: int
 
@@ -51,10 +51,10 @@ class Segments:
 def count_segments(text: str) -> Segments:
     """Return the encoding that a text needs, its units, and its segments."""
     if _GSM.issuperset(text):
-        encoding = Encoding.GSM_7
+        encoding = SmsEncoding.GSM_7
         sizes = [2 if character in _EXTENSION else 1 for character in text]
     else:
-        encoding = Encoding.UCS_2
+        encoding = SmsEncoding.UCS_2
         sizes = [2 if ord(character) > _LAST_OF_BASIC_PLANE else 1 for character in text]
     units = sum(sizes)
     single, each = CAPACITY[encoding]

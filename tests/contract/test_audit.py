@@ -8,7 +8,7 @@ import pytest
 
 from clarion.access.port import Keys
 from clarion.audit.chain import ChainKeys
-from clarion.audit.model import Act, ActorKind, ChainState, Entry, Filter, Result
+from clarion.audit.model import Act, ActorKind, AuditResult, ChainState, Entry, Filter
 from clarion.audit.sql import SqlAuditLog, SqlChain
 from clarion.audit.verification import verify_chain
 from clarion.errors import Conflict, InvalidFields
@@ -59,7 +59,7 @@ async def run(engine: Engine, sql: str, **values: Value) -> None:
 
 async def fill(log: SqlAuditLog, count: int, **changes: object) -> None:
     for number in range(count):
-        await log.write(act(f"action.{number}", **changes), Result.DONE)
+        await log.write(act(f"action.{number}", **changes), AuditResult.DONE)
     assert await log.link_waiting() == count
 
 
@@ -74,10 +74,10 @@ async def test_an_entry_is_stored_with_the_change(
     with log.record(find(act())) as recording:
         log.describe(key_id=key.id)
         await keys.create(key)
-        await recording.finish(Result.DONE)
+        await recording.finish(AuditResult.DONE)
     assert await log.link_waiting() == 1
     (entry,) = await all_entries(chain)
-    assert (entry.sequence, entry.action, entry.result) == (1, "key.create", Result.DONE)
+    assert (entry.sequence, entry.action, entry.result) == (1, "key.create", AuditResult.DONE)
     assert (entry.actor_kind, entry.actor_id, entry.app_id) == (ActorKind.API_KEY, "K1", "app")
     assert (entry.address, entry.request_id, entry.node) == ("192.0.2.1", "r1", "node-1")
     assert (entry.target, entry.created_at) == ({"key_id": key.id}, NOW)
@@ -98,10 +98,10 @@ async def test_one_entry_for_several_writes_and_none_for_what_is_not_recorded(
 ) -> None:
     with log.record(find(act())) as recording:
         await asyncio.gather(*(keys.create(make_key("app")) for _ in range(5)))
-        await recording.finish(Result.DONE)
+        await recording.finish(AuditResult.DONE)
     with log.record(find(None)) as recording:
         await keys.create(make_key("app"))
-        await recording.finish(Result.DONE)
+        await recording.finish(AuditResult.DONE)
     await keys.create(make_key("app"))
     assert len(await chain.read_waiting("", 10)) == 1
 
@@ -112,9 +112,12 @@ async def test_a_replayed_request_is_recorded_as_unchanged(
     for _ in range(2):
         with log.record(find(act())) as recording:
             await keys.create(make_key("app"), make_once("app"))
-            await recording.finish(Result.DONE)
+            await recording.finish(AuditResult.DONE)
     await log.link_waiting()
-    assert [each.result for each in await all_entries(chain)] == [Result.DONE, Result.UNCHANGED]
+    assert [each.result for each in await all_entries(chain)] == [
+        AuditResult.DONE,
+        AuditResult.UNCHANGED,
+    ]
 
 
 async def test_a_failure_after_the_write_is_recorded_too(
@@ -122,10 +125,10 @@ async def test_a_failure_after_the_write_is_recorded_too(
 ) -> None:
     with log.record(find(act())) as recording:
         await keys.create(make_key("app"))
-        await recording.finish(Result.FAILED, "unavailable")
+        await recording.finish(AuditResult.FAILED, "unavailable")
     await log.link_waiting()
     found = [(each.result, each.reason) for each in await all_entries(chain)]
-    assert found == [(Result.DONE, None), (Result.FAILED, "unavailable")]
+    assert found == [(AuditResult.DONE, None), (AuditResult.FAILED, "unavailable")]
 
 
 async def test_what_a_task_writes_after_its_act_has_no_entry(
@@ -157,14 +160,14 @@ async def test_the_rows_of_a_unit_are_its_own(log: SqlAuditLog, keys: Keys) -> N
 async def test_users_are_named_by_pseudonyms_and_found_by_their_ids(
     log: SqlAuditLog, engine: Engine, chain: SqlChain, clock: FixedClock
 ) -> None:
-    await log.write(act(user_id="ana@example.com"), Result.DONE)
+    await log.write(act(user_id="ana@example.com"), AuditResult.DONE)
     newer = SqlAuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
     clock.advance(1)
     await newer.write(
         act(user_id="ana@example.com", actor_kind=ActorKind.USER, actor_id="ana@example.com"),
-        Result.DONE,
+        AuditResult.DONE,
     )
-    await newer.write(act(user_id="bob"), Result.DONE)
+    await newer.write(act(user_id="bob"), AuditResult.DONE)
     await newer.link_waiting()
     assert "ana" not in repr(await all_entries(chain))
     found = await newer.list(Filter(app_id="app", user_id="ana@example.com"), after=None, limit=9)
@@ -179,7 +182,7 @@ async def test_entries_are_listed_newest_first_by_app_action_actor_and_time(
     for number in range(6):
         await log.write(
             act(f"a.{number % 2}", app_id=f"app-{number % 3}", actor_id=f"K{number // 3}"),
-            Result.DONE,
+            AuditResult.DONE,
         )
         clock.advance(1000)
     await log.link_waiting()
@@ -212,11 +215,11 @@ async def test_pages_hold_every_entry_once(log: SqlAuditLog) -> None:
 
 
 async def test_entries_are_listed_when_they_are_in_the_chain(log: SqlAuditLog) -> None:
-    await log.write(act(), Result.DENIED, "forbidden")
+    await log.write(act(), AuditResult.DENIED, "forbidden")
     assert (await log.list(Filter(), after=None, limit=9)).items == ()
     await log.link_waiting()
     (entry,) = (await log.list(Filter(), after=None, limit=9)).items
-    assert (entry.result, entry.reason) == (Result.DENIED, "forbidden")
+    assert (entry.result, entry.reason) == (AuditResult.DENIED, "forbidden")
 
 
 async def test_nodes_that_link_at_once_make_one_chain(
@@ -227,7 +230,7 @@ async def test_nodes_that_link_at_once_make_one_chain(
 
     async def work(each: SqlAuditLog) -> None:
         for number in range(count):
-            await each.write(act(f"action.{number}"), Result.DONE)
+            await each.write(act(f"action.{number}"), AuditResult.DONE)
             await each.link_waiting()
 
     await asyncio.gather(work(log), work(other))
@@ -320,9 +323,9 @@ async def test_an_entry_that_somebody_else_adds_is_not_linked_and_is_found(
 ) -> None:
     await fill(log, 2)
     stranger = SqlAuditLog(engine, ChainKeys((KEY[0], b"x" * 32)), clock, "node-1")
-    await stranger.write(act(), Result.DONE)
+    await stranger.write(act(), AuditResult.DONE)
     assert await log.link_waiting() == 0
-    await log.write(act("action.after"), Result.DONE)
+    await log.write(act("action.after"), AuditResult.DONE)
     assert await log.link_waiting() == 1
     fault = (await verify_chain(chain, ChainKeys(KEY))).fault
     assert fault is not None
@@ -345,10 +348,10 @@ async def test_the_chain_goes_on_with_another_key(
     engine: Engine, log: SqlAuditLog, chain: SqlChain, clock: FixedClock
 ) -> None:
     await fill(log, 2)
-    await log.write(act("action.between"), Result.DONE)
+    await log.write(act("action.between"), AuditResult.DONE)
     newer = SqlAuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
     assert await newer.link_waiting() == 1
-    await newer.write(act("action.last"), Result.DONE)
+    await newer.write(act("action.last"), AuditResult.DONE)
     assert await newer.link_waiting() == 1
     assert (await verify_chain(chain, ChainKeys(NEWER, KEY))).fault is None
     fault = (await verify_chain(chain, ChainKeys(NEWER))).fault

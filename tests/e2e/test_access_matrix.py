@@ -159,7 +159,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/me/unread-count": ME,
     "GET /v1/me/stream": Rule(Who.USER, is_stream=True),
     **{
-        f"POST /v1/{whose}/notifications/{{nid}}/{action}": rule
+        f"POST /v1/{whose}/notifications/{{notification_id}}/{action}": rule
         for action in ("read", "unread", "click", "dismiss")
         for whose, rule in (
             ("users/{user_id}", app(Scope.NOTIFICATIONS_WRITE)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from msgspec import Meta
 
 from clarion.access.keys import random_text
 from clarion.access.model import App, ProviderKey, UserKey, UserTokenAlgorithm
@@ -20,6 +21,13 @@ PublicKey: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 FIRST_KID = "first"
 SECRET_BYTES = (32, 1024)
 OVERLAP_LIMIT_S = 30 * 24 * 3600
+Overlap = Annotated[
+    int,
+    Meta(
+        description="Seconds for which the old key stays valid, at most 30 days.",
+        extra_json_schema={"minimum": 0, "maximum": OVERLAP_LIMIT_S},
+    ),
+]
 _SECRET_LENGTH = 43  # 256 bits
 _KID_LENGTH = 12
 # Apple's key ids have ten characters, and APNs clients expect that.

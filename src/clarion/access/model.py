@@ -171,7 +171,7 @@ SCOPES_OF = {
 }
 
 
-class Stage(StrEnum):
+class SignInStage(StrEnum):
     """How far the sign-in of an administrator is. Only `signed_in` may do more than finish it."""
 
     SIGNED_IN = "signed_in"
@@ -216,7 +216,7 @@ class AdminCaller:
     app_roles: Mapping[str, Role] = field(default_factory=dict, hash=False)
     session_id: str | None = None
     key_id: str | None = None
-    stage: Stage = Stage.SIGNED_IN
+    stage: SignInStage = SignInStage.SIGNED_IN
     has_mfa: bool = False
     confirmed_at: int = field(default=0, compare=False)  # when the password was last given
     app_id: str | None = None
@@ -315,9 +315,9 @@ def require_any_admin(caller: Caller | None) -> AdminCaller:
 
 
 def _check_stage(caller: AdminCaller) -> None:
-    if caller.stage is Stage.NEEDS_TOTP:
+    if caller.stage is SignInStage.NEEDS_TOTP:
         raise MfaRequired("Finish signing in first: send a code to POST /v1/admin/session/totp.")
-    if caller.stage is Stage.NEEDS_ENROLMENT:
+    if caller.stage is SignInStage.NEEDS_ENROLMENT:
         raise MfaRequired("Set up a second factor first: POST /v1/admin/totp.")
 
 

@@ -17,6 +17,12 @@ _LENGTH = 255
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:\d{1,5})?|[a-z]+://\[[0-9a-f:.]+\](:\d{1,5})?"
 )
+# For the OpenAPI document; capitals make no difference.
+ORIGIN = f"^(?:\\*|{_ORIGIN.pattern.replace('a-z', 'A-Za-z').replace('a-f', 'A-Fa-f')})$"
+_WRONG = (
+    "must have origins like https://app.example.com or http://localhost:3000, without a path, or "
+    f"`{ANY_ORIGIN}` for all"
+)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -32,11 +38,11 @@ def _check_origin(text: str) -> str:
         return text
     origin = text.lower()
     if len(text) > _LENGTH or not _ORIGIN.fullmatch(origin):
-        raise ValueError(
-            "must have origins like https://app.example.com or http://localhost:3000, without a "
-            f"path, or `{ANY_ORIGIN}` for all"
-        )
-    scheme = urlsplit(origin).scheme
+        raise ValueError(_WRONG)
+    try:
+        scheme = urlsplit(origin).scheme
+    except ValueError as error:  # an address in brackets that is none
+        raise ValueError(_WRONG) from error
     return origin.removesuffix(_DEFAULT_PORTS.get(scheme, " "))
 
 

@@ -23,6 +23,8 @@ _TEAM_ID_LENGTH = 10
 _NAME_LENGTH = 100
 _BUNDLE_ID_LENGTH = 155
 _BUNDLE_ID = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+# For the OpenAPI document.
+BUNDLE_ID = f"^{_BUNDLE_ID.pattern}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, quote
 
-from clarion.access.model import AdminCaller, AdminCredential, Stage, Visitor
+from clarion.access.model import AdminCaller, AdminCredential, SignInStage, Visitor
 from clarion.access.port import AdminAuthenticator
 from clarion.admin.assets import PATH as ASSETS
 from clarion.admin.assets import Assets
@@ -70,8 +70,8 @@ _CHANGES = "POST"
 # A page that updates itself: this is no use of the session, which ends when it is left alone.
 _POLL = b"clarion-poll"
 _STAGES = {
-    Stage.NEEDS_TOTP: f"{ROOT}/sign-in/code",
-    Stage.NEEDS_ENROLMENT: f"{ROOT}/second-factor",
+    SignInStage.NEEDS_TOTP: f"{ROOT}/sign-in/code",
+    SignInStage.NEEDS_ENROLMENT: f"{ROOT}/second-factor",
 }
 
 

@@ -9,7 +9,7 @@ from clarion.access.model import (
     AdminCaller,
     Role,
     Scope,
-    Stage,
+    SignInStage,
     require_admin,
     require_any_admin,
     require_app,
@@ -42,7 +42,7 @@ def check_allowed(needs: Needs, caller: AdminCaller) -> None:
 
 def may_open(needs: Needs, caller: AdminCaller | None, app_id: str | None) -> bool:
     """Whether to show a link or a button that needs this."""
-    if caller is None or caller.stage is not Stage.SIGNED_IN:
+    if caller is None or caller.stage is not SignInStage.SIGNED_IN:
         return False
     match needs:
         case Scope():

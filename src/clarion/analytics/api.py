@@ -38,8 +38,12 @@ COUNTS = 10_000
 _DEFAULT_POINTS = {Step.MINUTE: 60, Step.HOUR: 24, Step.DAY: 30}
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
-MetricName = Annotated[str, Parameter(description=f"What is counted: {', '.join(Metric)}.")]
-StepName = Annotated[str, Parameter(description=f"The time of each point: {', '.join(Step)}.")]
+MetricName = Annotated[
+    str, Parameter(description="What is counted; required.", schema_extra={"enum": list(Metric)})
+]
+StepName = Annotated[
+    str, Parameter(description="How long each point is.", schema_extra={"enum": list(Step)})
+]
 _TIME = {"format": "date-time"}
 From = Annotated[
     str | None,
@@ -59,15 +63,21 @@ GroupBy = Annotated[
     ),
 ]
 OfType = Annotated[str, QueryParameter(name="type", description="Only of this notification type.")]
-OfChannel = Annotated[str, Parameter(description="Only of this channel.")]
-OfPlatform = Annotated[str, Parameter(description="Only of this platform.")]
+OfChannel = Annotated[
+    str, Parameter(description="Only of this channel.", schema_extra={"enum": ["", *Channel]})
+]
+OfPlatform = Annotated[
+    str, Parameter(description="Only of this platform.", schema_extra={"enum": ["", *Platform]})
+]
 
 
 class Point(msgspec.Struct):
     """The count of one minute, hour or day, which begins at this time."""
 
     at: Timestamp
+    """When the minute, hour or day begins."""
     value: int
+    """How often it happened."""
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -79,9 +89,13 @@ class Series(msgspec.Struct, kw_only=True):
     """
 
     group: dict[str, str]
+    """The values of what was asked for with `group_by`; empty without it."""
     total: int
+    """The sum of all points."""
     percentiles: dict[str, int | None] | None
+    """Of latencies: under how many milliseconds 50, 95 and 99 of 100 are. Null of other metrics."""
     points: list[Point]
+    """The counts in the order of time; times without a count are left out."""
 
 
 class AnalyticsReport(msgspec.Struct, rename={"since": "from", "until": "to"}, kw_only=True):
@@ -91,11 +105,17 @@ class AnalyticsReport(msgspec.Struct, rename={"since": "from", "until": "to"}, k
     """
 
     metric: Metric
+    """What is counted."""
     step: Step
+    """How long each point is."""
     since: Timestamp
+    """The first time that is counted."""
     until: Timestamp
+    """The end; what happened at it is not counted."""
     complete_until: Timestamp | None
+    """All that happened before this time is counted; null if nothing ever was."""
     series: list[Series]
+    """One series for each group."""
 
 
 @get("/v1/analytics", summary="Get analytics", tags=["Statistics"])
@@ -103,7 +123,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     request: ApiRequest,
     analytics: Injected[Analytics],
     clock: Injected[Clock],
-    metric: MetricName = "",
+    metric: MetricName = Metric.EVENTS.value,
     step: StepName = Step.HOUR.value,
     from_: From = None,
     to: To = None,

@@ -8,10 +8,10 @@ from litestar import get
 from litestar.params import Parameter
 
 from clarion.access.model import AdminCaller, Role, Scope
-from clarion.audit.model import ActorKind, Entry, Filter, Result
+from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
 from clarion.audit.port import AuditLog
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import is_plain
+from clarion.fields import NO_CONTROLS, documented, is_plain
 from clarion.http.callers import ApiRequest, admin_of, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import (
@@ -25,17 +25,20 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 
+Plain = Annotated[str, documented(pattern=NO_CONTROLS)]
 VERIFIED_LIMIT = 1_000
 
 
-class Actor(View):
+class AuditActor(View):
     """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user."""
 
     kind: ActorKind
+    """Who it is."""
     id: str
+    """The id of the API key or administrator, or the pseudonym of a user."""
 
 
-class EntryView(View):
+class AuditEntryView(View):
     """An entry of the audit log.
 
     `sequence` is its number in the chain, and `link` connects it with the entry before it.
@@ -43,19 +46,33 @@ class EntryView(View):
     """
 
     id: str
+    """The id of the entry."""
     sequence: int
+    """Its number in the chain."""
     created_at: Timestamp
+    """When it happened."""
     app_id: str | None
+    """The app it is about; null: the installation."""
     action: str
-    result: Result
+    """What was done, like `key.create`."""
+    result: AuditResult
+    """Whether it was done."""
     reason: str | None
-    actor: Actor
+    """Why it was refused or failed; null if it was done."""
+    actor: AuditActor
+    """Who did it."""
     subject: str | None
+    """The pseudonym of the user it is about; null if it is about none."""
     target: dict[str, str]
+    """What it was done to, by kind, like `key_id`."""
     address: str | None
+    """The address that the request came from."""
     request_id: str | None
+    """The id of the request, which is also in the log of the server."""
     node: str
+    """The node that answered."""
     link: str
+    """A keyed hash that connects the entry with the one before it."""
 
 
 class VerificationView(View):
@@ -65,27 +82,31 @@ class VerificationView(View):
     """
 
     first: int
+    """The number of the first entry that was verified."""
     last: int
+    """The number of the last one."""
     link: str
+    """The keyed hash of the last one."""
     fault: str | None
+    """What is wrong, as `clarion audit verify` says it; null if nothing is."""
 
 
 @get("/v1/audit", summary="List audit entries", tags=["Audit"])
 async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
     request: ApiRequest,
     audit_log: Injected[AuditLog],
-    action: Annotated[str | None, Parameter(description="An action, like `key.create`.")] = None,
+    action: Annotated[Plain | None, Parameter(description="An action, like `key.create`.")] = None,
     actor_id: Annotated[
-        str | None, Parameter(description="The id of an API key or administrator.")
+        Plain | None, Parameter(description="The id of an API key or administrator.")
     ] = None,
     user_id: Annotated[
-        str | None, Parameter(description="The id of the user whom entries are about.")
+        Plain | None, Parameter(description="The id of the user whom entries are about.")
     ] = None,
     since: Moment = None,
     until: Moment = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
-) -> Items[EntryView]:
+) -> Items[AuditEntryView]:
     """Return the entries of the calling app, newest first; `until` is excluded.
 
     An administrator with a role for all apps who names none in `Clarion-App` gets the entries of
@@ -118,9 +139,11 @@ async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> Verifica
     return VerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
 
 
-def _view(entry: Entry) -> EntryView:
-    return EntryView.of(
-        entry, app_id=entry.app_id or None, actor=Actor(kind=entry.actor_kind, id=entry.actor_id)
+def _view(entry: Entry) -> AuditEntryView:
+    return AuditEntryView.of(
+        entry,
+        app_id=entry.app_id or None,
+        actor=AuditActor(kind=entry.actor_kind, id=entry.actor_id),
     )
 
 

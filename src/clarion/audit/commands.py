@@ -11,7 +11,7 @@ import pwd
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
-from clarion.audit.model import Act, ActorKind, Result
+from clarion.audit.model import Act, ActorKind, AuditResult
 from clarion.audit.port import AuditLog
 from clarion.errors import ClarionError
 
@@ -32,7 +32,7 @@ async def record_command(log: AuditLog) -> AsyncIterator[None]:
             yield
         except ClarionError as error:
             if recording.is_written:
-                await recording.finish(Result.FAILED, error.code)
+                await recording.finish(AuditResult.FAILED, error.code)
             raise
     await log.link_waiting()
 

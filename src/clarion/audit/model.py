@@ -19,7 +19,7 @@ class ActorKind(StrEnum):
     NOBODY = "nobody"  # not signed in
 
 
-class Result(StrEnum):
+class AuditResult(StrEnum):
     """What became of an act."""
 
     DONE = "done"  # it took effect
@@ -57,7 +57,7 @@ class Entry:
     action: str
     subject: str | None  # the pseudonym of the user whom it is about
     target: dict[str, str]  # ids and names of what it is about
-    result: Result
+    result: AuditResult
     reason: str | None  # the code of the error
     address: str | None
     request_id: str | None

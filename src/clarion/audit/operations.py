@@ -85,7 +85,13 @@ NOT_AUDITED = {
     **{
         f"POST /v1/{whose}/notifications/{action}": _TRAFFIC
         for whose in ("me", "users/{user_id}")
-        for action in ("{nid}/read", "{nid}/unread", "{nid}/dismiss", "{nid}/click", "read-all")
+        for action in (
+            "{notification_id}/read",
+            "{notification_id}/unread",
+            "{notification_id}/dismiss",
+            "{notification_id}/click",
+            "read-all",
+        )
     },
     "POST /v1/devices": _TRAFFIC,
     "PATCH /v1/devices/{device_id}": _TRAFFIC,

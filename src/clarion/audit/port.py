@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from clarion.audit.model import Act, ActorKind, ChainState, Entry, Filter, Result, Verified
+from clarion.audit.model import Act, ActorKind, AuditResult, ChainState, Entry, Filter, Verified
 from clarion.pages import Page
 
 
@@ -31,7 +31,7 @@ class Recording(Protocol):
         /,
     ) -> None: ...
 
-    async def finish(self, result: Result, reason: str | None = None) -> None:
+    async def finish(self, result: AuditResult, reason: str | None = None) -> None:
         """Store an entry of its own, unless one with this result is stored already.
 
         If nothing was written, `done` becomes `unchanged`.

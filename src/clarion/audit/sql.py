@@ -22,10 +22,10 @@ from clarion.audit.model import (
     TEXT_LENGTH,
     Act,
     ActorKind,
+    AuditResult,
     ChainState,
     Entry,
     Filter,
-    Result,
     Verified,
 )
 from clarion.audit.verification import verify_newest
@@ -163,7 +163,7 @@ class _Recording:
         if act is None:
             return None
         self._is_under_way = True
-        return self._log.make_step(act, Result.DONE)
+        return self._log.make_step(act, AuditResult.DONE)
 
     def settle(self, *, is_written: bool) -> None:
         self._is_under_way = False
@@ -171,13 +171,13 @@ class _Recording:
         if is_written:
             self._log.on_written()
 
-    async def finish(self, result: Result, reason: str | None = None) -> None:
+    async def finish(self, result: AuditResult, reason: str | None = None) -> None:
         self._is_over = True
         act = self._find()
-        if act is None or (self.is_written and result in (Result.DONE, Result.UNCHANGED)):
+        if act is None or (self.is_written and result in (AuditResult.DONE, AuditResult.UNCHANGED)):
             return
-        if result is Result.DONE:
-            result = Result.UNCHANGED
+        if result is AuditResult.DONE:
+            result = AuditResult.UNCHANGED
         await self._log.write(act, result, reason)
 
     def _find(self) -> Act | None:
@@ -224,17 +224,17 @@ class SqlAuditLog:
         if isinstance(recording, _Recording):
             recording.actor = (kind, actor_id)
 
-    def make_step(self, act: Act, result: Result, reason: str | None = None) -> Step:
+    def make_step(self, act: Act, result: AuditResult, reason: str | None = None) -> Step:
         """Return the step that stores the entry of an act."""
         return INSERT.step(**ENTRIES.values(self._make_entry(act, result, reason)))
 
-    async def write(self, act: Act, result: Result, reason: str | None = None) -> None:
+    async def write(self, act: Act, result: AuditResult, reason: str | None = None) -> None:
         """Store the entry of an act in a unit of its own."""
         step = self.make_step(act, result, reason)
         await self._engine.write(Unit(act.app_id, (step,), act.app_id or None))
         self.on_written()
 
-    def _make_entry(self, act: Act, result: Result, reason: str | None) -> Entry:
+    def _make_entry(self, act: Act, result: AuditResult, reason: str | None) -> Entry:
         is_user = act.actor_kind is ActorKind.USER
         name_user = self.keys.name_user
         entry = Entry(

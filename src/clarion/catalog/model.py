@@ -56,6 +56,15 @@ class CategoryDefinition:
     updated_at: int = 0
 
 
+class PriorityName(StrEnum):
+    """How urgent a notification is, as the API writes it."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
 class Priority(IntEnum):
     """How urgent a notification is; each priority has its own lane in the queue."""
 
@@ -63,6 +72,10 @@ class Priority(IntEnum):
     MEDIUM = 1
     HIGH = 2
     CRITICAL = 3
+
+    @property
+    def label(self) -> PriorityName:
+        return PriorityName[self.name]
 
 
 class DedupeMode(StrEnum):
@@ -85,7 +98,9 @@ class Dedupe:
     """Events with the same dedupe key within the window count as duplicates."""
 
     window_s: int
+    """For how many seconds events with the same dedupe key are duplicates."""
     mode: DedupeMode = DedupeMode.DROP
+    """What happens to a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +108,18 @@ class RateLimit:
     """How many notifications of a type a user gets in an hour."""
 
     per_user_per_hour: int
+    """How many notifications of the type a user gets in an hour."""
     overflow: Overflow = Overflow.DROP
+    """What happens to those beyond."""
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Collect, then deliver once: after a window, or daily at a time in the user's time zone."""
 
     window_s: int | None = None
+    """How many seconds to collect, from the first event on."""
     daily_at: str | None = None  # HH:MM
+    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
@@ -44,29 +44,67 @@ _GATEWAY = "gateway"
 _TAGS = ("Providers",)
 _CHANNELS = tuple(each for each in Channel if each not in (Channel.IN_APP, Channel.STUB))
 
+ProviderChannel = Annotated[
+    str,
+    msgspec.Meta(
+        description="The channel of the provider.", extra_json_schema={"enum": list(_CHANNELS)}
+    ),
+]
+ProviderName = Annotated[
+    str,
+    msgspec.Meta(
+        description="The name of the provider, which you choose.",
+        examples=["main"],
+        extra_json_schema={"pattern": f"^{_NAME.pattern}$"},
+    ),
+]
+
+NewProviderName = Annotated[
+    str,
+    msgspec.Meta(
+        description="The name of the provider, which you choose; `gateway` is built in.",
+        extra_json_schema={"pattern": f"^(?!{_GATEWAY}$){_NAME.pattern}$"},
+    ),
+]
+
 
 class NewProvider(Body):
     """A provider to create or replace. Secrets that are left out stay as they are."""
 
     kind: str
+    """How it is called, like `smtp`, `twilio`, `apns`, `fcm`, `webpush`, `webhook` or `apprise`."""
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the kind needs, like host and port."""
     secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    """Passwords and keys, by name; those left out stay as they are. They are never returned."""
     order: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    """Providers of a channel are tried from the lowest number on."""
     is_active: bool = True
+    """Whether it is used."""
     timeout_s: Annotated[int, msgspec.Meta(ge=1, le=TIMEOUT_LIMIT_S)] = 10
+    """After how many seconds an attempt is given up."""
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
+    """How many messages it is given at the same time."""
     daily_cap: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] | None = None
+    """How many messages it is given in a day (UTC); null: any number."""
     sandbox: bool = False
+    """If true, nothing is sent: every message counts as delivered."""
 
 
-class HealthView(View):
+class ProviderHealthView(View):
     """How a provider fared on this node. `circuit` is closed, open or half_open."""
 
-    circuit: str
+    circuit: Literal["closed", "open", "half_open"]
+    """`closed`: it is used; `open`: it is skipped after failures; `half_open`: it is tried again.
+    """
     succeeded_at: Timestamp | None
+    """When a message was sent last."""
     failed_at: Timestamp | None
+    """When one failed last."""
     error_code: str | None
+    """The code of the last error."""
     error_message: str | None
+    """What went wrong last."""
 
 
 class ProviderView(View):
@@ -77,25 +115,42 @@ class ProviderView(View):
     """
 
     channel: Channel
+    """The channel it delivers."""
     name: str
+    """The name of the provider."""
     kind: str
+    """How it is called, like `smtp`, `twilio`, `apns`, `fcm`, `webpush`, `webhook` or `apprise`."""
     settings: dict[str, Any]
+    """What the kind needs, like host and port."""
     secrets: list[str]
+    """The names of the secrets that are set."""
     order: int
+    """Providers of a channel are tried from the lowest number on."""
     is_active: bool
+    """Whether it is used."""
     disabled_reason: str | None
+    """Why Clarion made it inactive; null if it did not."""
     timeout_s: int
+    """After how many seconds an attempt is given up."""
     concurrency: int
+    """How many messages it is given at the same time."""
     daily_cap: int | None
+    """How many messages it is given in a day (UTC); null: any number."""
     sandbox: bool
+    """If true, nothing is sent: every message counts as delivered."""
     created_at: Timestamp | None
+    """When it was created; null for what is built in."""
     updated_at: Timestamp | None
-    health: HealthView | None
+    """When it changed last."""
+    health: ProviderHealthView | None
+    """How it fared on this node; null if it was not used."""
     public_key: str | None = None
+    """The public key of a Web Push provider, which browsers subscribe with."""
     secret: str | None = None
+    """The secret of a webhook that Clarion made, shown this once."""
 
 
-class TestTarget(Body):
+class ProviderTestBody(Body):
     """Where a test message goes: an e-mail address, a phone number or a token.
 
     For Web Push a subscription; for a webhook nothing. For email, SMS, APNs and FCM it can be left
@@ -103,16 +158,24 @@ class TestTarget(Body):
     """
 
     to: str | dict[str, Any] | None = None
+    """An e-mail address, a phone number, a device token, or a Web Push subscription."""
 
 
-class TestResult(View):
+class ProviderTestResult(View):
     """What came of a test message; `verified` if only the credentials were tried."""
 
     outcome: str
+    """What came of it, like `delivered`, `sent`, `retry`, `rejected`, or `verified` if nothing was
+    sent.
+    """
     provider_response: str | None
+    """What the provider answered, shortened."""
     error_code: str | None
+    """The code of the error, as the provider gives it."""
     error_message: str | None
+    """What went wrong."""
     duration_ms: int
+    """How long it took, in milliseconds."""
 
 
 class ProvidersController(Controller):
@@ -133,7 +196,11 @@ class ProvidersController(Controller):
 
     @get("/{channel:str}/{name:str}", summary="Get a provider")
     async def get_provider(
-        self, request: ApiRequest, channel: str, name: str, channels: Injected[Routing]
+        self,
+        request: ApiRequest,
+        channel: ProviderChannel,
+        name: ProviderName,
+        channels: Injected[Routing],
     ) -> ProviderView:
         """Return a provider, with the state of its circuit breaker on this node."""
         app_id = app_of(request, Scope.PROVIDERS_READ).app_id
@@ -146,12 +213,13 @@ class ProvidersController(Controller):
         summary="Create or replace a provider",
         status_code=200,
         responses={201: ResponseSpec(ProviderView, description="It is new.")},
+        errors=(Conflict,),
     )
     async def put_provider(
         self,
         request: ApiRequest,
-        channel: str,
-        name: str,
+        channel: ProviderChannel,
+        name: NewProviderName,
         data: NewProvider,
         channels: Injected[Routing],
         clock: Injected[Clock],
@@ -188,7 +256,11 @@ class ProvidersController(Controller):
 
     @delete("/{channel:str}/{name:str}", summary="Delete a provider", status_code=204)
     async def delete_provider(
-        self, request: ApiRequest, channel: str, name: str, channels: Injected[Routing]
+        self,
+        request: ApiRequest,
+        channel: ProviderChannel,
+        name: ProviderName,
+        channels: Injected[Routing],
     ) -> None:
         """Delete a provider; what waits for it is sent by another, if there is one."""
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
@@ -200,12 +272,12 @@ class ProvidersController(Controller):
     async def test_provider(
         self,
         request: ApiRequest,
-        channel: str,
-        name: str,
-        data: TestTarget,
+        channel: ProviderChannel,
+        name: ProviderName,
+        data: ProviderTestBody,
         channels: Injected[Routing],
         clock: Injected[Clock],
-    ) -> TestResult:
+    ) -> ProviderTestResult:
         """Send a test message at once, with no retry, and return what the provider answered.
 
         Without `to`, only try the credentials, if the kind of provider has a way to.
@@ -348,10 +420,10 @@ def _describe(kind: Kind, provider: Provider) -> dict[str, str]:
     return kind.describe(settings, msgspec.convert(provider.secrets, kind.secrets))
 
 
-async def _view_health(provider: Provider, channels: Routing) -> HealthView | None:
+async def _view_health(provider: Provider, channels: Routing) -> ProviderHealthView | None:
     app = await channels.find(provider.app_id)
     route = app.find_route(provider.channel, provider.name)
-    return HealthView.of(route.health, circuit=route.circuit.value) if route else None
+    return ProviderHealthView.of(route.health, circuit=route.circuit.value) if route else None
 
 
 def _view_gateway() -> ProviderView:
@@ -413,9 +485,9 @@ def _make_test_notification(app_id: str, id_: str, now: int) -> Notification:
     )
 
 
-def _view_outcome(outcome: Verified | Outcome, duration_ms: int) -> TestResult:
+def _view_outcome(outcome: Verified | Outcome, duration_ms: int) -> ProviderTestResult:
     failure = outcome if isinstance(outcome, Failure) else None
-    return TestResult(
+    return ProviderTestResult(
         outcome=type(outcome).__name__.lower(),
         provider_response=None if isinstance(outcome, Failure) else outcome.response,
         error_code=failure.error_code if failure else None,

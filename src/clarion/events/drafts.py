@@ -6,22 +6,31 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from clarion.catalog.model import Channel, Priority
+from clarion.catalog.model import Channel, Priority, PriorityName
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
 from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
 from clarion.fields import (
+    NO_ZEROS,
     REFUSED_SCHEMES,
+    ImageUrl,
+    Link,
+    Moment,
+    SegmentName,
+    TopicName,
+    UserId,
     check_image_url,
     check_json,
     check_link,
     check_segment,
     check_topic,
     check_user_id,
+    documented,
     is_user_id,
 )
 from clarion.http.bodies import Body
@@ -39,35 +48,69 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # A zero character in these is refused with all other control characters.
 _WITHOUT_CONTROLS = ("actor", "target", "deeplink", "image_url")
 
-PriorityName = Literal["low", "medium", "high", "critical"]
-
 
 class Recipient(Body):
     """The recipients of an event: exactly one of these fields."""
 
-    user_id: str | None = None
-    user_ids: list[str] | None = None
-    topic: str | None = None
-    segment: str | None = None
-    all: bool | None = None
+    user_id: UserId | None = None
+    """One user."""
+    user_ids: Annotated[list[UserId], documented(minItems=1, maxItems=RECIPIENTS_LIMIT)] | None = (
+        None
+    )
+    """Up to 10,000 users; repeated ones count once."""
+    topic: TopicName | None = None
+    """All users who follow this topic."""
+    segment: SegmentName | None = None
+    """All users whom the filter of this segment selects."""
+    all: Annotated[bool, documented(enum=[True])] | None = None
+    """All active users of the app; must be true."""
+
+
+def one_of(*names: str) -> Meta:
+    """Return what the OpenAPI document says: exactly one of these fields is given, and not null."""
+    return documented(
+        oneOf=[
+            {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
+        ]
+    )
 
 
 class EventDraft(Body):
     """An event to send. Give `ttl_s` or `expires_at`, or neither."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    recipient: Recipient
+    """The notification type: a built-in one, or one of your own."""
+    recipient: Annotated[Recipient, one_of(*Recipient.__struct_fields__)]
+    """Who is to be notified."""
     data: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Values for the templates of the type, which notifications also carry; at most 64 KiB as JSON.
+    """
     actor: Actor | None = None
+    """Who caused the event."""
     target: Target | None = None
+    """What the event is about."""
     priority: PriorityName | Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
+    """How urgent it is; as the type says if left out. 0 is `low`, 3 is `critical`."""
     channels: Annotated[list[Channel], msgspec.Meta(min_length=1, max_length=6)] | None = None
-    dedupe_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
-    scheduled_at: datetime | None = None
+    """The only channels to use; those of the type if left out."""
+    dedupe_key: (
+        Annotated[
+            str,
+            msgspec.Meta(min_length=1, max_length=256, extra_json_schema={"pattern": NO_ZEROS}),
+        ]
+        | None
+    ) = None
+    """Events of the type with the same key count as duplicates, if the type has a dedupe window."""
+    scheduled_at: Moment | None = None
+    """When to decide and send, within a year; at once if left out."""
     ttl_s: Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_S)] | None = None
-    expires_at: datetime | None = None
-    deeplink: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
-    image_url: Annotated[str, msgspec.Meta(max_length=2048)] | None = None
+    """For how many seconds the event is worth sending, at most 30 days."""
+    expires_at: Moment | None = None
+    """After this time nothing of the event is sent."""
+    deeplink: Annotated[Link, msgspec.Meta(max_length=2048)] | None = None
+    """What a click on the notification opens."""
+    image_url: Annotated[ImageUrl, msgspec.Meta(max_length=2048)] | None = None
+    """An image for the notification: an http or https URL, or a relative one."""
 
 
 def find_faults(
@@ -234,7 +277,7 @@ def _priority(draft: EventDraft, default: Priority) -> Priority:
         return default
     if isinstance(draft.priority, int):
         return Priority(draft.priority)
-    return Priority[draft.priority.upper()]
+    return Priority[draft.priority.name]
 
 
 def _expiry(draft: EventDraft, start: int) -> int | None:

@@ -9,9 +9,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from clarion.catalog.model import Channel, Priority
+from clarion.fields import NO_CONTROLS
 from clarion.push.model import StoredMessage
 
-_Short = Annotated[str, msgspec.Meta(max_length=256)]
+_Short = Annotated[str, msgspec.Meta(max_length=256, extra_json_schema={"pattern": NO_CONTROLS})]
 
 
 class ReasonCode(StrEnum):
@@ -99,14 +100,18 @@ class Actor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who caused an event."""
 
     id: _Short | None = None
+    """The id of who caused the event, in your application."""
     name: _Short | None = None
+    """The name, as texts show it."""
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The object that an event is about."""
 
     id: _Short | None = None
+    """The id of the object, in your application."""
     type: _Short | None = None
+    """What kind of object it is, like `post`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
-from clarion.errors import BodyTooLarge, MalformedBody, NotJson
+from clarion.errors import BodyTooLarge, ClarionError, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
 Scope = MutableMapping[str, Any]
@@ -36,6 +36,14 @@ class Response(NamedTuple):
     status: int
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+JSON = (b"content-type", b"application/json")
+
+
+def respond_json(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Response:
+    """Return a response with JSON; on a terminal the prompt follows on a line of its own."""
+    return Response(status, body + b"\n", (JSON, *headers))
 
 
 class Streamed(NamedTuple):
@@ -181,9 +189,11 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What OpenAPI says of a route; `body` and `response` are types that msgspec knows."""
+    """What OpenAPI says of a route; `body` and `response` are types that msgspec knows.
 
-    id: str
+    `errors` are those that do not follow from what the route takes.
+    """
+
     summary: str
     description: str
     tag: str
@@ -193,6 +203,7 @@ class Operation:
     response: Any
     response_description: str
     media_type: str = "application/json"
+    errors: tuple[type[ClarionError], ...] = ()
 
 
 class FastRoute(NamedTuple):
@@ -238,28 +249,19 @@ def identity_of(caller: Caller) -> str:
     return f"{caller.app_id}:{caller.user_id}"
 
 
-def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    if headers.get(b"content-encoding", b"identity") != b"identity":
-        raise NotJson
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a body is said to be JSON."""
     given = headers.get(b"content-type", b"")
     if given == b"application/json":
-        return
+        return True
     kind = given.decode("latin-1").partition(";")[0].strip().lower()
-    is_json = kind == "application/json" or kind.endswith("+json")
-    if not is_json or not kind.startswith("application/"):
+    is_one = kind == "application/json" or kind.endswith("+json")
+    return is_one and kind.startswith("application/")
+
+
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
+    if headers.get(b"content-encoding", b"identity") != b"identity" or not is_json(headers):
         raise NotJson
-
-
-async def respond(send: Send, response: Response, extra: Headers) -> None:
-    """Send a complete response."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": response.status,
-            "headers": [*response.headers, *extra],
-        }
-    )
-    await send({"type": "http.response.body", "body": response.body})
 
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:

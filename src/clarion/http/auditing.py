@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from clarion.access.model import AdminCaller, AppCaller, Caller
-from clarion.audit.model import Act, ActorKind, Result
+from clarion.audit.model import Act, ActorKind, AuditResult
 from clarion.audit.port import AuditLog, Recording
 from clarion.clock import Clock
 from clarion.errors import ClarionError
@@ -81,13 +81,13 @@ class AuditedFramework:
         result = _result_of(status)
         if result is None or self._find_action(scope) is None:
             return None
-        if result is Result.DENIED and await self._is_flooding(scope):
+        if result is AuditResult.DENIED and await self._is_flooding(scope):
             return None
         try:
             await recording.finish(result, scope.get(_ERROR))
         except ClarionError as error:
             get_logger().error("audit_failed", request_id=scope[REQUEST_ID], code=error.code)
-            return error if result is Result.DONE else None
+            return error if result is AuditResult.DONE else None
         return None
 
     async def _is_flooding(self, scope: Scope) -> bool:
@@ -131,13 +131,13 @@ def note_error(request: ApiRequest, error: ClarionError) -> None:
     request.scope[_ERROR] = error.code  # type: ignore[literal-required]
 
 
-def _result_of(status: int) -> Result | None:
+def _result_of(status: int) -> AuditResult | None:
     """Return the result to record; None for a request that was wrong, and changed nothing."""
     if status < HTTPStatus.BAD_REQUEST:
-        return Result.DONE
+        return AuditResult.DONE
     if status in _DENIED:
-        return Result.DENIED
-    return Result.FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
+        return AuditResult.DENIED
+    return AuditResult.FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
 
 
 def _actor_of(caller: Caller | None) -> tuple[ActorKind, str]:

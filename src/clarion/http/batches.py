@@ -39,8 +39,11 @@ class Refusal(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Why an item was refused: nothing if it was not."""
 
     code: str | None = None
+    """The code of the error, like `invalid_fields`."""
     detail: str | None = None
+    """What is wrong, as a sentence."""
     errors: list[FieldProblem] = []
+    """The fields that are wrong."""
 
 
 def explain_refusal(error: RequestError) -> dict[str, Any]:

@@ -44,7 +44,6 @@ from clarion.http.asgi import (
     find_query,
     identity_of,
     index_headers,
-    respond,
     stream,
 )
 from clarion.http.budgets import Budget, Running
@@ -445,4 +444,4 @@ async def _send_problem(
     if sender.is_begun:  # all that is left is to abort the response
         raise error from cause
     body = problems.encode(error, request_id)
-    await respond(sender, Response(error.status, body), problems.headers_of(error))
+    await sender.respond(Response(error.status, body, tuple(problems.headers_of(error))))

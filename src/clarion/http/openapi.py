@@ -1,24 +1,42 @@
-"""The served OpenAPI document: what Litestar generates from its handlers, and the fast routes."""
+"""The served OpenAPI document: the handlers of the framework and the fast routes side by side."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
-from litestar import Litestar
+from litestar import Litestar, Response
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
+from litestar.openapi.spec import Components, Schema, SecurityScheme
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.routes import HTTPRoute
+from litestar.typing import FieldDefinition
 
 from clarion import __version__
-from clarion.http import problems
-from clarion.http.asgi import FastRoute, Operation, Request, Response
+from clarion.errors import ClarionError
+from clarion.http import examples
+from clarion.http.asgi import FastRoute, Operation, Request
+from clarion.http.asgi import Response as FastResponse
+from clarion.http.error_responses import ErrorResponses
+from clarion.http.schemas import Schemas, drop_null, join_lines
 
 _DESCRIPTION = """Clarion accepts events, decides for each user whether, when and on which channels
-to notify them, and records the outcome. Errors are `application/problem+json`; their codes are
-explained on [/docs/errors](/docs/errors)."""
+to notify them, and records the outcome.
+
+Send an event with `POST /v1/events`, and read what became of it in the inbox of the user
+(`GET /v1/users/{user_id}/notifications`) or in its timeline
+(`GET /v1/notifications/{notification_id}/timeline`).
+
+* Bodies are JSON. An unknown field in a request is an error.
+* Times are RFC 3339; responses have them in UTC.
+* A list has `items`, and `next`: the value for `?after=` to get the next page, or null.
+* Errors are `application/problem+json`. Their codes are explained on [/docs/errors](/docs/errors).
+* A POST that creates something can be repeated safely with the header `Idempotency-Key`."""
 _BEARER = SecurityScheme(
     type="http",
     scheme="bearer",
@@ -34,7 +52,28 @@ _SESSION = SecurityScheme(
 )
 PATH = "/openapi.json"
 _MEDIA_TYPE = b"application/vnd.oai.openapi+json"
-_REF = "#/components/schemas/{name}"
+_JSON = "application/json"
+_OF_ME = "/v1/me/"
+_ARTICLES = re.compile(r"\b(a|an|the)\s+", re.IGNORECASE)
+_VERB = re.compile(r"^([a-z]+_(?:all_)?)")
+
+
+class Tag(NamedTuple):
+    """A group of operations. Groups are listed in the order in which a newcomer needs them."""
+
+    name: str
+    description: str
+
+
+class _NoSchemas(OpenAPISchemaPlugin):
+    """Keeps Litestar from making schemas: those of the document are made by `Schemas`."""
+
+    def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
+        return isinstance(field_definition.annotation, type) or field_definition.is_generic
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
+        del field_definition, schema_creator
+        return Schema()
 
 
 def configure() -> OpenAPIConfig:
@@ -47,15 +86,22 @@ def configure() -> OpenAPIConfig:
         security=[{"bearer": []}, {"session": []}],
         path=PATH,
         render_plugins=[JsonRenderPlugin()],
+        use_handler_docstrings=True,
     )
+
+
+PLUGINS = (_NoSchemas(),)
 
 
 class OpenApiDocument:
     """The encoded document: made once, when it is first asked for, beside the event loop."""
 
-    def __init__(self, framework: Litestar, fast_routes: Sequence[FastRoute]) -> None:
+    def __init__(
+        self, framework: Litestar, fast_routes: Sequence[FastRoute], tags: Sequence[Tag] = ()
+    ) -> None:
         self._framework = framework
         self._fast_routes = fast_routes
+        self._tags = tags
         self._encoding: asyncio.Future[bytes] | None = None
 
     @property
@@ -69,68 +115,181 @@ class OpenApiDocument:
             self._encoding = asyncio.ensure_future(asyncio.to_thread(self._encode))
         return await asyncio.shield(self._encoding)
 
-    async def _answer(self, _request: Request) -> Response:
-        return Response(200, await self.read(), ((b"content-type", _MEDIA_TYPE),))
+    async def _answer(self, _request: Request) -> FastResponse:
+        return FastResponse(200, await self.read(), ((b"content-type", _MEDIA_TYPE),))
 
     def _encode(self) -> bytes:
-        document = self._framework.openapi_schema.to_schema()
-        add_fast_routes(document, self._fast_routes)
-        document_errors(document)
-        return msgspec.json.encode(document)
+        document = describe(self._framework, self._fast_routes, self._tags)
+        return msgspec.json.encode(document) + b"\n"
 
 
-def add_fast_routes(document: dict[str, Any], fast_routes: Sequence[FastRoute]) -> None:
-    """Add the routes that are documented, and the schemas they refer to."""
+def describe(
+    framework: Litestar, fast_routes: Sequence[FastRoute], tags: Sequence[Tag]
+) -> dict[str, Any]:
+    """Return the document."""
+    document = framework.openapi_schema.to_schema()
+    schemas, errors = Schemas(), ErrorResponses()
+    for path, method, handler in _list_handlers(framework):
+        operation = document["paths"][path][method]
+        _add_types(operation, handler, schemas)
+        declared: tuple[type[ClarionError], ...] = handler.opt.get("errors", ())
+        errors.add(path, method, operation, declared)
     for route in fast_routes:
         if route.operation:
-            path = document["paths"].setdefault(route.path, {})
-            path[route.method.lower()] = _describe(route.operation, document)
+            operation = _describe_fast(route.operation, schemas)
+            document["paths"].setdefault(route.path, {})[route.method.lower()] = operation
+            errors.add(route.path, route.method.lower(), operation, route.operation.errors)
+    document["tags"] = [tag._asdict() for tag in tags]
+    document["paths"] = _sort_paths(document["paths"], [tag.name for tag in tags])
+    errors.want_schema(schemas)
+    document["components"]["schemas"] = schemas.fill()
+    for _, _, operation in list_operations(document):
+        _finish_parameters(operation)
+    document["components"]["responses"] = errors.components
+    _name_operations(document)
+    examples.add(document)
+    return document
 
 
-def document_errors(document: dict[str, Any]) -> None:
-    """Let every operation answer errors with a problem; Litestar would name its own shape."""
-    content = {problems.MEDIA_TYPE: {"schema": _schema_of(problems.Problem, document)}}
-    for path in document["paths"].values():
-        for operation in path.values():
-            operation["responses"].pop("400", None)
-            operation["responses"]["default"] = {"description": "An error.", "content": content}
+def list_operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the path, method and description of each operation."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
 
 
-def _describe(operation: Operation, document: dict[str, Any]) -> dict[str, Any]:
+def _list_handlers(framework: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+    for route in framework.routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                if handler.resolve_include_in_schema():
+                    for method in handler.http_methods - {"OPTIONS"}:
+                        yield route.path_format, method.lower(), handler
+
+
+def _add_types(operation: dict[str, Any], handler: HTTPRouteHandler, schemas: Schemas) -> None:
+    """Ask for the schemas of what a handler of the framework takes and returns."""
+    if "description" in operation:
+        operation["description"] = join_lines(operation["description"])
+    if bodies := _list_bodies(handler):
+        content: dict[str, dict[str, Any]] = {media_type: {} for media_type in bodies}
+        is_required = handler.parsed_data_field is not None
+        operation["requestBody"] = {"required": is_required, "content": content}
+        for media_type, body in bodies.items():
+            schemas.want(content[media_type], body)
+    operation["responses"].pop("400", None)  # Litestar's own form, which is never sent
+    returned = _find_returned(handler.parsed_return_field)
+    for status, response in operation["responses"].items():
+        if status == "204":
+            response.pop("content", None)
+        specified = (handler.responses or {}).get(int(status))
+        for holder in response.get("content", {}).values():
+            schemas.want(holder, specified.data_container if specified else returned)
+    _add_parameters(operation, dict(_list_fields(handler)), schemas)
+
+
+def _add_parameters(
+    operation: dict[str, Any], fields: dict[str, FieldDefinition], schemas: Schemas
+) -> None:
+    for parameter in operation.get("parameters", ()):
+        field = fields.get(parameter["name"])
+        if field is not None:  # otherwise the handler reads it itself, and has described it
+            schemas.want(parameter, field.raw)
+            parameter["extra"] = getattr(field.kwarg_definition, "schema_extra", None) or {}
+
+
+def _list_bodies(handler: HTTPRouteHandler) -> dict[str, Any]:
+    """Return the types of a body by media type; a handler that reads it itself names them."""
+    if handler.parsed_data_field is not None:
+        return {_JSON: handler.parsed_data_field.annotation}
+    bodies: dict[str, Any] = getattr(handler.operation_class, "bodies", {})
+    return bodies
+
+
+def _find_returned(field: FieldDefinition) -> Any:
+    return field.inner_types[0].annotation if field.is_subclass_of(Response) else field.annotation
+
+
+def _list_fields(handler: HTTPRouteHandler) -> Iterator[tuple[str, FieldDefinition]]:
+    """Yield the parameters of a handler and of its dependencies, by their names in a request."""
+    signatures = [
+        each.parsed_fn_signature
+        for each in handler.resolve_dependencies().values()
+        if hasattr(each, "parsed_fn_signature")
+    ]
+    for signature in (*signatures, handler.parsed_fn_signature):
+        for name, field in signature.parameters.items():
+            given = field.kwarg_definition
+            yield (getattr(given, "header", None) or getattr(given, "name", None) or name), field
+
+
+def _finish_parameters(operation: dict[str, Any]) -> None:
+    """Let a parameter be described as a whole, not by its schema."""
+    for parameter in operation.get("parameters", ()):
+        schema = drop_null(parameter["schema"]) | parameter.pop("extra", {})
+        described = schema.pop("description", None)
+        parameter.setdefault("description", described)
+        parameter["schema"] = schema
+    if not operation.get("parameters"):
+        operation.pop("parameters", None)
+
+
+def _describe_fast(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    parameters: list[dict[str, Any]] = [
+        {
+            "name": parameter.name,
+            "in": parameter.place,
+            "required": False,
+            "description": parameter.description,
+        }
+        for parameter in operation.parameters
+    ]
+    for holder, parameter in zip(parameters, operation.parameters, strict=True):
+        schemas.want(holder, parameter.type)
+    answer: dict[str, Any] = {}
+    schemas.want(answer, operation.response)
     described: dict[str, Any] = {
-        "operationId": operation.id,
         "summary": operation.summary,
         "description": operation.description,
         "tags": [operation.tag],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "in": parameter.place,
-                "required": False,
-                "description": parameter.description,
-                "schema": _schema_of(parameter.type, document),
-            }
-            for parameter in operation.parameters
-        ],
+        "parameters": parameters,
         "responses": {
             str(operation.status): {
                 "description": operation.response_description,
-                "content": _content(operation.media_type, operation.response, document),
+                "content": {operation.media_type: answer},
             }
         },
     }
     if operation.body is not None:
-        content = _content("application/json", operation.body, document)
-        described["requestBody"] = {"required": True, "content": content}
+        body: dict[str, Any] = {}
+        schemas.want(body, operation.body)
+        described["requestBody"] = {"required": True, "content": {_JSON: body}}
     return described
 
 
-def _content(media_type: str, body: Any, document: dict[str, Any]) -> dict[str, Any]:
-    return {media_type: {"schema": _schema_of(body, document)}}
+def _sort_paths(paths: dict[str, Any], tags: list[str]) -> dict[str, Any]:
+    """Return the paths in the order of their tags."""
+    places = {tag: place for place, tag in enumerate(tags)}
+
+    def place_of(path: str) -> tuple[int, str]:
+        named = (tag for operation in paths[path].values() for tag in operation.get("tags", ()))
+        first = min((places.get(tag, len(places)) for tag in named), default=len(places))
+        return first, path
+
+    return {path: dict(sorted(paths[path].items())) for path in sorted(paths, key=place_of)}
 
 
-def _schema_of(body: Any, document: dict[str, Any]) -> dict[str, Any]:
-    (schema,), components = msgspec.json.schema_components([body], ref_template=_REF)
-    for name, component in components.items():
-        document["components"]["schemas"].setdefault(name, component)
-    return schema
+def _name_operations(document: dict[str, Any]) -> None:
+    names = set[str]()
+    for path, method, operation in list_operations(document):
+        name = _name_operation(path, operation["summary"])
+        operation["operationId"] = f"{name}_with_{method}" if name in names else name
+        names.add(name)
+
+
+def _name_operation(path: str, summary: str) -> str:
+    """Return the id of an operation: `list_events` for "List events"."""
+    name = re.sub(r"[^a-z]+", "_", _ARTICLES.sub("", summary).lower()).strip("_")
+    if path.startswith(_OF_ME):
+        return _VERB.sub(r"\1my_", name.removesuffix("_of_user"))
+    return name

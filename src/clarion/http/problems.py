@@ -25,19 +25,28 @@ class FieldProblem(msgspec.Struct):
     """A field of the request and what is wrong with it."""
 
     field: str
+    """The path of the field, like `recipient.user_ids[3]`, or the name of the parameter."""
     reason: str
+    """What is wrong with it, and what is allowed."""
 
 
 class Problem(msgspec.Struct):
     """An error of the API (RFC 9457)."""
 
     type: str
+    """A link to the explanation of the code, relative to this server."""
     title: str
+    """The name of the HTTP status."""
     status: int
+    """The HTTP status."""
     detail: str
+    """What is wrong, as a sentence for developers."""
     code: str
+    """A stable word for programs, like `invalid_fields`."""
     errors: list[FieldProblem]
+    """The fields of the request that are wrong; empty if the error is not about fields."""
     request_id: str
+    """The id of the request, which is also in the log of the server."""
 
 
 def describe(error: ClarionError, request_id: str) -> Problem:
@@ -56,7 +65,7 @@ def describe(error: ClarionError, request_id: str) -> Problem:
 
 def encode(error: ClarionError, request_id: str) -> bytes:
     """Return the body of the response."""
-    return _encode(describe(error, request_id))
+    return _encode(describe(error, request_id)) + b"\n"
 
 
 def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:

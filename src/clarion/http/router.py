@@ -50,6 +50,7 @@ def build(
         dependencies={name: _provide(part) for name, part in parts.items()},
         exception_handlers={Exception: partial(_answer_error, _methods_of(fast_routes))},
         openapi_config=openapi.configure(),
+        plugins=openapi.PLUGINS,
         logging_config=None,
         dto=StrictBody,
         return_dto=None,

@@ -26,6 +26,7 @@ PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 # The latest time that RFC 3339 can write; a time with an offset can be later.
 LATEST_MS = 253_402_300_799_999
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 Limit = Annotated[
     int,
@@ -39,11 +40,12 @@ Moment = Annotated[
     str | None, Parameter(description="A time (RFC 3339).", schema_extra={"format": "date-time"})
 ]
 After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
+_Key = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
 IDEMPOTENCY_KEY = FastParameter(
-    "Idempotency-Key", "header", str, "A repeat within 24 hours gets the first response."
+    "Idempotency-Key", "header", _Key, "A repeat within 24 hours gets the first response."
 )
 IdempotencyKey = Annotated[
-    str | None,
+    _Key | None,
     HeaderParameter(name=IDEMPOTENCY_KEY.name, description=IDEMPOTENCY_KEY.description),
 ]
 
@@ -52,7 +54,9 @@ class Items(msgspec.Struct, Generic[T]):
     """A page of a list; `next` is the value for `?after=`, or null on the last page."""
 
     items: list[T]
+    """The items of this page."""
     next: str | None
+    """The value of `?after=` for the next page; null on the last page."""
 
 
 def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
@@ -148,6 +152,15 @@ def read_moment(text: str | None, field: str) -> int | None:
     except msgspec.ValidationError as error:
         fault = FieldFault(field, "must be a time (RFC 3339), like 2026-01-31T12:00:00Z")
         raise InvalidFields(fault) from error
+
+
+def read_flag(text: str | None, field: str) -> bool | None:
+    """Return a flag in the query; `InvalidFields` if it is none."""
+    if text is None:
+        return None
+    if text.lower() not in _FLAGS:
+        raise InvalidFields(FieldFault(field, "must be true or false"))
+    return _FLAGS[text.lower()]
 
 
 def to_wire(milliseconds: int | None) -> str | None:

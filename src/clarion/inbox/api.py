@@ -16,7 +16,7 @@ from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import NotFound
 from clarion.events.model import Notification
-from clarion.fields import is_plain
+from clarion.fields import NotificationId, UserId, is_plain
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.shapes import (
@@ -28,7 +28,7 @@ from clarion.http.shapes import (
     check_value,
 )
 from clarion.inbox.actions import InboxActions
-from clarion.inbox.model import InboxAction, InboxState, Item, to_item
+from clarion.inbox.model import InboxAction, InboxItem, InboxState, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import Page
 
@@ -42,16 +42,21 @@ READ_ATTEMPTS = 3
 class InboxPage(msgspec.Struct):
     """A page of an inbox, newest first, with the state of the whole inbox."""
 
-    items: list[Item]
+    items: list[InboxItem]
+    """The notifications of this page, newest first."""
     next: str | None
+    """The value of `?after=` for the next page; null on the last page."""
     unread_count: int
+    """How many notifications of the whole inbox are unread."""
     sequence: int
+    """The number of the last change to the inbox; streams resume after it."""
 
 
-class ChangedItem(Item, kw_only=True):
+class ChangedInboxItem(InboxItem, kw_only=True):
     """A notification after an action, and how many are unread now."""
 
     unread_count: int
+    """How many notifications of the inbox are unread now."""
 
 
 def _paths(path: str) -> list[str]:
@@ -65,7 +70,7 @@ async def list_inbox(  # noqa: PLR0913, PLR0917 - a line for each parameter of t
     inboxes: Injected[Inboxes],
     check_present: Injected[CheckPresent],
     catalog: Injected[Catalog],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     unread: OnlyUnread = False,  # noqa: FBT002 - a parameter of the query
     category: InCategory = None,
     limit: Limit = PAGE_DEFAULT,
@@ -117,7 +122,7 @@ async def count_unread(
     request: ApiRequest,
     inboxes: Injected[Inboxes],
     check_present: Injected[CheckPresent],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
 ) -> InboxState:
     """Return the count and the number of the last change; as cheap for a large inbox."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
@@ -135,7 +140,7 @@ async def read_all(
     request: ApiRequest,
     inbox_actions: Injected[InboxActions],
     check_present: Injected[CheckPresent],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
 ) -> InboxState:
     """Mark everything read that is unread now. Repeating it changes nothing."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
@@ -146,24 +151,28 @@ async def read_all(
 def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
     async def apply(
         request: ApiRequest,
-        nid: str,
+        notification_id: NotificationId,
         inbox_actions: Injected[InboxActions],
         inboxes: Injected[Inboxes],
         check_present: Injected[CheckPresent],
-        user_id: str | None = None,
-    ) -> ChangedItem:
+        user_id: UserId | None = None,
+    ) -> ChangedInboxItem:
         """Apply the action. Repeating it changes nothing; a dismissed one is not changed."""
         owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
         await check_present(*owner)
-        changed = await inbox_actions.apply(action, *owner, nid) if is_plain(nid) else None
+        changed = (
+            await inbox_actions.apply(action, *owner, notification_id)
+            if is_plain(notification_id)
+            else None
+        )
         if changed is None:
             raise NotFound("There is no such notification in this inbox.")
         state = await inboxes.state(*owner)
         item = msgspec.structs.asdict(to_item(changed))
-        return ChangedItem(**item, unread_count=state.unread_count)
+        return ChangedInboxItem(**item, unread_count=state.unread_count)
 
     apply.__name__ = action.value  # the operation's id in OpenAPI is made of it
-    paths = _paths(f"notifications/{{nid:str}}/{action}")
+    paths = _paths(f"notifications/{{notification_id:str}}/{action}")
     return post(paths, summary=summary, tags=_TAGS, status_code=200)(apply)
 
 

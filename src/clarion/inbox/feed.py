@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxState, Item, to_item
+from clarion.inbox.model import InboxItem, InboxState, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import parse_number
 
@@ -34,7 +34,7 @@ class Update(msgspec.Struct, omit_defaults=True):
     type: UpdateType
     unread_count: int
     sequence: int
-    item: Item | None = None
+    item: InboxItem | None = None
 
 
 encode = msgspec.json.Encoder().encode

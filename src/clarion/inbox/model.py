@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from clarion.catalog.model import PriorityName
 from clarion.clock import to_rfc3339
 from clarion.events.model import Actor, Notification, Target
 from clarion.http.views import Timestamp
@@ -18,7 +19,9 @@ class InboxState:
     """How many notifications are unread, and the sequence number of the last change."""
 
     unread_count: int
+    """How many notifications are unread."""
     sequence: int
+    """The number of the last change to the inbox; streams resume after it."""
 
 
 class InboxAction(StrEnum):
@@ -30,35 +33,51 @@ class InboxAction(StrEnum):
     CLICK = "click"
 
 
-class Item(msgspec.Struct, kw_only=True):
+class InboxItem(msgspec.Struct, kw_only=True):
     """A notification in an inbox. `sequence` is the number of its last change."""
 
     id: str
+    """The id of the notification."""
     type: str
+    """The notification type."""
     category: str
-    priority: str
+    """The category of the type."""
+    priority: PriorityName
+    """`low`, `medium`, `high` or `critical`."""
     title: str | None
+    """The title, in the language of the user."""
     body: str
+    """The text, in the language of the user."""
     deeplink: str | None
+    """What a click opens."""
     image_url: str | None
+    """The image to show."""
     actor: Actor | None
+    """Who caused the event."""
     target: Target | None
+    """What the event is about."""
     data: dict[str, Any]
+    """The data of the event."""
     count: int
+    """How many events it stands for: more than 1 if others were folded into it."""
     read_at: Timestamp | None
+    """When it was read; null if it is unread."""
     dismissed_at: Timestamp | None
+    """When it was dismissed; null if it was not."""
     created_at: Timestamp
+    """When the notification was created."""
     sequence: int
+    """The number of its last change."""
 
 
-def to_item(notification: Notification) -> Item:
+def to_item(notification: Notification) -> InboxItem:
     """Return a notification as the API shows it."""
     content = notification.content
-    return Item(
+    return InboxItem(
         id=notification.id,
         type=notification.type,
         category=notification.category,
-        priority=notification.priority.name.lower(),
+        priority=notification.priority.label,
         title=notification.title,
         body=notification.body,
         deeplink=content.deeplink,

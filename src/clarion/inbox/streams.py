@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from clarion.access.model import require_user
 from clarion.clock import Clock, to_monotonic
@@ -34,8 +37,8 @@ HEADERS = (
 HEARTBEAT = b": still here\n\n"
 # Sent first: how long a browser should wait before it reconnects.
 RETRY = b"retry: 2000\n\n"
+_EXAMPLE = 'id: 7\nevent: state\ndata: {"type":"state","unread_count":3,"sequence":7}\n\n'
 _FOLLOW = Operation(
-    id="V1MeStreamFollow",
     summary="Stream inbox updates",
     description="Stream the changes of the user's own inbox as Server-Sent Events.",
     tag="Inbox",
@@ -44,7 +47,7 @@ _FOLLOW = Operation(
         Parameter("after", "query", int, "The same, for clients that cannot set the header."),
         Parameter("ticket", "query", str, "A ticket, in place of the `Authorization` header."),
     ),
-    response=str,
+    response=Annotated[str, Meta(examples=[_EXAMPLE])],
     response_description="Events until the stream ends: `state`, then one for each change.",
     media_type="text/event-stream",
 )

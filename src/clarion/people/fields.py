@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 import phonenumbers
 
-from clarion.fields import check_json, check_language, check_timezone
+from clarion.fields import (
+    NO_CONTROLS,
+    VISIBLE,
+    check_json,
+    check_language,
+    check_timezone,
+    documented,
+)
 from clarion.people.model import User
 from clarion.people.profile import Profile
 
@@ -28,6 +35,12 @@ _EMAIL = re.compile(
     rf"@(?:{_LABEL}\.)+{_LABEL}"
 )
 _PHONE = re.compile(r"\+[0-9 ()./-]{4,40}")
+# The same for the OpenAPI document.
+NAME = documented(minLength=1, maxLength=200, pattern=VISIBLE)
+EMAIL = documented(format="email", maxLength=254)
+PHONE = documented(pattern=f"^{_PHONE.pattern}$")
+TAG = documented(minLength=1, maxLength=64, pattern=NO_CONTROLS)
+PURPOSE = documented(pattern=f"^{_PURPOSE.pattern}$")
 _DEFAULT = User(app_id="", id="", created_at=0, updated_at=0)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from clarion.catalog.model import (
@@ -30,7 +31,7 @@ T = TypeVar("T")
 TOGGLED_CHANNELS = (Channel.IN_APP, Channel.PUSH, Channel.EMAIL, Channel.SMS)
 
 
-class Source(StrEnum):
+class PreferenceSource(StrEnum):
     """Where an effective value comes from."""
 
     DEFAULT = "default"
@@ -45,7 +46,7 @@ class Setting(Generic[T]):
     """An effective value, its source, and what the user has set, if anything."""
 
     value: T
-    source: Source
+    source: PreferenceSource
     set_to: T | None = None
 
 
@@ -70,6 +71,27 @@ def update(
             types=old.types if types is UNSET else merge_types(old.types, types),
         )
     )
+
+
+def replace_preferences(
+    definitions: Mapping[str, NotificationType], old: Preferences, /, **given: Any
+) -> Preferences:
+    """Return preferences with only the given values.
+
+    A toggle that equals what is effective before and after was read, not chosen: it stays as it was
+    set. Otherwise, putting back what was read would turn off each type of a category that is off.
+    """
+    new = update(Preferences(), **given)
+    as_set = Preferences(categories=new.categories, types=old.types)
+    types: dict[str, dict[Channel, bool]] = {}
+    for name, toggles in merge_types({}, given.get("types") or {}).items():
+        for channel, on in toggles.items():
+            settings = [explain_channel(each, definitions[name], channel) for each in (old, as_set)]
+            is_read = all(setting.value is on for setting in settings)
+            set_to = settings[0].set_to if is_read else on
+            if set_to is not None:
+                types.setdefault(name, {})[channel] = set_to
+    return drop_defaults(msgspec.structs.replace(new, types=types))
 
 
 def drop_defaults(preferences: Preferences) -> Preferences:
@@ -119,10 +141,10 @@ def explain_category(preferences: Preferences, category: CategoryDefinition) -> 
     """Return whether a category is on, and why."""
     set_to = preferences.categories.get(category.name)
     if not category.user_can_disable:
-        return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
+        return Setting(value=True, source=PreferenceSource.MANDATORY, set_to=set_to)
     if set_to is None:
-        return Setting(value=True, source=Source.DEFAULT)
-    return Setting(set_to, Source.USER, set_to)
+        return Setting(value=True, source=PreferenceSource.DEFAULT)
+    return Setting(set_to, PreferenceSource.USER, set_to)
 
 
 def explain_channel(
@@ -131,26 +153,19 @@ def explain_channel(
     """Return whether a type may be sent by a channel, and why."""
     set_to = preferences.types.get(definition.type, {}).get(channel)
     if not definition.is_active:
-        return Setting(value=False, source=Source.TYPE, set_to=set_to)
+        return Setting(value=False, source=PreferenceSource.TYPE, set_to=set_to)
     if definition.category in MANDATORY_CATEGORIES:
-        return Setting(value=True, source=Source.MANDATORY, set_to=set_to)
+        return Setting(value=True, source=PreferenceSource.MANDATORY, set_to=set_to)
     if not definition.user_can_disable:
-        return Setting(value=True, source=Source.TYPE, set_to=set_to)
+        return Setting(value=True, source=PreferenceSource.TYPE, set_to=set_to)
     if not preferences.categories.get(definition.category, True):
-        return Setting(value=False, source=Source.CATEGORY, set_to=set_to)
+        return Setting(value=False, source=PreferenceSource.CATEGORY, set_to=set_to)
     if set_to is None:
-        return Setting(get_default(channel), Source.DEFAULT)
-    return Setting(set_to, Source.USER, set_to)
-
-
-def get_toggle(preferences: Preferences, definition: NotificationType, channel: Channel) -> bool:
-    """Return the toggle of a type for a channel, whether or not its category is on."""
-    if definition.category in MANDATORY_CATEGORIES or not definition.user_can_disable:
-        return True
-    return preferences.types.get(definition.type, {}).get(channel, get_default(channel))
+        return Setting(get_default(channel), PreferenceSource.DEFAULT)
+    return Setting(set_to, PreferenceSource.USER, set_to)
 
 
 def _explain(value: T, default: T) -> Setting[T]:
     if value == default:
-        return Setting(value, Source.DEFAULT)
-    return Setting(value, Source.USER, value)
+        return Setting(value, PreferenceSource.DEFAULT)
+    return Setting(value, PreferenceSource.USER, value)

@@ -31,11 +31,15 @@ class BillingAddress(Group, frozen=True):
 
     name: Annotated[Text | None, Meta(description="The person to whom invoices are sent.")] = None
     company: Text | None = None
+    """The company to which invoices are sent."""
     line1: Annotated[Text | None, Meta(description="Street and number.")] = None
     line2: Text | None = None
+    """What else the address needs: floor, building, department."""
     city: Text | None = None
+    """The city or town."""
     region: Annotated[Text | None, Meta(description="State, province or county.")] = None
     postal_code: Text | None = None
+    """The postal code, as the country writes it."""
     country: Annotated[Country | None, Meta(description="ISO 3166: two capitals, like DE.")] = None
 
 
@@ -56,6 +60,7 @@ class Business(Group, frozen=True):
         Text | None, Meta(description="The id of the user in your billing system.")
     ] = None
     subscription_status: SubscriptionStatus | None = None
+    """How far the subscription is paid."""
     vat_number: Annotated[Text | None, Meta(description="VAT number in the EU.")] = None
     tax_id: Annotated[Text | None, Meta(description="Tax id outside the EU.")] = None
     company_registration: Annotated[
@@ -73,6 +78,7 @@ class Growth(Group, frozen=True):
         Text | None, Meta(description="The code or user id by which the user came.")
     ] = None
     affiliate_id: Text | None = None
+    """The partner who brought the user."""
     nps: Annotated[Score | None, Meta(description="The last answer to a Net Promoter survey.")] = (
         None
     )
@@ -82,7 +88,9 @@ class Enterprise(Group, frozen=True):
     """The organisation of the user. References only: secrets do not belong here."""
 
     team_id: Text | None = None
+    """The team of the user in your system."""
     organization_role: Text | None = None
+    """What the user is in the organisation, like `owner`."""
     api_key_ids: Annotated[
         References, Meta(description="The ids of the user's API keys in your system.")
     ] = []
@@ -111,8 +119,11 @@ class Backup(Group, frozen=True):
     """What the user chose for backups in your system."""
 
     auto_backup: bool | None = None
+    """Whether backups are made by themselves."""
     frequency: BackupFrequency | None = None
+    """How often a backup is made."""
     retention_days: Days | None = None
+    """For how many days a backup is kept."""
 
 
 class Intelligence(Group, frozen=True):

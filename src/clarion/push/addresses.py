@@ -21,6 +21,8 @@ ENDPOINT_LENGTH = 2_000
 P256DH_BYTES = 65
 AUTH_BYTES = 16
 _TOKEN = re.compile(r"[!-~]{8,4096}")
+# For the OpenAPI document.
+TOKEN = f"^{_TOKEN.pattern}$"
 _PRINTABLE = re.compile(r"[!-~]+")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 

@@ -119,8 +119,8 @@ class PushPriority(IntEnum):
 class MessageStatus(StrEnum):
     """The states of a message to a device.
 
-    pending (the device was connected) or queued (the device was offline)
-        → delivered (acknowledged) | failed | expired
+    First `pending` (the device was connected) or `queued` (it was offline); then `delivered`
+    (acknowledged), `failed` or `expired`.
     """
 
     PENDING = "pending"

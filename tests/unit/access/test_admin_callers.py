@@ -12,7 +12,7 @@ from clarion.access.model import (
     Caller,
     Role,
     Scope,
-    Stage,
+    SignInStage,
     UserCaller,
     require_admin,
     require_any_admin,
@@ -90,8 +90,8 @@ def test_a_role_for_one_app_is_none_for_all_apps() -> None:
         require_admin(MIXED, Role.ADMIN, "shop")
 
 
-@pytest.mark.parametrize("stage", [Stage.NEEDS_TOTP, Stage.NEEDS_ENROLMENT])
-def test_who_has_not_finished_signing_in_may_do_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [SignInStage.NEEDS_TOTP, SignInStage.NEEDS_ENROLMENT])
+def test_who_has_not_finished_signing_in_may_do_nothing(stage: SignInStage) -> None:
     half = replace(OPERATOR, stage=stage, app_id="shop")
     with pytest.raises(MfaRequired):
         require_app(half, Scope.USERS_READ)

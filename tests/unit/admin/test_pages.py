@@ -1,8 +1,10 @@
 """Paths, permissions and words of the dashboard."""
 
+from typing import Any
+
 import pytest
 
-from clarion.access.model import AdminCaller, Role, Scope, Stage
+from clarion.access.model import AdminCaller, Role, Scope, SignInStage
 from clarion.admin.navigation import OF_APP, OF_SERVER
 from clarion.admin.operations import path_of
 from clarion.admin.page import Found, Pages
@@ -74,7 +76,7 @@ def test_a_button_is_for_those_who_may_use_it() -> None:
     assert not may_open(parse_needs("users:read"), editor, "b")
     assert not may_open(parse_needs("viewer"), editor, "a")
     assert not may_open(Scope.USERS_READ, viewer, None)
-    pending = AdminCaller(administrator_id="3", username="p", stage=Stage.NEEDS_TOTP)
+    pending = AdminCaller(administrator_id="3", username="p", stage=SignInStage.NEEDS_TOTP)
     assert not may_open(None, pending, None)
     assert not may_open(Open.STRANGERS, viewer, None)
     with pytest.raises(ValueError, match="users:delete"):
@@ -97,7 +99,7 @@ def test_a_duration_is_shown_in_the_unit_that_fits(seconds: float, words: str) -
 
 
 def test_entries_of_a_timeline_say_how_much_later_they_are() -> None:
-    given = [
+    given: list[dict[str, Any]] = [
         {"at": "2026-01-01T00:00:00.000Z", "what": "accepted", "reason": None},
         {"at": "2026-01-01T00:00:00.004Z", "what": "hold", "reason": "quiet_hours"},
         {"at": "2026-01-01T08:00:00.004Z", "what": "attempt 1: rejected", "reason": None},

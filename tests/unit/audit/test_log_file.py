@@ -7,7 +7,7 @@ import pytest
 
 from clarion.audit.lines import read_line, write_line
 from clarion.audit.log_file import KEPT_FILES, LogFile, read_entries
-from clarion.audit.model import ActorKind, Entry, Result
+from clarion.audit.model import ActorKind, AuditResult, Entry
 from tests.factories import NOW
 
 
@@ -21,7 +21,7 @@ def make_entry(sequence: int) -> Entry:
         action="key.create",
         subject=None,
         target={"key_id": "a\nb\x1b[31m"},
-        result=Result.DONE,
+        result=AuditResult.DONE,
         reason=None,
         address="192.0.2.1",
         request_id="r",

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from clarion.audit.chain import ChainKeys
 from clarion.audit.log_file import LogFile, read_entries
 from clarion.audit.loop import AuditLoop
-from clarion.audit.model import Act, ActorKind, Result
+from clarion.audit.model import Act, ActorKind, AuditResult
 from clarion.audit.sql import SqlAuditLog
 from clarion.store.statement import Unit, statement
 from tests.factories import FixedClock
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> LogFile:
 
 async def write(log: SqlAuditLog, count: int) -> None:
     for _ in range(count):
-        await log.write(ACT, Result.DONE)
+        await log.write(ACT, AuditResult.DONE)
 
 
 async def change(engine: MemoryEngine, sql: str) -> None:
@@ -112,7 +112,7 @@ async def test_the_end_of_an_act_is_recorded_with_what_became_known(log: SqlAudi
     with log.record(lambda: replace(ACT, actor_kind=ActorKind.NOBODY, actor_id="")) as recording:
         log.identify(ActorKind.ADMINISTRATOR, "admin-1")
         log.describe(app_id="app", administrator_id="admin-1")
-        await recording.finish(Result.DENIED, "sign_in_failed")
+        await recording.finish(AuditResult.DENIED, "sign_in_failed")
     log.describe(app_id="nothing")  # no act is recorded now
     await log.link_waiting()
     (entry,) = await log.chain.read(0, 9)

@@ -142,6 +142,7 @@ async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
     assert "api POST /v1/events" in text
+    assert ".venv/bin/clarion demo" in text
     assert "ck_" not in text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clarion.errors import BodyTimeout, BodyTooLarge, MalformedBody, NotJson, Overloaded
-from clarion.http.asgi import Request, Response, header, respond
+from clarion.http.asgi import Request, header, respond_json
 from clarion.http.budgets import TOTAL_BYTES, Receiving
 
 
@@ -68,17 +68,9 @@ def test_the_first_header_of_a_name_counts() -> None:
         assert [find(name) for name in (b"a", b"b", b"c")] == ["1", "é", None]
 
 
-async def test_an_answer_goes_out_whole() -> None:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await respond(send, Response(201, b"body", ((b"a", b"1"),)), [(b"b", b"2")])
-    assert sent == [
-        {"type": "http.response.start", "status": 201, "headers": [(b"a", b"1"), (b"b", b"2")]},
-        {"type": "http.response.body", "body": b"body"},
-    ]
+def test_json_ends_with_a_line_feed() -> None:
+    kind, more = (b"content-type", b"application/json"), (b"a", b"1")
+    assert respond_json(201, b"{}", more) == (201, b"{}\n", (kind, more))
 
 
 async def test_a_body_may_have_a_smaller_limit_of_its_own() -> None:

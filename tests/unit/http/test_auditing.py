@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from clarion.access.model import ALL_SCOPES, AppCaller
 from clarion.audit.chain import ChainKeys
-from clarion.audit.model import Entry, Result
+from clarion.audit.model import AuditResult, Entry
 from clarion.audit.sql import SqlAuditLog
 from clarion.errors import StoreUnavailable
 from clarion.http.auditing import DENIALS_PER_MINUTE, AuditedFramework
@@ -94,7 +94,7 @@ async def test_who_what_where_and_the_result_are_recorded(recorded: Recorded) ->
     (entry,) = await recorded.entries()
     assert (entry.action, entry.result, entry.reason) == (
         "thing.create",
-        Result.DENIED,
+        AuditResult.DENIED,
         "forbidden",
     )
     assert (entry.app_id, entry.actor_id, entry.address) == ("app", "K1", "192.0.2.1")
@@ -106,20 +106,20 @@ async def test_who_what_where_and_the_result_are_recorded(recorded: Recorded) ->
 @pytest.mark.parametrize(
     ("status", "results"),
     [
-        (200, [Result.UNCHANGED]),
-        (204, [Result.UNCHANGED]),
-        (401, [Result.DENIED]),
-        (403, [Result.DENIED]),
+        (200, [AuditResult.UNCHANGED]),
+        (204, [AuditResult.UNCHANGED]),
+        (401, [AuditResult.DENIED]),
+        (403, [AuditResult.DENIED]),
         (404, []),
         (409, []),
         (422, []),
         (429, []),
-        (500, [Result.FAILED]),
-        (503, [Result.FAILED]),
+        (500, [AuditResult.FAILED]),
+        (503, [AuditResult.FAILED]),
     ],
 )
 async def test_a_wrong_request_is_not_recorded(
-    recorded: Recorded, status: int, results: list[Result]
+    recorded: Recorded, status: int, results: list[AuditResult]
 ) -> None:
     await recorded.ask(status=status)
     assert [each.result for each in await recorded.entries()] == results

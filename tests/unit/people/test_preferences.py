@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from clarion.catalog import built_in
 from clarion.catalog.model import (
-    MANDATORY_CATEGORIES,
     Category,
     Channel,
     NotificationType,
@@ -16,7 +15,7 @@ from clarion.events.decide.case import Case
 from clarion.events.decide.rules import check_preferences
 from clarion.people import preferences as rules
 from clarion.people.model import DEFAULT_QUIET_HOURS, Preferences
-from clarion.people.preferences import Setting, Source
+from clarion.people.preferences import PreferenceSource, Setting
 from tests.factories import NOW, make_type, make_user
 
 ON, OFF = True, False
@@ -87,9 +86,9 @@ def test_only_non_default_values_are_stored(preferences: Preferences) -> None:
 def test_the_source_of_a_category_is_named() -> None:
     preferences = Preferences(categories={Category.SAFETY: False, Category.NEWS: False})
     for category, expected in (
-        (Category.SOCIAL, Setting(ON, Source.DEFAULT)),
-        (Category.NEWS, Setting(OFF, Source.USER, OFF)),
-        (Category.SAFETY, Setting(ON, Source.MANDATORY, OFF)),
+        (Category.SOCIAL, Setting(ON, PreferenceSource.DEFAULT)),
+        (Category.NEWS, Setting(OFF, PreferenceSource.USER, OFF)),
+        (Category.SAFETY, Setting(ON, PreferenceSource.MANDATORY, OFF)),
     ):
         definition = built_in.CATEGORIES[category]
         assert rules.explain_category(preferences, definition) == expected
@@ -100,38 +99,72 @@ def test_the_source_of_a_channel_is_named() -> None:
         categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False, Channel.SMS: True}}
     )
     for changes, channel, expected in (
-        ({}, Channel.EMAIL, Setting(ON, Source.DEFAULT)),
-        ({}, Channel.PUSH, Setting(OFF, Source.USER, OFF)),
-        ({}, Channel.SMS, Setting(ON, Source.USER, ON)),
-        ({"category": Category.NEWS}, Channel.SMS, Setting(OFF, Source.CATEGORY, ON)),
-        ({"category": Category.SAFETY}, Channel.PUSH, Setting(ON, Source.MANDATORY, OFF)),
-        ({"user_can_disable": False}, Channel.PUSH, Setting(ON, Source.TYPE, OFF)),
-        ({"is_active": False}, Channel.EMAIL, Setting(OFF, Source.TYPE)),
+        ({}, Channel.EMAIL, Setting(ON, PreferenceSource.DEFAULT)),
+        ({}, Channel.PUSH, Setting(OFF, PreferenceSource.USER, OFF)),
+        ({}, Channel.SMS, Setting(ON, PreferenceSource.USER, ON)),
+        ({"category": Category.NEWS}, Channel.SMS, Setting(OFF, PreferenceSource.CATEGORY, ON)),
+        ({"category": Category.SAFETY}, Channel.PUSH, Setting(ON, PreferenceSource.MANDATORY, OFF)),
+        ({"user_can_disable": False}, Channel.PUSH, Setting(ON, PreferenceSource.TYPE, OFF)),
+        ({"is_active": False}, Channel.EMAIL, Setting(OFF, PreferenceSource.TYPE)),
     ):
         assert rules.explain_channel(preferences, make_type("T", **changes), channel) == expected
 
 
 def test_the_source_of_language_time_zone_and_quiet_hours_is_named() -> None:
     plain, set_up = make_user(), make_user(language="de", timezone="Europe/Berlin")
-    assert rules.explain_language(plain) == Setting("en", Source.DEFAULT)
-    assert rules.explain_language(set_up) == Setting("de", Source.USER, "de")
-    assert rules.explain_timezone(plain) == Setting("UTC", Source.DEFAULT)
-    assert rules.explain_timezone(set_up).source is Source.USER
+    assert rules.explain_language(plain) == Setting("en", PreferenceSource.DEFAULT)
+    assert rules.explain_language(set_up) == Setting("de", PreferenceSource.USER, "de")
+    assert rules.explain_timezone(plain) == Setting("UTC", PreferenceSource.DEFAULT)
+    assert rules.explain_timezone(set_up).source is PreferenceSource.USER
     quiet = (True,) * 24
     assert rules.explain_quiet_hours(Preferences()).value == DEFAULT_QUIET_HOURS
     assert rules.explain_quiet_hours(Preferences(quiet_hours=quiet)) == Setting(
-        quiet, Source.USER, quiet
+        quiet, PreferenceSource.USER, quiet
     )
 
 
-def test_a_toggle_does_not_depend_on_its_category() -> None:
-    preferences = Preferences(categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False}})
-    news = make_type("T", category=Category.NEWS)
-    assert not rules.get_toggle(preferences, news, Channel.PUSH)
-    assert rules.get_toggle(preferences, news, Channel.EMAIL)
-    assert not rules.get_toggle(preferences, news, Channel.SMS)
-    for category in MANDATORY_CATEGORIES:
-        assert rules.get_toggle(preferences, make_type("T", category=category), Channel.PUSH)
+NEWS = make_type("T", category=Category.NEWS)
+
+
+def replace(old: Preferences, **given: object) -> Preferences:
+    return rules.replace_preferences({"T": NEWS}, old, **given)
+
+
+def read(preferences: Preferences) -> dict[Channel, bool]:
+    """Return the toggles of a type as the API shows them."""
+    return {
+        channel: rules.explain_channel(preferences, NEWS, channel).value
+        for channel in rules.TOGGLED_CHANNELS
+    }
+
+
+toggles = st.dictionaries(st.sampled_from(rules.TOGGLED_CHANNELS), st.booleans())
+
+
+@given(toggles, st.sampled_from([{}, {Category.NEWS: False}]))
+def test_putting_back_what_was_read_changes_nothing(
+    own: dict[Channel, bool], of_categories: dict[str, bool]
+) -> None:
+    old = rules.update(Preferences(), categories=of_categories, types={"T": own})
+    categories = {each: old.categories.get(each, True) for each in Category}
+    assert replace(old, categories=categories, types={"T": read(old)}) == old
+
+
+def test_a_toggle_is_chosen_if_its_category_does_not_say_the_same_before_and_after() -> None:
+    off = {"T": {Channel.PUSH: False}}
+    turned_off = replace(Preferences(), categories={Category.NEWS: False}, types=off)
+    assert turned_off.types == off
+    category_off = Preferences(categories={Category.NEWS: False})
+    assert replace(category_off, categories={Category.NEWS: False}, types=off).types == {}
+    assert replace(category_off, categories={Category.NEWS: True}, types=off).types == off
+    on = {"T": {Channel.SMS: True}}
+    assert replace(category_off, categories={Category.NEWS: False}, types=on).types == on
+
+
+def test_replacing_resets_what_is_left_out() -> None:
+    old = Preferences(categories={Category.NEWS: False}, types={"T": {Channel.PUSH: False}})
+    assert replace(old) == Preferences()
+    assert replace(old, types={"T": None}) == Preferences()
 
 
 def test_merging_sets_removes_and_keeps_toggles() -> None:

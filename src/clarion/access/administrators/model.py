@@ -15,6 +15,8 @@ USERNAME_LENGTH = 64
 NETWORKS_LIMIT = 50
 APP_ROLES_LIMIT = 500
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+# For the OpenAPI document.
+USERNAME = f"^{_USERNAME.pattern}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from clarion.access.administrators.model import Administrator, AdminSession
-from clarion.access.model import Stage, Visitor
+from clarion.access.model import SignInStage, Visitor
 from clarion.errors import AddressNotAllowed, InsecureTransport
 
 MINUTE_MS = 60_000
@@ -51,10 +51,14 @@ class SignInPolicy:
         """Whether an administrator must have a second factor."""
         return self.mfa == "all" or (self.mfa == "admin" and administrator.has_role_admin)
 
-    def stage_of(self, administrator: Administrator, *, has_totp: bool, has_mfa: bool) -> Stage:
+    def stage_of(
+        self, administrator: Administrator, *, has_totp: bool, has_mfa: bool
+    ) -> SignInStage:
         """Return what is missing from a sign-in after the password."""
         if has_mfa:
-            return Stage.SIGNED_IN
+            return SignInStage.SIGNED_IN
         if has_totp:
-            return Stage.NEEDS_TOTP
-        return Stage.NEEDS_ENROLMENT if self.needs_mfa(administrator) else Stage.SIGNED_IN
+            return SignInStage.NEEDS_TOTP
+        return (
+            SignInStage.NEEDS_ENROLMENT if self.needs_mfa(administrator) else SignInStage.SIGNED_IN
+        )

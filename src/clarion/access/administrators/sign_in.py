@@ -27,7 +27,7 @@ from clarion.access.administrators.passwords import HashingThreads, check_passwo
 from clarion.access.administrators.policy import PENDING_MS, TRUSTED_MS, SignInPolicy
 from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.second_factor import CodeChecker
-from clarion.access.model import AdminCaller, Role, Stage, Visitor
+from clarion.access.model import AdminCaller, Role, SignInStage, Visitor
 from clarion.audit.model import ActorKind
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
@@ -54,7 +54,7 @@ class Started:
 
     session: AdminSession
     administrator: Administrator
-    stage: Stage
+    stage: SignInStage
     secret: str = field(repr=False)
     device_token: str | None = field(default=None, repr=False)
 
@@ -255,7 +255,7 @@ class SignIn:
         has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
         stage = self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
         secret, now = new_token(), self._clock.now()
-        lasts_ms = self._policy.session_ms if stage is Stage.SIGNED_IN else PENDING_MS
+        lasts_ms = self._policy.session_ms if stage is SignInStage.SIGNED_IN else PENDING_MS
         session = AdminSession(
             id=self._clock.new_id(),
             administrator_id=account.id,

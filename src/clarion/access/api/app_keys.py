@@ -11,8 +11,10 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
+from clarion.access.app_keys import FIRST_KID, Overlap
 from clarion.access.keyring import Keyring
 from clarion.access.model import Role, UserTokenAlgorithm
+from clarion.fields import AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -22,10 +24,6 @@ from clarion.http.views import Timestamp, View
 
 _TAGS = ("Apps",)
 _DAY_S = 24 * 3600
-Overlap = Annotated[
-    int,
-    msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
-]
 PublicKey = Annotated[
     str | None, msgspec.Meta(description="PEM. On the curve P-256 (ES256), or Ed25519 (EdDSA).")
 ]
@@ -34,14 +32,18 @@ Secret = Annotated[
     msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
 ]
 
+NewKid = Annotated[str, documented(pattern=f"^(?!{FIRST_KID}$)[A-Za-z0-9._-]{{1,64}}$")]
+UserKeyName = Annotated[str, msgspec.Meta(description="The name (`kid`) of the user key.")]
+ProviderKeyId = Annotated[str, msgspec.Meta(description="The id (`kid`) of the provider key.")]
+
 
 class NewUserKey(Body):
     """A key for user tokens: a secret (HS256), or a public key (ES256, EdDSA)."""
 
     algorithm: UserTokenAlgorithm = UserTokenAlgorithm.HS256
-    kid: Annotated[
-        str | None, msgspec.Meta(description="The name of the key; one is made if left out.")
-    ] = None
+    """How tokens are signed."""
+    kid: NewKid | None = None
+    """The name of the key; one is made if left out."""
     secret: Secret = None
     public_key: PublicKey = None
 
@@ -50,7 +52,8 @@ class UserKeyRotation(Body):
     """The key that replaces another, with the same algorithm."""
 
     overlap_s: Overlap = _DAY_S
-    kid: str | None = None
+    kid: NewKid | None = None
+    """The name of the new key; one is made if left out."""
     secret: Secret = None
     public_key: PublicKey = None
 
@@ -59,25 +62,29 @@ class UserKeyView(View):
     """A key for user tokens, without the key itself."""
 
     kid: str
+    """The name of the key, which tokens have in their header."""
     algorithm: UserTokenAlgorithm
+    """How tokens are signed."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedUserKey(UserKeyView):
     """A new user key. A `secret` that was made is shown only in this response."""
 
     secret: str | None
+    """The secret that was made. Store it: it is returned this once. Null if you sent the key."""
 
 
 class NewProviderKey(Body):
     """A key of an APNs provider; without a `public_key` a pair is made."""
 
-    key_id: Annotated[
-        str | None,
-        msgspec.Meta(description="Ten capital letters and digits; made if left out."),
-    ] = None
+    key_id: Annotated[str, documented(pattern="^[A-Z0-9]{10}$")] | None = None
+    """Ten capital letters and digits; made if left out."""
     public_key: PublicKey = None
 
 
@@ -91,17 +98,26 @@ class ProviderKeyView(View):
     """The public key of an APNs provider."""
 
     key_id: str
+    """The `kid` of the provider tokens that it signs."""
     team_id: str
+    """The `iss` of these tokens."""
     public_key: str
+    """The public key, in PEM."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedProviderKey(ProviderKeyView):
     """A new provider key. A `private_key` that was made is shown only in this response."""
 
     private_key: str | None
+    """The private key that was made, in PEM. Store it: it is returned this once. Null if you sent
+    the key.
+    """
 
 
 class UserKeysController(Controller):
@@ -112,7 +128,7 @@ class UserKeysController(Controller):
 
     @get(summary="List user keys")
     async def list_user_keys(
-        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, keyring: Injected[Keyring]
     ) -> Items[UserKeyView]:
         """Return at most 100 keys: live ones first, then those that ended last."""
         admin_of(request, Role.VIEWER, app_id)
@@ -122,7 +138,7 @@ class UserKeysController(Controller):
     async def create_user_key(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         data: NewUserKey,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -140,8 +156,8 @@ class UserKeysController(Controller):
     async def rotate_user_key(
         self,
         request: ApiRequest,
-        app_id: str,
-        kid: str,
+        app_id: AppId,
+        kid: UserKeyName,
         data: UserKeyRotation,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -164,7 +180,7 @@ class UserKeysController(Controller):
 
     @delete("/{kid:str}", summary="Revoke a user key", status_code=200)
     async def revoke_user_key(
-        self, request: ApiRequest, app_id: str, kid: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, kid: UserKeyName, keyring: Injected[Keyring]
     ) -> UserKeyView:
         """Revoke a key: its tokens are refused within two seconds on every node. Idempotent."""
         admin_of(request, Role.ADMIN, app_id)
@@ -179,7 +195,7 @@ class ProviderKeysController(Controller):
 
     @get(summary="List provider keys")
     async def list_provider_keys(
-        self, request: ApiRequest, app_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, keyring: Injected[Keyring]
     ) -> Items[ProviderKeyView]:
         """Return at most 100 keys: live ones first, then those that ended last."""
         admin_of(request, Role.VIEWER, app_id)
@@ -190,7 +206,7 @@ class ProviderKeysController(Controller):
     async def create_provider_key(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         data: NewProviderKey,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -210,8 +226,8 @@ class ProviderKeysController(Controller):
     async def rotate_provider_key(
         self,
         request: ApiRequest,
-        app_id: str,
-        key_id: str,
+        app_id: AppId,
+        key_id: ProviderKeyId,
         data: ProviderKeyRotation,
         keyring: Injected[Keyring],
         idempotency: Injected[Idempotency],
@@ -230,7 +246,7 @@ class ProviderKeysController(Controller):
 
     @delete("/{key_id:str}", summary="Revoke a provider key", status_code=200)
     async def revoke_provider_key(
-        self, request: ApiRequest, app_id: str, key_id: str, keyring: Injected[Keyring]
+        self, request: ApiRequest, app_id: AppId, key_id: ProviderKeyId, keyring: Injected[Keyring]
     ) -> ProviderKeyView:
         """Revoke a key: its tokens are refused within five seconds on every node. Idempotent."""
         admin_of(request, Role.ADMIN, app_id)

@@ -12,12 +12,13 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope
-from clarion.access.origins import check_origins
+from clarion.access.origins import ORIGIN, ORIGINS_LIMIT, check_origins
 from clarion.access.port import Apps
-from clarion.access.provisioning import NewApp, check_app_name, propose_app
+from clarion.access.provisioning import BUNDLE_ID, NewApp, check_app_name, propose_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import NotFound
+from clarion.fields import VISIBLE, AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of, app_of
 from clarion.http.dependencies import Injected
@@ -39,21 +40,29 @@ _ORIGINS = msgspec.Meta(
     description="Origins of web pages whose streams and sockets are accepted, like "
     "`https://app.example.com`, at most 50; `*` means all."
 )
-AllowedOrigins = Annotated[list[str], _ORIGINS]
+AllowedOrigins = Annotated[
+    list[Annotated[str, documented(pattern=ORIGIN, maxLength=255)]],
+    documented(maxItems=ORIGINS_LIMIT),
+    _ORIGINS,
+]
+AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]
 
 
 class NewAppBody(Body):
     """An app to create. Its `bundle_id` is also the APNs topic of its pushes."""
 
-    name: str
-    bundle_id: str
+    name: AppName
+    """The name of the app for people."""
+    bundle_id: Annotated[str, documented(pattern=BUNDLE_ID, maxLength=155)]
+    """The bundle id, like `com.example.app`; no other app has it."""
     allowed_origins: AllowedOrigins = msgspec.field(default_factory=list)
 
 
 class AppChange(Body):
     """What to change of an app; what is left out stays."""
 
-    name: str | UnsetType = UNSET
+    name: AppName | UnsetType = UNSET
+    """The name of the app for people."""
     allowed_origins: AllowedOrigins | UnsetType = UNSET
 
 
@@ -64,20 +73,25 @@ class OwnAppChange(Body):
 
 
 class AppView(View):
-    """An app."""
+    """An application that uses Clarion; users, devices and keys belong to an app."""
 
     id: str
+    """The id of the app."""
     name: str
+    """The name of the app for people."""
     bundle_id: str
+    """The bundle id, which is also the APNs topic of its pushes."""
     team_id: Annotated[str, msgspec.Meta(description="The `iss` of its APNs provider tokens.")]
     allowed_origins: AllowedOrigins
     created_at: Timestamp
+    """When the app was created."""
 
 
 class CreatedApp(AppView):
     """A new app. Its secrets are shown only in this response."""
 
     api_key: str
+    """An API key with all scopes. Store it: it is returned this once."""
     user_secret: Annotated[str, msgspec.Meta(description="Signs user tokens (HS256).")]
     user_key_id: Annotated[str, msgspec.Meta(description="The `kid` of the user secret.")]
     key_id: Annotated[str, msgspec.Meta(description="The `kid` of APNs provider tokens.")]
@@ -133,7 +147,8 @@ class AppsController(Controller):
         return idempotency.answer_created(replay, once, answer)
 
     @get("/{app_id:str}", summary="Get an app")
-    async def get_app(self, request: ApiRequest, app_id: str, apps: Injected[Apps]) -> AppView:
+    async def get_app(self, request: ApiRequest, app_id: AppId, apps: Injected[Apps]) -> AppView:
+        """Return the app. Needs the role viewer for it."""
         admin_of(request, Role.VIEWER, app_id)
         return show_app(_found(await apps.get(app_id), app_id))
 
@@ -141,7 +156,7 @@ class AppsController(Controller):
     async def update_app(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         data: AppChange,
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
@@ -154,7 +169,7 @@ class AppsController(Controller):
     async def delete_app(
         self,
         request: ApiRequest,
-        app_id: str,
+        app_id: AppId,
         apps: Injected[Apps],
         clock: Injected[Clock],
         deleted_apps: Injected[DeletedApps],
@@ -177,6 +192,7 @@ class OwnAppController(Controller):
 
     @get(summary="Get the calling app")
     async def get_own_app(self, request: ApiRequest, apps: Injected[Apps]) -> AppView:
+        """Return the app whose key calls."""
         caller = app_of(request, Scope.KEYS_READ)
         return show_app(_found(await apps.get(caller.app_id), caller.app_id))
 

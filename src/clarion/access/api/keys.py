@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
-from clarion.access.app_keys import check_overlap
+from clarion.access.app_keys import Overlap, check_overlap
 from clarion.access.callers import Callers
 from clarion.access.keys import PREFIX, IssuedKey, issue_key
 from clarion.access.model import (
@@ -24,6 +23,7 @@ from clarion.access.port import Keys
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.fields import Label, Moment, instead
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -42,48 +42,63 @@ from clarion.http.views import Timestamp, View
 _TAGS = ("Keys",)
 _NO_KEY = "This app has no API key with this id."
 
+_SCOPES = instead(
+    anyOf=[
+        {"type": "array", "items": {"enum": ["*"]}, "minItems": 1},
+        {"type": "array", "items": {"enum": list(Scope)}, "minItems": 1},
+    ]
+)
+ApiKeyId = Annotated[str, msgspec.Meta(description="The id of the API key.")]
 
-class NewKey(Body):
+
+class NewApiKey(Body):
     """An API key to create. `scopes` of `["*"]` means all scopes."""
 
-    label: str
-    scopes: list[str]
-    expires_at: datetime | None = None
+    label: Label
+    """A name for people, like `billing server`."""
+    scopes: Annotated[list[str], _SCOPES]
+    """What the key may do, like `events:write`; `*` means everything."""
+    expires_at: Moment | None = None
+    """Until when it is valid; until it is revoked if left out."""
 
 
-class KeyRotation(Body):
+class ApiKeyRotation(Body):
     """How an API key is replaced."""
 
-    overlap_s: Annotated[
-        int,
-        msgspec.Meta(description="Seconds for which the old key stays valid, at most 30 days."),
-    ] = 24 * 3600
+    overlap_s: Overlap = 24 * 3600
     expires_at: Annotated[
-        datetime | None,
+        Moment | None,
         msgspec.Meta(description="When the new key expires; as the old one if left out."),
     ] = None
 
 
-class KeyView(View):
+class ApiKeyView(View):
     """An API key without its secret."""
 
     id: str
+    """The id of the key."""
     prefix: Annotated[str, msgspec.Meta(description="How the key begins: `ck_` and its id.")]
     label: str
+    """A name for people."""
     scopes: list[str]
+    """What the key may do."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
     last_used_at: Annotated[Timestamp | None, msgspec.Meta(description="Recorded once a minute.")]
     replaced_by: Annotated[
         str | None, msgspec.Meta(description="The id of the key that a rotation made.")
     ]
 
 
-class CreatedKey(KeyView):
+class CreatedApiKey(ApiKeyView):
     """A new API key with its secret: `api_key` is shown only in this response."""
 
     api_key: str
+    """The key itself. Store it: it is returned this once."""
 
 
 class CallerView(View):
@@ -93,13 +108,20 @@ class CallerView(View):
     with it, and `role` their role for all apps.
     """
 
-    kind: str
+    kind: Literal["app", "user", "administrator"]
+    """`app`, `user` or `administrator`."""
     app_id: str | None
+    """The app that is acted for; null if an administrator names none."""
     key_id: str | None
+    """The id of the API key; null if there is none."""
     scopes: list[str]
+    """What the caller may do with the app."""
     user_id: str | None
+    """The user of a user token; null otherwise."""
     administrator_id: str | None = None
+    """The administrator; null otherwise."""
     role: Role | None = None
+    """The role of the administrator for all apps; null if there is none."""
 
 
 class KeysController(Controller):
@@ -115,7 +137,7 @@ class KeysController(Controller):
         keys: Injected[Keys],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
-    ) -> Items[KeyView]:
+    ) -> Items[ApiKeyView]:
         """Return the app's keys in the order of their ids, with revoked and expired ones."""
         caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
@@ -125,13 +147,13 @@ class KeysController(Controller):
     async def create_key(
         self,
         request: ApiRequest,
-        data: NewKey,
+        data: NewApiKey,
         keys: Injected[Keys],
         clock: Injected[Clock],
         idempotency: Injected[Idempotency],
         audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
-    ) -> Response[CreatedKey]:
+    ) -> Response[CreatedApiKey]:
         """Create a key with no more scopes than the calling key has, that does not outlive it."""
         caller = app_of(request, Scope.KEYS_WRITE)
         issued = issue_key(
@@ -152,14 +174,14 @@ class KeysController(Controller):
     async def rotate_key(
         self,
         request: ApiRequest,
-        key_id: str,
-        data: KeyRotation,
+        key_id: ApiKeyId,
+        data: ApiKeyRotation,
         keys: Injected[Keys],
         clock: Injected[Clock],
         callers: Injected[Callers],
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
-    ) -> Response[CreatedKey]:
+    ) -> Response[CreatedApiKey]:
         """Create a key like another, which expires when the overlap ends.
 
         The calling key must have all scopes of the key. A key can be rotated once.
@@ -185,11 +207,11 @@ class KeysController(Controller):
     async def revoke_key(
         self,
         request: ApiRequest,
-        key_id: str,
+        key_id: ApiKeyId,
         keys: Injected[Keys],
         clock: Injected[Clock],
         callers: Injected[Callers],
-    ) -> KeyView:
+    ) -> ApiKeyView:
         """Revoke a key at once; it stays in the list. Idempotent.
 
         The calling key must have all scopes of the key.
@@ -221,13 +243,13 @@ async def get_caller(request: ApiRequest) -> CallerView:
     )
 
 
-def show_key(key: ApiKey) -> KeyView:
-    return KeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
+def show_key(key: ApiKey) -> ApiKeyView:
+    return ApiKeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
 
 
-def show_created_key(issued: IssuedKey) -> CreatedKey:
+def show_created_key(issued: IssuedKey) -> CreatedApiKey:
     key, secret = issued.key, issued.secret
-    return CreatedKey.of(
+    return CreatedApiKey.of(
         key, prefix=PREFIX + key.id, scopes=sorted(key.scopes), api_key=secret.text
     )
 

@@ -17,7 +17,9 @@ class TicketView(View):
     """A ticket for one stream or socket: send it as `?ticket=`."""
 
     ticket: str
+    """The ticket, to be sent as `?ticket=`; it can be used once."""
     expires_at: Timestamp
+    """Until when it can be used."""
 
 
 @post("/v1/me/tickets", summary="Create a ticket", status_code=201, tags=("Inbox",))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from clarion.access.model import Stage
+from clarion.access.model import SignInStage
 from clarion.admin import qr_codes
 from clarion.admin.operations import Answer, Refused
 from clarion.admin.page import Page
@@ -132,9 +132,9 @@ async def _show_again(visit: Visit, template: str, refused: Refused, **values: A
 
 def _go_on(visit: Visit, answer: Answer) -> Response:
     """Lead to what is missing from the sign-in, or else to where it began."""
-    stage, after = Stage(answer.json["stage"]), visit.field("next")
-    paths = {Stage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
-    paths |= {Stage.NEEDS_ENROLMENT: _ENROL, Stage.SIGNED_IN: after}
+    stage, after = SignInStage(answer.json["stage"]), visit.field("next")
+    paths = {SignInStage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
+    paths |= {SignInStage.NEEDS_ENROLMENT: _ENROL, SignInStage.SIGNED_IN: after}
     return visit.redirect(check_next(paths[stage]), cookies=[*answer.cookies])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, put
@@ -17,6 +17,7 @@ from clarion.catalog.model import CategoryDefinition, Channel
 from clarion.catalog.port import Categories
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
+from clarion.fields import VISIBLE_OR_NOTHING, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of
 from clarion.http.dependencies import Injected
@@ -31,6 +32,13 @@ from clarion.http.shapes import (
 from clarion.http.views import View
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+CategoryName = Annotated[
+    str,
+    msgspec.Meta(
+        description="The name that types and preferences use.",
+        extra_json_schema={"pattern": f"^{_NAME.pattern}$"},
+    ),
+]
 _BUILT_IN = "This category is built-in: it can neither be changed nor deleted."
 
 
@@ -39,9 +47,16 @@ class CategoryBody(Body):
 
     title: Label
     """What users read in their preferences, in one line."""
-    description: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+    description: (
+        Annotated[
+            str, msgspec.Meta(max_length=500, extra_json_schema={"pattern": VISIBLE_OR_NOTHING})
+        ]
+        | None
+    ) = None
     """What notifications of the category are about."""
-    default_channels: list[Channel] = msgspec.field(default_factory=lambda: [Channel.IN_APP])
+    default_channels: Annotated[list[Channel], documented(minItems=1, uniqueItems=True)] = (
+        msgspec.field(default_factory=lambda: [Channel.IN_APP])
+    )
     """The channels of a new type of the category that names none itself."""
     user_can_disable: bool = True
     """Whether users can turn the category and its types off. Quiet hours apply in any case."""
@@ -60,7 +75,7 @@ class CategoryView(View):
     """The channels of a new type of the category that names none itself."""
     user_can_disable: bool
     """Whether users can turn it off."""
-    origin: str
+    origin: Literal["built_in", "own"]
     """`built_in`, or `own` if the app has defined it."""
 
 
@@ -90,11 +105,12 @@ class CategoriesController(Controller):
         "/{name:str}",
         summary="Create or replace a category",
         responses={201: ResponseSpec(CategoryView, description="The category was created.")},
+        errors=(Conflict,),
     )
     async def put_category(
         self,
         request: ApiRequest,
-        name: str,
+        name: CategoryName,
         data: CategoryBody,
         categories: Injected[Categories],
         catalog: Injected[CachedCatalog],
@@ -109,11 +125,11 @@ class CategoriesController(Controller):
         category, is_new = stored
         return Response(_view(category), status_code=201 if is_new else 200)
 
-    @delete("/{name:str}", summary="Delete a category", status_code=204)
+    @delete("/{name:str}", summary="Delete a category", status_code=204, errors=(Conflict,))
     async def delete_category(
         self,
         request: ApiRequest,
-        name: str,
+        name: CategoryName,
         categories: Injected[Categories],
         catalog: Injected[CachedCatalog],
     ) -> None:

@@ -12,7 +12,7 @@ from litestar import Controller, get, post, put
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
-from clarion.catalog.api.types import find_entry, refuse
+from clarion.catalog.api.types import TypeName, find_entry, refuse
 from clarion.catalog.built_in import ENGLISH
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.entry import Entry, Run, convert, measure, render
@@ -22,7 +22,7 @@ from clarion.catalog.rendering.templates import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import check_json, check_language
+from clarion.fields import LanguageTag, check_json, check_language, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -36,7 +36,7 @@ from clarion.http.shapes import (
     check_value,
 )
 from clarion.http.views import Timestamp, View
-from clarion.sms_segments import Encoding, count_segments
+from clarion.sms_segments import SmsEncoding, count_segments
 
 VARIABLES_LIMIT = 100
 # As for events.
@@ -49,7 +49,20 @@ TYPE_TEXT_LIMIT = 1 << 20
 APP_VERSIONS_LIMIT = 20_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-Language = Annotated[str | None, Parameter(description="A language tag; the default is `en`.")]
+TextChannel = Annotated[
+    str,
+    msgspec.Meta(description="The channel of the text.", extra_json_schema={"enum": list(Channel)}),
+]
+Text = Annotated[str, documented(pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$")]
+Variables = Annotated[
+    list[
+        Annotated[str, documented(pattern=f"^(?!({'|'.join(sorted(GIVEN))})$){_VARIABLE.pattern}$")]
+    ],
+    documented(maxItems=VARIABLES_LIMIT, uniqueItems=True),
+]
+Language = Annotated[
+    LanguageTag | None, Parameter(description="A language tag; the default is `en`.")
+]
 
 
 class TemplateBody(Body):
@@ -59,44 +72,67 @@ class TemplateBody(Body):
     plain text otherwise. In MJML and HTML, values are escaped.
     """
 
-    body: str
-    subject: str | None = None
-    variables: list[str] = msgspec.field(default_factory=list)
-    language: str | None = None
+    body: Text
+    """The text, in Liquid."""
+    subject: Text | None = None
+    """The subject of an email, or the title of a push or inbox item, in Liquid."""
+    variables: Variables = msgspec.field(default_factory=list)
+    """The names that every event of the type must have in its data."""
+    language: LanguageTag | None = None
+    """The language of the text; that of the query, else `en`, if left out."""
 
 
 class PreviewBody(Body):
     """The values to render with. With `body`, that text is rendered instead of the template."""
 
     data: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The data of the event."""
     actor: dict[str, Any] | None = None
+    """Who caused the event."""
     target: dict[str, Any] | None = None
+    """What the event is about."""
     user: dict[str, Any] | None = None
+    """The user, as templates see it: `name`, `language` and so on."""
     count: Count = 1
-    subject: str | None = None
-    body: str | None = None
-    variables: list[str] = msgspec.field(default_factory=list)
+    """How many events the notification stands for."""
+    subject: Text | None = None
+    """The subject that goes with `body`."""
+    body: Text | None = None
+    """A text to render in place of the stored one."""
+    variables: Variables = msgspec.field(default_factory=list)
+    """The names that `body` needs in `data`."""
 
 
 class TemplateView(View):
     """A template. A built-in one has version 0 and no time."""
 
     type: str
+    """The notification type."""
     channel: Channel
+    """The channel that the text is for."""
     language: str
+    """The language of the text."""
     version: int
+    """The number of the version; 0 is built in."""
     subject: str | None
+    """The subject of an email, or the title of a push or inbox item, in Liquid."""
     body: str
+    """The text, in Liquid."""
     variables: list[str]
+    """The names that every event of the type must have in its data."""
     created_at: Timestamp | None
+    """When this version was written; null if it is built in."""
 
 
-class SegmentsView(View):
+class SmsSegmentsView(View):
     """What the body takes as a text message; `units` are septets, or UTF-16 code units."""
 
-    encoding: Encoding
+    encoding: SmsEncoding
+    """How the text is encoded; one character outside of GSM-7 makes it UCS-2."""
     units: int
+    """How long the text is, in septets or UTF-16 code units."""
     count: int
+    """How many segments are paid for."""
 
 
 class PreviewView(View):
@@ -106,10 +142,15 @@ class PreviewView(View):
     """
 
     subject: str | None
+    """The rendered subject."""
     body: str
+    """The rendered text; of MJML, the HTML."""
     language: str
+    """The language of the template that was used."""
     version: int | None
-    segments: SegmentsView | None
+    """The version that was used; null if the text came with the request."""
+    segments: SmsSegmentsView | None
+    """What the body takes as a text message; null for other channels."""
 
 
 class TemplatesController(Controller):
@@ -120,7 +161,7 @@ class TemplatesController(Controller):
 
     @get(summary="List templates")
     async def list_templates(
-        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: TypeName, catalog: Injected[CachedCatalog]
     ) -> Items[TemplateView]:
         """Return the newest version for each channel and language, built-in ones included."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -131,8 +172,8 @@ class TemplatesController(Controller):
     async def get_template(
         self,
         request: ApiRequest,
-        type_name: str,
-        channel: str,
+        type_name: TypeName,
+        channel: TextChannel,
         catalog: Injected[CachedCatalog],
         language: Language = None,
     ) -> TemplateView:
@@ -146,8 +187,8 @@ class TemplatesController(Controller):
     async def list_versions(
         self,
         request: ApiRequest,
-        type_name: str,
-        channel: str,
+        type_name: TypeName,
+        channel: TextChannel,
         templates: Injected[Templates],
         catalog: Injected[CachedCatalog],
         language: Language = None,
@@ -162,12 +203,16 @@ class TemplatesController(Controller):
         page = await templates.versions(app_id, type_name, *place, after=after, limit=size)
         return Items([_view(each) for each in page.items], page.next)
 
-    @put("/{channel:str}", summary="Create or replace a template")
+    @put(
+        "/{channel:str}",
+        summary="Create or replace a template",
+        errors=(NotFound, Conflict),
+    )
     async def put_template(
         self,
         request: ApiRequest,
-        type_name: str,
-        channel: str,
+        type_name: TypeName,
+        channel: TextChannel,
         data: TemplateBody,
         templates: Injected[Templates],
         catalog: Injected[CachedCatalog],
@@ -194,8 +239,8 @@ class TemplatesController(Controller):
     async def preview(
         self,
         request: ApiRequest,
-        type_name: str,
-        channel: str,
+        type_name: TypeName,
+        channel: TextChannel,
         data: PreviewBody,
         catalog: Injected[CachedCatalog],
         language: Language = None,
@@ -203,6 +248,7 @@ class TemplatesController(Controller):
         """Render the template that a user of this language would get. Nothing is stored."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
         place = _check_place(channel, language)
+        check_value("variables", _check_variables, data.variables)
         entry = await find_entry(catalog, app_id, type_name)
         if data.body is not None:
             template = _draft(type_name, place, data, data.body, 0)
@@ -269,7 +315,7 @@ async def _preview(
     )
     text = await render(await convert(template, run), context, run)
     is_sms = template.channel is Channel.SMS
-    segments = SegmentsView.of(count_segments(text.body)) if is_sms else None
+    segments = SmsSegmentsView.of(count_segments(text.body)) if is_sms else None
     return PreviewView.of(text, language=template.language, version=version, segments=segments)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Controller, delete, get, put
@@ -26,6 +26,7 @@ from clarion.catalog.model import (
     NotificationType,
     Overflow,
     Priority,
+    PriorityName,
     RateLimit,
 )
 from clarion.catalog.port import Sandbox, Types
@@ -33,7 +34,7 @@ from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import is_plain
+from clarion.fields import VISIBLE, documented, instead, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -54,8 +55,19 @@ TYPES_LIMIT = 1_000
 # Of all definitions of an app together: they are listed at once.
 DEFINITIONS_LIMIT = 1 << 21
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
-_PRIORITIES = {priority.name.lower(): priority for priority in Priority}
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+_PRIORITIES: dict[str, Priority] = {priority.label: priority for priority in Priority}
+TypeName = Annotated[
+    str,
+    msgspec.Meta(
+        description="The name of the notification type.",
+        examples=["POST_COMMENT"],
+        extra_json_schema={"pattern": f"^{_NAME.pattern}$"},
+    ),
+]
+Label = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=100, extra_json_schema={"pattern": VISIBLE})
+]
+_PRIORITY = instead(anyOf=[{"enum": list(PriorityName)}, {"enum": list(Priority)}])
 PerHour = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=30 * 24 * 3_600)]
 
@@ -64,14 +76,18 @@ class RateLimitBody(Body):
     """How many notifications a user gets in an hour, and what happens to the rest."""
 
     per_user_per_hour: PerHour
+    """How many notifications of the type a user gets in an hour."""
     overflow: Overflow = Overflow.DROP
+    """What happens to those beyond."""
 
 
 class DedupeBody(Body):
     """How long events with the same dedupe key are duplicates, and what happens to these."""
 
     window_s: Seconds
+    """For how many seconds events with the same dedupe key are duplicates."""
     mode: DedupeMode = DedupeMode.DROP
+    """What happens to a duplicate."""
 
 
 class DigestBody(Body):
@@ -81,41 +97,69 @@ class DigestBody(Body):
     """
 
     window_s: Seconds | None = None
+    """How many seconds to collect, from the first event on."""
     daily_at: Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None
+    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
 
 
 class TypeBody(Body):
     """A type. A field left out has its default: for a built-in type, its built-in value."""
 
     display_name: Label | UnsetType = UNSET
+    """The name of the type for people."""
     category: Annotated[str, msgspec.Meta(max_length=64)] | UnsetType = UNSET
-    default_channels: list[Channel] | UnsetType = UNSET
-    optional_channels: list[Channel] | UnsetType = UNSET
-    priority: str | int | UnsetType = UNSET
+    """The category, built-in or your own, which users can turn off."""
+    default_channels: (
+        Annotated[list[Channel], documented(minItems=1, uniqueItems=True)] | UnsetType
+    ) = UNSET
+    """The channels to use if an event names none."""
+    optional_channels: Annotated[list[Channel], documented(uniqueItems=True)] | UnsetType = UNSET
+    """Channels that are used only if they have a template."""
+    priority: Annotated[str | int, _PRIORITY] | UnsetType = UNSET
+    """How urgent it is: `low`, `medium`, `high` or `critical`, or 0 to 3."""
     user_can_disable: bool | UnsetType = UNSET
+    """Whether the toggles of users apply."""
     is_active: bool | UnsetType = UNSET
+    """Whether events of the type are sent at all."""
     rate_limit: RateLimitBody | UnsetType | None = UNSET
+    """How many a user gets; null: any number."""
     dedupe: DedupeBody | UnsetType | None = UNSET
+    """Which events count as duplicates; null: none."""
     digest: DigestBody | UnsetType | None = UNSET
+    """How to collect several into one; null: each is sent by itself."""
     data_schema: dict[str, Any] | UnsetType | None = UNSET
+    """A JSON Schema for the `data` of events; null: any data."""
 
 
 class TypeView(View):
     """A type of the calling app. `origin` is `built_in`, `changed` or `own`."""
 
     type: str
+    """The name of the type."""
     display_name: str
+    """The name of the type for people."""
     category: str
+    """The category, which users can turn off."""
     default_channels: list[Channel]
+    """The channels to use if an event names none."""
     optional_channels: list[Channel]
-    priority: str
+    """Channels that are used only if they have a template."""
+    priority: PriorityName
+    """`low`, `medium`, `high` or `critical`."""
     user_can_disable: bool
+    """Whether the toggles of users apply."""
     is_active: bool
+    """Whether events of the type are sent at all."""
     rate_limit: RateLimit | None
+    """How many a user gets; null: any number."""
     dedupe: Dedupe | None
+    """Which events count as duplicates; null: none."""
     digest: Digest | None
+    """How to collect several into one; null: each is sent by itself."""
     data_schema: dict[str, Any] | None
-    origin: str
+    """A JSON Schema for the `data` of events; null: any data."""
+    origin: Literal["built_in", "changed", "own"]
+    """`built_in`, `changed` (built in, but changed by you) or `own`."""
 
 
 class TypesController(Controller):
@@ -141,7 +185,7 @@ class TypesController(Controller):
 
     @get("/{type_name:str}", summary="Get a type")
     async def get_type(
-        self, request: ApiRequest, type_name: str, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: TypeName, catalog: Injected[CachedCatalog]
     ) -> TypeView:
         """Return the current definition of the type."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -151,7 +195,7 @@ class TypesController(Controller):
     async def put_type(
         self,
         request: ApiRequest,
-        type_name: str,
+        type_name: TypeName,
         data: TypeBody,
         types: Injected[Types],
         catalog: Injected[CachedCatalog],
@@ -177,7 +221,7 @@ class TypesController(Controller):
     async def delete_type(
         self,
         request: ApiRequest,
-        type_name: str,
+        type_name: TypeName,
         types: Injected[Types],
         catalog: Injected[CachedCatalog],
     ) -> None:
@@ -295,7 +339,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 def _view(definition: NotificationType) -> TypeView:
     return TypeView.of(
         definition,
-        priority=definition.priority.name.lower(),
+        priority=definition.priority.label,
         origin=_origin(definition),
     )
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from litestar import Controller, delete, get, post
 from litestar.params import Parameter
 from msgspec import Meta
 
 from clarion.access.model import Scope
-from clarion.catalog.model import Channel
+from clarion.catalog.model import Channel, PriorityName
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.events.decide.verdicts import Decision, Fold, Hold
-from clarion.events.drafts import EventDraft
+from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
 from clarion.events.model import (
     FILTERABLE,
@@ -25,6 +24,7 @@ from clarion.events.model import (
     ReasonCode,
 )
 from clarion.events.port import Events
+from clarion.fields import EventId, Moment, UserId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.shapes import (
@@ -40,7 +40,10 @@ from clarion.http.views import Timestamp, View
 
 _TAGS = ("Events",)
 ByStatus = Annotated[
-    str | None, Parameter(description=f"One of {', '.join(sorted(FILTERABLE))}; without it, all.")
+    str | None,
+    Parameter(
+        description="Only events with this status.", schema_extra={"enum": sorted(FILTERABLE)}
+    ),
 ]
 
 
@@ -48,26 +51,42 @@ class EventView(View):
     """An event and its progress."""
 
     event_id: str
+    """The id that the event was given when it was accepted."""
     type: str
+    """The notification type."""
     status: EventStatus
-    priority: str
+    """How far the event is."""
+    priority: PriorityName
+    """`low`, `medium`, `high` or `critical`."""
     recipient: dict[str, Any]
+    """Who is to be notified, as it was sent; of a segment also the filter that applied."""
     retry_count: int
+    """How often its processing was retried."""
     last_error: str | None
+    """Why its processing failed last; null if it did not."""
     notification_count: int
+    """For how many recipients it has been decided."""
     remaining: int
+    """For how many recipients it has not been decided yet."""
     scheduled_at: Timestamp | None
+    """When it is to be decided; null: at once."""
     expires_at: Timestamp | None
+    """After this time nothing of it is sent."""
     created_at: Timestamp
+    """When the event was accepted."""
     updated_at: Timestamp
+    """When the event changed last."""
 
 
 class ExplainDraft(EventDraft, kw_only=True):
     """An event for one user, and the time to decide for: `at`, else `scheduled_at`, else now."""
 
-    at: datetime | None = None
+    recipient: Annotated[Recipient, one_of("user_id", "segment")]
+    """The user; or a segment, with the user in `user_id`."""
+    at: Moment | None = None
+    """The time to decide for; `scheduled_at` or now if left out."""
     user_id: Annotated[
-        str | None, Meta(description="The user to decide for, if the recipient is a segment.")
+        UserId | None, Meta(description="The user to decide for, if the recipient is a segment.")
     ] = None
 
 
@@ -75,20 +94,29 @@ class VerdictView(View):
     """The verdict for a channel, its reason and rule, and the time until which it waits."""
 
     channel: Channel
-    verdict: str
+    """The channel that the verdict is about."""
+    verdict: Literal["send", "hold", "fold", "drop"]
+    """`send`, `hold`, `fold` or `drop`."""
     reason: ReasonCode
+    """Why, as a stable word."""
     rule: str
+    """The rule that decided."""
     until: Timestamp | None
+    """Until when it is held or collected; null if it is not, or until a preference changes."""
 
 
 class ExplanationView(View):
     """The verdicts, and all rules in order: the first that returns a verdict decides."""
 
     user_id: str
+    """The user it was decided for."""
     is_recipient: Annotated[bool, Meta(description="False if the segment has no such user.")]
     at: Timestamp
+    """The time it was decided for."""
     verdicts: list[VerdictView]
+    """One verdict for each channel."""
     rules: tuple[str, ...]
+    """The names of all rules, in the order in which they are asked."""
 
 
 class EventsController(Controller):
@@ -113,17 +141,17 @@ class EventsController(Controller):
 
     @get("/{event_id:str}", summary="Get an event")
     async def get_event(
-        self, request: ApiRequest, event_id: str, events: Injected[Events]
+        self, request: ApiRequest, event_id: EventId, events: Injected[Events]
     ) -> EventView:
         """Return an event and its progress."""
         caller = app_of(request, Scope.EVENTS_READ)
         return _view(await _find(events, caller.app_id, event_id))
 
-    @delete("/{event_id:str}", summary="Cancel an event", status_code=200)
+    @delete("/{event_id:str}", summary="Cancel an event", status_code=200, errors=(Conflict,))
     async def cancel(
         self,
         request: ApiRequest,
-        event_id: str,
+        event_id: EventId,
         events: Injected[Events],
         clock: Injected[Clock],
     ) -> EventView:
@@ -135,11 +163,16 @@ class EventsController(Controller):
             raise Conflict(f"This event is {event.status.value}: it is too late to cancel it.")
         return _view(event)
 
-    @post("/{event_id:str}/replay", summary="Replay a failed event", status_code=202)
+    @post(
+        "/{event_id:str}/replay",
+        summary="Replay a failed event",
+        status_code=202,
+        errors=(Conflict,),
+    )
     async def replay(
         self,
         request: ApiRequest,
-        event_id: str,
+        event_id: EventId,
         events: Injected[Events],
         clock: Injected[Clock],
         wake: Injected[Wake],
@@ -199,7 +232,7 @@ def _view(event: Event) -> EventView:
     return EventView.of(
         event,
         event_id=event.id,
-        priority=event.priority.name.lower(),
+        priority=event.priority.label,
         recipient=_recipient(event.audience),
     )
 

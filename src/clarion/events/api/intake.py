@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 
@@ -12,54 +13,65 @@ from clarion.clock import to_rfc3339
 from clarion.errors import RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
-from clarion.events.model import AudienceKind, Event
-from clarion.http.asgi import FastRoute, Operation, Request, Response
-from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
+from clarion.events.model import AudienceKind, Event, EventStatus
+from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
+from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import IDEMPOTENCY_KEY
+from clarion.http.views import Timestamp
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 
 PATH = "/v1/events"
 BATCH_PATH = "/v1/events/batch"
 ACCEPTED = 202
-_JSON = (b"content-type", b"application/json")
 _REPLAYED = (b"idempotent-replayed", b"true")
+_RESULTS = [EventStatus.PENDING, EventStatus.SCHEDULED, "refused"]
 
 
 class AcceptedEvent(msgspec.Struct):
     """An event that was accepted: it is stored, and will be processed."""
 
     event_id: str
-    status: str
-    created_at: str
+    """The id of the event, with which its progress is read."""
+    status: EventStatus
+    """`pending`, or `scheduled` if it waits for its time."""
+    created_at: Timestamp
+    """When the event was accepted."""
 
 
 class EventResult(Refusal, omit_defaults=True, kw_only=True):
     """The result for one event of a batch: its id, or with the status `refused` its faults."""
 
-    status: str
+    status: Annotated[str, msgspec.Meta(extra_json_schema={"enum": _RESULTS})]
+    """`pending`, `scheduled`, or `refused`: then `code`, `detail` and `errors` say why."""
     event_id: str | None = None
-    created_at: str | None = None
+    """The id of the event; left out if it was refused."""
+    created_at: Timestamp | None = None
+    """When the event was accepted; left out if it was refused."""
 
 
-class BatchResult(msgspec.Struct):
+class EventBatchResult(msgspec.Struct):
     """One result for each event, in order."""
 
     results: list[EventResult]
+    """One result for each event, in the order of the request."""
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
+class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Up to 1,000 events. A list of events without this object is accepted too."""
 
-    events: list[EventDraft]
+    events: Annotated[
+        list[EventDraft],
+        msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": BATCH_LIMIT}),
+    ]
+    """The events, 1 to 1,000."""
 
 
 _DRAFT = msgspec.json.Decoder(EventDraft)
 _encode = msgspec.json.Encoder().encode
 _ACCEPT = Operation(
-    id="V1EventsAccept",
     summary="Send an event",
     description="Accept an event. It is stored when the response is sent.",
     tag="Events",
@@ -71,11 +83,10 @@ _ACCEPT = Operation(
 )
 _ACCEPT_BATCH = replace(
     _ACCEPT,
-    id="V1EventsBatchAcceptBatch",
     summary="Send events in a batch",
     description="Accept up to 1,000 events. An invalid event does not affect the others.",
-    body=Batch,
-    response=BatchResult,
+    body=EventBatch,
+    response=EventBatchResult,
     response_description="One result for each event, in order.",
 )
 
@@ -104,7 +115,7 @@ class EventEndpoint:
                 raise
             return self._answer_again(replay, once)
         created_at = to_rfc3339(event.created_at)
-        answer = _encode(AcceptedEvent(event.id, event.status.value, created_at))
+        answer = _encode(AcceptedEvent(event.id, event.status, created_at))
         return await self._store(request, caller, [event], body, answer)
 
     async def accept_batch(self, request: Request) -> Response:
@@ -123,7 +134,7 @@ class EventEndpoint:
             else:
                 events.append(event)
                 results.append(_report(event))
-        answer = _encode(BatchResult(results))
+        answer = _encode(EventBatchResult(results))
         return await self._store(request, caller, events, body, answer)
 
     async def _store(
@@ -140,11 +151,11 @@ class EventEndpoint:
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
             return self._answer_again(replay, once)
-        return Response(ACCEPTED, answer, (_JSON,))
+        return respond_json(ACCEPTED, answer)
 
     def _answer_again(self, replay: StoredResponse, once: IdempotencyClaim | None) -> Response:
         first = self._idempotency.open(replay, once)
-        return Response(ACCEPTED, first, (_JSON, _REPLAYED))
+        return respond_json(ACCEPTED, first, _REPLAYED)
 
 
 def _only_user(events: Sequence[Event]) -> str | None:
@@ -168,4 +179,4 @@ def _caller_of(request: Request) -> AppCaller:
 
 def _report(event: Event) -> EventResult:
     created_at = to_rfc3339(event.created_at)
-    return EventResult(status=event.status.value, event_id=event.id, created_at=created_at)
+    return EventResult(status=event.status, event_id=event.id, created_at=created_at)

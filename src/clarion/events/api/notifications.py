@@ -25,6 +25,7 @@ from clarion.events.model import (
 from clarion.events.port import Deliveries, Events, NotificationReader
 from clarion.events.status import summarize
 from clarion.events.timeline import build_timeline
+from clarion.fields import EventId, NotificationId, UserId
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.shapes import (
@@ -38,7 +39,7 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.http.views import Timestamp, View
-from clarion.inbox.model import Item, to_item
+from clarion.inbox.model import InboxItem, to_item
 
 OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
 OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]
@@ -50,57 +51,85 @@ ForReason = Annotated[
 ]
 
 
-class NotificationView(Item, View, kw_only=True):
+class NotificationView(InboxItem, View, kw_only=True):
     """A notification; `status` is the summary of its deliveries."""
 
     user_id: str
+    """The user who is notified."""
     event_id: str
+    """The event that it came from."""
     status: NotificationStatus
+    """The summary of its deliveries."""
     is_shown: bool
+    """Whether it is in the inbox of the user."""
     folded_into: str | None
+    """The notification that counts this one as well; null if none does."""
 
 
 class AttemptView(View):
     """An attempt to deliver."""
 
     number: int
+    """The number of the attempt, from 1."""
     device_id: str | None
+    """The device it went to, if the channel is `push`."""
     provider: str | None
+    """The name of the provider that was used."""
     status: str
+    """What came of it, like `delivered` or `failed`."""
     provider_response: str | None
+    """What the provider answered, shortened."""
     error_code: str | None
+    """The code of the error, as the provider gives it."""
     error_message: str | None
+    """What went wrong."""
     attempted_at: Timestamp
+    """When it was tried."""
 
 
 class WaitingChannel(View):
     """The status of a notification on a channel: why, and until when it waits."""
 
     channel: Channel
+    """The channel by which it is delivered."""
     status: DeliveryStatus
+    """How far the delivery is."""
     reason: ReasonCode
+    """Why it has this status."""
     rule: str
+    """The rule that decided."""
     until: Timestamp | None
+    """Until when it waits; null if it does not, or until a preference changes."""
 
 
 class DeliveryView(WaitingChannel, kw_only=True):
     """The delivery of a notification on one channel."""
 
     attempt_count: int
+    """How often it was tried."""
     provider: str | None
+    """The name of the provider that was used last."""
     sent_at: Timestamp | None
+    """When a provider accepted it."""
     delivered_at: Timestamp | None
+    """When it reached the user or their device."""
     read_at: Timestamp | None
+    """When the user read it in the inbox."""
     last_attempt_at: Timestamp | None
+    """When it was tried last."""
     error_code: str | None
+    """The code of the last error."""
     error_message: str | None
+    """What went wrong last."""
     attempts: list[AttemptView]
+    """All attempts, oldest first."""
 
 
 class DeliveriesView(View):
     """The deliveries of a notification, one for each channel."""
 
     items: list[DeliveryView]
+    """One delivery for each channel."""
 
 
 class ListedNotification(NotificationView, kw_only=True):
@@ -113,31 +142,45 @@ class TimelineEntryView(View):
     """One entry of a timeline."""
 
     at: Timestamp
+    """When it happened."""
     what: str
+    """What happened, like `accepted`, `decided`, `attempted` or `read`."""
     channel: Channel | None
+    """The channel it happened on, if it was one."""
     reason: ReasonCode | None
+    """Why, as a stable word."""
     rule: str | None
+    """The rule that decided."""
     until: Timestamp | None
+    """Until when it waits."""
     detail: str | None
+    """More about it, for people."""
 
 
 class TimelineView(View):
     """The timeline of a notification, oldest entry first."""
 
     items: list[TimelineEntryView]
+    """The entries, oldest first."""
 
 
 class WaitingView(View):
     """A notification that waits on one or more channels."""
 
     notification_id: str
+    """The notification that waits."""
     type: str
+    """The notification type."""
     created_at: Timestamp
+    """When the notification was created."""
     channels: list[WaitingChannel]
+    """The channels it waits on."""
 
 
 async def _find(
-    request: ApiRequest, notification_id: str, notifications: Injected[NotificationReader]
+    request: ApiRequest,
+    notification_id: NotificationId,
+    notifications: Injected[NotificationReader],
 ) -> Notification:
     caller = app_of(request, Scope.NOTIFICATIONS_READ)
     found = await notifications.get(caller.app_id, notification_id)
@@ -236,7 +279,7 @@ _OF_EVENT = "/v1/events/{event_id:str}/notifications"
 @get(_OF_EVENT, summary="List the notifications of an event", tags=["Events"])
 async def list_of_event(
     request: ApiRequest,
-    event_id: str,
+    event_id: EventId,
     notifications: Injected[NotificationReader],
     deliveries: Injected[Deliveries],
     limit: Limit = PAGE_DEFAULT,
@@ -259,7 +302,7 @@ async def list_waiting(
     deliveries: Injected[Deliveries],
     notifications: Injected[NotificationReader],
     check_present: Injected[CheckPresent],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[WaitingView]:

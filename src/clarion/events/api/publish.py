@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from litestar import Controller, Response, route
 from litestar.enums import HttpMethod
-from litestar.openapi.spec import (
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    Parameter,
-    RequestBody,
-    Schema,
-)
+from litestar.openapi.spec import OpenAPIType, Operation, Parameter, Schema
 
 from clarion.access.model import Scope, require_app
 from clarion.errors import NotFound
@@ -26,6 +19,7 @@ from clarion.events.publications import (
     read_publication,
 )
 from clarion.events.publisher import Publisher
+from clarion.fields import TopicName
 from clarion.http.asgi import index_headers
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -46,33 +40,16 @@ _FIELDS = {
 }
 
 
-def _describe_json() -> Schema:
-    """Return the schema of a JSON body. Litestar takes it as it is: a plain object."""
-    _, components = msgspec.json.schema_components([PublicationBody])
-    schema: Any = components[PublicationBody.__name__]
-    for name, text in _FIELDS.items():
-        schema["properties"][name]["description"] = text
-    return cast("Schema", schema)
-
-
-_JSON = OpenAPIMediaType(
-    schema=_describe_json(),
-    example={"title": "Backup", "message": "312 files", "tags": ["white_check_mark"]},
-)
-
-
 @dataclass
 class PublishOperation(Operation):
-    """What OpenAPI says of the body, the headers and the parameters, which we read ourselves."""
+    """What OpenAPI says of what we read ourselves: the body, the headers and the parameters."""
+
+    bodies: ClassVar[dict[str, Any]] = {
+        "text/plain": Annotated[str, msgspec.Meta(examples=["Backup done"])],
+        "application/json": PublicationBody,
+    }
 
     def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            required=False,
-            content={
-                "text/plain": OpenAPIMediaType(schema=_TEXT, example="Backup done"),
-                "application/json": _JSON,
-            },
-        )
         self.parameters = [
             *(self.parameters or ()),
             *(
@@ -108,11 +85,12 @@ class PublishController(Controller):
         summary="Publish to a topic",
         status_code=ACCEPTED,
         operation_class=PublishOperation,
+        errors=(NotFound,),
     )
     async def publish(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         publisher: Injected[Publisher],
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,

@@ -15,9 +15,9 @@ from msgspec import Meta
 from clarion.access.model import AppCaller, Scope, require_app
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, RequestError, Unauthenticated
-from clarion.fields import check_user_id
-from clarion.http.asgi import FastRoute, Operation, Request, Response
-from clarion.http.batches import Refusal, claim_key, explain_refusal, read_items
+from clarion.fields import UserId, check_user_id
+from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
+from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.dependencies import OnUserChanged
 from clarion.http.idempotency import Idempotency
@@ -30,7 +30,6 @@ from clarion.people.model import StoredUser, User, UserStatus
 from clarion.people.port import Edit, Users
 
 PATH = "/v1/users/batch"
-_JSON = (b"content-type", b"application/json")
 _REPLAYED = (b"idempotent-replayed", b"true")
 _CHANGED_AT_ONCE = 100
 # No rule looks at these.
@@ -47,19 +46,23 @@ _NOT_DECISIVE = (
 class BatchUser(UserBody, kw_only=True):
     """A user to create, or the fields of a user to update. Null resets a field to its default."""
 
-    id: Annotated[str, Meta(description="1 to 128 letters, digits or . _ ~ : @ = + | -")]
+    id: UserId
 
 
 class UserBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Up to 1,000 users. A list of users without this object is accepted too."""
 
-    users: list[BatchUser]
+    users: Annotated[
+        list[BatchUser], Meta(extra_json_schema={"minItems": 1, "maxItems": BATCH_LIMIT})
+    ]
+    """The users, 1 to 1,000, each at most once."""
 
 
 class UserResult(Refusal, omit_defaults=True, kw_only=True):
     """The result for one user of a batch; with the status `refused`, why."""
 
     status: Literal["created", "updated", "refused"]
+    """What was done; if `refused`, then `code`, `detail` and `errors` say why."""
     id: Annotated[str | None, Meta(description="Left out if the item has no valid id.")] = None
 
 
@@ -67,12 +70,12 @@ class UserBatchResult(msgspec.Struct):
     """One result for each user, in order."""
 
     results: list[UserResult]
+    """One result for each user, in the order of the request."""
 
 
 _ITEM = msgspec.json.Decoder(BatchUser)
 _encode = msgspec.json.Encoder().encode
 _OPERATION = Operation(
-    id="V1UsersBatchWriteBatch",
     summary="Create or update users in a batch",
     description="Create users that do not exist; of the others update the fields that are given, "
     "as `PATCH` does. A user that is refused does not affect the others. The response is sent when "
@@ -168,7 +171,7 @@ def _caller_of(request: Request) -> AppCaller:
 
 
 def _answer(body: bytes, *headers: tuple[bytes, bytes]) -> Response:
-    return Response(200, body, (_JSON, *headers))
+    return respond_json(200, body, *headers)
 
 
 def _read_item(raw: msgspec.Raw, app_id: str, now: int, known: set[str]) -> _Item:

@@ -6,7 +6,8 @@ from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
-from clarion.fields import check_topic
+from clarion.errors import NotFound
+from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
@@ -24,6 +25,7 @@ class FollowView(View):
     """A topic that a user follows."""
 
     topic: str
+    """The name of the topic."""
 
 
 class FollowsController(Controller):
@@ -37,7 +39,7 @@ class FollowsController(Controller):
         self,
         request: ApiRequest,
         users: Injected[Users],
-        user_id: str | None = None,
+        user_id: UserId | None = None,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[FollowView]:
@@ -48,17 +50,20 @@ class FollowsController(Controller):
         page = await users.followed(*owner, after=after, limit=size)
         return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
-    @put(_TOPIC_PATHS, summary="Follow a topic", status_code=204)
+    @put(_TOPIC_PATHS, summary="Follow a topic", status_code=204, errors=(NotFound,))
     async def follow(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         users: Injected[Users],
         topics: Injected[Topics],
         clock: Injected[Clock],
-        user_id: str | None = None,
+        user_id: UserId | None = None,
     ) -> None:
-        """Make the user follow the topic. Idempotent. With a user token, open topics only."""
+        """Make the user follow the topic, one of at most 1,000. A repeat changes nothing.
+
+        With a user token, open topics only.
+        """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         name = check_value("topic", check_topic, topic)
         if isinstance(caller_of(request), UserCaller):
@@ -68,7 +73,11 @@ class FollowsController(Controller):
 
     @delete(_TOPIC_PATHS, summary="Unfollow a topic", status_code=204)
     async def unfollow(
-        self, request: ApiRequest, topic: str, users: Injected[Users], user_id: str | None = None
+        self,
+        request: ApiRequest,
+        topic: TopicName,
+        users: Injected[Users],
+        user_id: UserId | None = None,
     ) -> None:
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from litestar import Controller, get, route
-from litestar.enums import HttpMethod
+from litestar import Controller, get, patch, put
 from litestar.params import Parameter
 from msgspec import UNSET
 
@@ -16,6 +15,8 @@ from clarion.access.model import Scope
 from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
+from clarion.errors import NotFound
+from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -27,10 +28,17 @@ from clarion.people.api.users import check_found
 from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
 from clarion.people.port import Users
-from clarion.people.preferences import TOGGLED_CHANNELS, Setting
-from clarion.quiet_hours import GivenQuietHours, QuietHours, QuietWindow, check_quiet_hours
+from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
+from clarion.quiet_hours import (
+    QUIET_HOURS,
+    GivenQuietHours,
+    QuietHours,
+    QuietWindow,
+    check_quiet_hours,
+)
 
 T = TypeVar("T")
+ChannelToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Channel)})]
 TYPES_LIMIT = 1_000
 Explain = Annotated[bool, Parameter(description="Show the source of each value.")]
 _USER_FIELDS = ("timezone", "language")
@@ -47,31 +55,85 @@ class _Known(NamedTuple):
 class PreferencesBody(Body):
     """Preferences to set. Null resets a value to its default."""
 
-    timezone: Given[str] = UNSET
-    language: Given[str] = UNSET
-    quiet_hours: Given[GivenQuietHours] = UNSET
+    timezone: Given[TimezoneName] = UNSET
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
+    language: Given[LanguageTag] = UNSET
+    """The language of texts, a tag like pt-BR."""
+    quiet_hours: Annotated[Given[GivenQuietHours], QUIET_HOURS] = UNSET
+    """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
+    """
     categories: Given[Toggles] = UNSET
-    types: Given[dict[str, Toggles | None]] = UNSET
+    """Whether notifications of a category are sent, by category."""
+    types: Annotated[
+        Given[dict[str, ChannelToggles | None]], documented(maxProperties=TYPES_LIMIT)
+    ] = UNSET
+    """Whether a type is sent on a channel, by type and channel."""
 
 
 class PreferencesView(View):
     """The effective preferences. `quiet_hours` are flags or windows, as they were set."""
 
     timezone: str
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
     language: str
+    """The language of texts, a tag like pt-BR."""
     quiet_hours: list[bool | QuietWindow]
+    """When pushes, email and SMS are held: windows, or 24 flags, as they were set."""
     categories: dict[str, bool]
+    """Whether notifications of a category are sent, by category."""
     types: dict[str, dict[str, bool]]
+    """Whether a type is sent on a channel, by type and channel, all in all: also false if its
+    category is off.
+    """
+
+
+class TextSetting(View):
+    """An effective text, its source, and what the user has set."""
+
+    value: str
+    """What applies."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: str | None
+    """What the user has set; null if nothing."""
+
+
+class FlagSetting(View):
+    """An effective flag, its source, and what the user has set."""
+
+    value: bool
+    """What applies."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: bool | None
+    """What the user has set, even if it does not apply; null if nothing."""
+
+
+class QuietHoursSetting(View):
+    """The effective quiet hours, their source, and what the user has set."""
+
+    value: QuietHours
+    """What applies: windows, or 24 flags."""
+    source: PreferenceSource
+    """Where it comes from."""
+    set_to: QuietHours | None
+    """What the user has set; null if nothing."""
 
 
 class ExplainedPreferences(View):
     """The effective preferences, the source of each, and what the user has set."""
 
-    timezone: Setting[str]
-    language: Setting[str]
-    quiet_hours: Setting[QuietHours]
-    categories: dict[str, Setting[bool]]
-    types: dict[str, dict[str, Setting[bool]]]
+    timezone: TextSetting
+    """The time zone in which quiet hours and daily digests apply, an IANA name."""
+    language: TextSetting
+    """The language of texts, a tag like pt-BR."""
+    quiet_hours: QuietHoursSetting
+    """When pushes, email and SMS are held: windows, or 24 flags, one for each hour from midnight.
+    """
+    categories: dict[str, FlagSetting]
+    """Whether notifications of a category are sent, by category."""
+    types: dict[str, dict[str, FlagSetting]]
+    """Whether a type is sent on a channel, by type and channel."""
 
 
 class PreferencesController(Controller):
@@ -87,7 +149,7 @@ class PreferencesController(Controller):
         users: Injected[Users],
         catalog: Injected[Catalog],
         *,
-        user_id: str | None = None,
+        user_id: UserId | None = None,
         explain: Explain = False,
     ) -> PreferencesView | ExplainedPreferences:
         """Return the effective preferences; with `explain`, the source of each value."""
@@ -96,8 +158,8 @@ class PreferencesController(Controller):
         known = await _read_known(catalog, user.app_id)
         return _explain(user, known) if explain else _view(user, known)
 
-    @route(_PATHS, http_method=[HttpMethod.PUT, HttpMethod.PATCH], summary="Set preferences")
-    async def set_preferences(
+    @put(_PATHS, summary="Replace preferences", errors=(NotFound,))
+    async def replace_preferences(
         self,
         request: ApiRequest,
         data: PreferencesBody,
@@ -105,26 +167,54 @@ class PreferencesController(Controller):
         catalog: Injected[Catalog],
         clock: Injected[Clock],
         on_user_changed: Injected[OnUserChanged],
-        user_id: str | None = None,
+        user_id: UserId | None = None,
     ) -> PreferencesView:
-        """Set the given values. What is left out stays with `PATCH`.
-
-        With `PUT` it is reset to its default, except for language and time zone.
-        """
+        """Set the given values and reset the others, except for language and time zone."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         known = await _read_known(catalog, owner[0])
-        toggles = collect(given_checks(data, partial(_check, known)))
-        fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
-        now = clock.now()
-
-        def edit(user: User) -> User:
-            old = Preferences() if request.method == HttpMethod.PUT else user.preferences
-            preferences = rules.update(old, **toggles)
-            return replace(user, **fields, preferences=preferences, updated_at=now)
-
-        user = check_found(await users.patch(*owner, edit))
+        user = await _change(owner, data, known, users, clock.now(), _replace_with(known))
         await on_user_changed(*owner)
         return _view(user, known)
+
+    @patch(_PATHS, summary="Update preferences")
+    async def update_preferences(
+        self,
+        request: ApiRequest,
+        data: PreferencesBody,
+        users: Injected[Users],
+        catalog: Injected[Catalog],
+        clock: Injected[Clock],
+        on_user_changed: Injected[OnUserChanged],
+        user_id: UserId | None = None,
+    ) -> PreferencesView:
+        """Set the given values; the others stay."""
+        owner = owner_of(request, user_id, Scope.USERS_WRITE)
+        known = await _read_known(catalog, owner[0])
+        user = await _change(owner, data, known, users, clock.now(), rules.update)
+        await on_user_changed(*owner)
+        return _view(user, known)
+
+
+def _replace_with(known: _Known) -> Callable[..., Preferences]:
+    return partial(rules.replace_preferences, {each.type: each for each in known.types})
+
+
+async def _change(
+    owner: tuple[str, str],
+    data: PreferencesBody,
+    known: _Known,
+    users: Users,
+    now: int,
+    change: Callable[..., Preferences],
+) -> User:
+    toggles = collect(given_checks(data, partial(_check, known)))
+    fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
+
+    def edit(user: User) -> User:
+        preferences = change(user.preferences, **toggles)
+        return replace(user, **fields, preferences=preferences, updated_at=now)
+
+    return check_found(await users.patch(*owner, edit))
 
 
 async def _read_known(catalog: Catalog, app_id: str) -> _Known:
@@ -170,29 +260,32 @@ def _view(user: User, known: _Known) -> PreferencesView:
         categories={
             each.name: rules.explain_category(preferences, each).value for each in known.categories
         },
-        types=_by_type(user, known.types, rules.get_toggle),
+        types=_by_type(user, known.types, lambda setting: setting.value),
     )
 
 
 def _explain(user: User, known: _Known) -> ExplainedPreferences:
+    own = user.preferences
     return ExplainedPreferences(
-        timezone=rules.explain_timezone(user),
-        language=rules.explain_language(user),
-        quiet_hours=rules.explain_quiet_hours(user.preferences),
+        timezone=TextSetting.of(rules.explain_timezone(user)),
+        language=TextSetting.of(rules.explain_language(user)),
+        quiet_hours=QuietHoursSetting.of(rules.explain_quiet_hours(own)),
         categories={
-            each.name: rules.explain_category(user.preferences, each) for each in known.categories
+            each.name: FlagSetting.of(rules.explain_category(own, each))
+            for each in known.categories
         },
-        types=_by_type(user, known.types, rules.explain_channel),
+        types=_by_type(user, known.types, FlagSetting.of),
     )
 
 
 def _by_type(
-    user: User,
-    types: Collection[NotificationType],
-    rule: Callable[[Preferences, NotificationType, Channel], T],
+    user: User, types: Collection[NotificationType], show: Callable[[Setting[bool]], T]
 ) -> dict[str, dict[str, T]]:
+    own = user.preferences
     return {
-        each.type: {channel: rule(user.preferences, each, channel) for channel in TOGGLED_CHANNELS}
+        each.type: {
+            channel: show(rules.explain_channel(own, each, channel)) for channel in TOGGLED_CHANNELS
+        }
         for each in types
     }
 

@@ -11,7 +11,7 @@ from litestar.openapi import ResponseSpec
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
-from clarion.fields import check_segment
+from clarion.fields import SegmentName, check_segment
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
@@ -40,15 +40,19 @@ class SegmentView(View):
     """A segment of the calling app."""
 
     name: str
+    """The name of the segment."""
     filter: FilterText
     created_at: Timestamp
+    """When the segment was created."""
     updated_at: Timestamp
+    """When its filter changed last."""
 
 
-class CountView(View):
+class SegmentCountView(View):
     """How many active users a filter selects now."""
 
     count: int
+    """How many active users the filter selects now."""
 
 
 class SegmentsController(Controller):
@@ -73,28 +77,30 @@ class SegmentsController(Controller):
     @post("/count", summary="Count the users of a filter", status_code=200)
     async def count_users(
         self, request: ApiRequest, data: SegmentBody, segments: Injected[Segments]
-    ) -> CountView:
+    ) -> SegmentCountView:
         """Return how many active users a filter selects, without storing it."""
         app_id = app_of(request, Scope.USERS_READ).app_id
         text = check_value("filter", check_filter, data.filter)
-        return CountView(count=await segments.count(app_id, text))
+        return SegmentCountView(count=await segments.count(app_id, text))
 
     @get("/{name:str}", summary="Get a segment")
     async def get_segment(
-        self, request: ApiRequest, name: str, segments: Injected[Segments]
+        self, request: ApiRequest, name: SegmentName, segments: Injected[Segments]
     ) -> SegmentView:
+        """Return the segment with its filter."""
         app_id = app_of(request, Scope.USERS_READ).app_id
         return SegmentView.of(await _find(segments, app_id, name))
 
     @put(
         "/{name:str}",
         summary="Create or replace a segment",
+        errors=(Conflict,),
         responses={201: ResponseSpec(SegmentView, description="The segment was created.")},
     )
     async def put_segment(
         self,
         request: ApiRequest,
-        name: str,
+        name: SegmentName,
         data: SegmentBody,
         segments: Injected[Segments],
         clock: Injected[Clock],
@@ -115,7 +121,7 @@ class SegmentsController(Controller):
 
     @delete("/{name:str}", summary="Delete a segment", status_code=204)
     async def delete_segment(
-        self, request: ApiRequest, name: str, segments: Injected[Segments]
+        self, request: ApiRequest, name: SegmentName, segments: Injected[Segments]
     ) -> None:
         """Delete a segment. Events that were accepted before are sent all the same."""
         app_id = app_of(request, Scope.USERS_WRITE).app_id
@@ -124,12 +130,12 @@ class SegmentsController(Controller):
 
     @post("/{name:str}/count", summary="Count the users of a segment", status_code=200)
     async def count_segment(
-        self, request: ApiRequest, name: str, segments: Injected[Segments]
-    ) -> CountView:
+        self, request: ApiRequest, name: SegmentName, segments: Injected[Segments]
+    ) -> SegmentCountView:
         """Return how many active users are in the segment now."""
         app_id = app_of(request, Scope.USERS_READ).app_id
         found = await _find(segments, app_id, name)
-        return CountView(count=await segments.count(app_id, found.filter))
+        return SegmentCountView(count=await segments.count(app_id, found.filter))
 
 
 def check_filter(text: str) -> str:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
+from clarion.fields import LanguageTag, Moment, TimezoneName, documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import (
+    ATTRIBUTES_LIMIT,
+    CONSENTS_LIMIT,
+    EMAIL,
+    NAME,
+    PHONE,
+    PURPOSE,
+    TAG,
+    TAGS_LIMIT,
     check_attributes,
     check_consent,
     check_field,
@@ -52,7 +60,7 @@ class ConsentBody(Body):
     """A consent that was given or refused."""
 
     granted: Annotated[bool, Meta(description="False: the user refused, or withdrew it.")]
-    at: Annotated[datetime | None, Meta(description="When (RFC 3339). Default: now.")] = None
+    at: Annotated[Moment | None, Meta(description="When (RFC 3339). Default: now.")] = None
     source: Annotated[Short | None, Meta(description="Where: a form, a page, a contract.")] = None
     version: Annotated[Short | None, Meta(description="Which version of your text they saw.")] = (
         None
@@ -63,64 +71,94 @@ class ConsentView(View):
     """A consent that was given or refused, and when."""
 
     granted: bool
+    """Whether the user agreed."""
     at: Timestamp
+    """When the user decided."""
     source: str | None
+    """Where: a form, a page, a contract."""
     version: str | None
+    """Which version of your text they saw."""
 
 
 class UserBody(Body):
     """The fields of a user. Null resets a field to its default."""
 
-    name: Given[str] = UNSET
-    email: Annotated[Given[str], Meta(description=_EMAIL)] = UNSET
-    phone: Annotated[Given[str], Meta(description="With the country code; stored as E.164.")] = (
-        UNSET
-    )
-    language: Annotated[Given[str], Meta(description="A language tag, like pt-BR.")] = UNSET
-    timezone: Annotated[Given[str], Meta(description="An IANA name, like Europe/Berlin.")] = UNSET
+    name: Annotated[Given[str], NAME] = UNSET
+    """The name of the user, as templates show it; 1 to 200 characters."""
+    email: Annotated[Given[str], EMAIL, Meta(description=_EMAIL)] = UNSET
+    phone: Annotated[Given[str], PHONE] = UNSET
+    """With the country code; stored as E.164."""
+    language: Given[LanguageTag] = UNSET
+    """The language of texts, a tag like pt-BR."""
+    timezone: Given[TimezoneName] = UNSET
+    """The time zone, an IANA name like Europe/Berlin."""
     status: Annotated[Given[UserStatus], Meta(description="Inactive users receive nothing.")] = (
         UNSET
     )
-    tags: Annotated[Given[list[str]], Meta(description="At most 50.")] = UNSET
-    attributes: Annotated[Given[dict[str, Any]], Meta(description=_ATTRIBUTES)] = UNSET
+    tags: Annotated[Given[list[Annotated[str, TAG]]], documented(maxItems=TAGS_LIMIT)] = UNSET
+    """Labels by which segments and lists select users, at most 50."""
+    attributes: Annotated[
+        Given[dict[str, Any]],
+        documented(maxProperties=ATTRIBUTES_LIMIT),
+        Meta(description=_ATTRIBUTES),
+    ] = UNSET
     metadata: Annotated[Given[dict[str, Any]], Meta(description=_METADATA)] = UNSET
-    consent: Annotated[Given[dict[str, ConsentBody | None]], Meta(description=_CONSENT)] = UNSET
+    consent: Annotated[
+        Given[dict[Annotated[str, PURPOSE], ConsentBody | None]],
+        documented(maxProperties=CONSENTS_LIMIT),
+        Meta(description=_CONSENT),
+    ] = UNSET
     billing_address: Annotated[Given[BillingAddress], _describe(BillingAddress)] = UNSET
     business: Annotated[Given[Business], _describe(Business)] = UNSET
     growth: Annotated[Given[Growth], _describe(Growth)] = UNSET
     enterprise: Annotated[Given[Enterprise], _describe(Enterprise)] = UNSET
     backup: Annotated[Given[Backup], _describe(Backup)] = UNSET
     intelligence: Annotated[Given[Intelligence], _describe(Intelligence)] = UNSET
-    last_login_at: Annotated[Given[datetime], Meta(description=_LAST_LOGIN)] = UNSET
+    last_login_at: Annotated[Given[Moment], Meta(description=_LAST_LOGIN)] = UNSET
 
 
 class UserView(View):
     """A user of the calling app. A group of fields that was never given is null."""
 
     id: str
+    """The id that your application gave the user."""
     name: str | None
+    """The name of the user, as templates show it."""
     email: Annotated[str | None, Meta(description=_EMAIL)]
     phone: str | None
+    """The phone number, in E.164."""
     language: str
+    """The language of texts, a tag like pt-BR."""
     timezone: str
+    """The time zone, an IANA name."""
     status: UserStatus
+    """Inactive users receive nothing."""
     tags: list[str]
+    """Labels by which segments and lists select users."""
     attributes: Annotated[dict[str, Any], Meta(description=_ATTRIBUTES)]
     metadata: Annotated[dict[str, Any], Meta(description=_METADATA)]
     consent: Annotated[dict[str, ConsentView], Meta(description=_CONSENT)]
     billing_address: BillingAddress | None
+    """Where invoices are sent."""
     business: Business | None
+    """What bookkeeping and tax law ask for."""
     growth: Growth | None
+    """How the user came, and how content they are."""
     enterprise: Enterprise | None
+    """The organisation of the user."""
     backup: Backup | None
+    """What the user chose for backups in your system."""
     intelligence: Intelligence | None
+    """Figures about the user, computed by your systems."""
     last_login_at: Annotated[Timestamp | None, Meta(description=_LAST_LOGIN)]
     last_seen_at: Annotated[
         Timestamp | None,
         Meta(description="When the user last used a token, to the minute."),
     ]
     created_at: Timestamp
+    """When the user was created."""
     updated_at: Timestamp
+    """When the user changed last."""
 
 
 def view_user(user: User) -> UserView:

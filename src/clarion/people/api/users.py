@@ -13,8 +13,8 @@ from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import NotFound
-from clarion.fields import check_language, check_user_id
+from clarion.errors import Conflict, NotFound
+from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.shapes import (
@@ -40,12 +40,20 @@ from clarion.people.model import User, UserFilter, UserStatus
 from clarion.people.port import Users
 
 _TIME = {"format": "date-time"}
-Email = Annotated[str | None, Parameter(description="The address; capitals make no difference.")]
-Status = Annotated[
-    str | None, Parameter(description="The status.", schema_extra={"enum": list(UserStatus)})
+Email = Annotated[
+    str | None, Parameter(description="The email address; capitals make no difference.")
 ]
-Tag = Annotated[str | None, Parameter(description="One of the tags.")]
-Language = Annotated[str | None, Parameter(description="The language, like pt-BR.")]
+Status = Annotated[
+    str | None,
+    Parameter(
+        description="Only users who are active, or only those who are not.",
+        schema_extra={"enum": list(UserStatus)},
+    ),
+]
+Tag = Annotated[str | None, Parameter(description="Only users who have this tag.")]
+Language = Annotated[
+    LanguageTag | None, Parameter(description="Only users with this language, like pt-BR.")
+]
 CreatedAfter = Annotated[
     str | None, Parameter(description="Created at this time or later.", schema_extra=_TIME)
 ]
@@ -119,11 +127,12 @@ class UsersController(Controller):
     @put(
         summary="Create or replace a user",
         responses={201: ResponseSpec(UserView, description="The user was created.")},
+        errors=(Conflict,),
     )
     async def put_user(
         self,
         request: ApiRequest,
-        user_id: str,
+        user_id: UserId,
         data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],
@@ -150,16 +159,18 @@ class UsersController(Controller):
         return Response(view_user(user), status_code=201 if is_new else 200)
 
     @get(summary="Get a user")
-    async def get_user(self, request: ApiRequest, user_id: str, users: Injected[Users]) -> UserView:
+    async def get_user(
+        self, request: ApiRequest, user_id: UserId, users: Injected[Users]
+    ) -> UserView:
         """Return the user, whether active or not."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         return view_user(check_found(await users.get(*owner)))
 
-    @patch(summary="Update a user")
+    @patch(summary="Update a user", errors=(Conflict,))
     async def patch_user(
         self,
         request: ApiRequest,
-        user_id: str,
+        user_id: UserId,
         data: UserBody,
         users: Injected[Users],
         clock: Injected[Clock],

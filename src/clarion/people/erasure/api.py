@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from litestar import Response, delete, get, post
 from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 from litestar.types import ASGIApp
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from clarion.access.model import Scope
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import NotFound
-from clarion.fields import is_plain
+from clarion.errors import Conflict, NotFound
+from clarion.fields import UserId, is_plain
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.parts import Parts
@@ -33,16 +33,23 @@ Hard = Annotated[
 ]
 IncludeDeleted = Annotated[bool, Parameter(description="Also if the user was deleted.")]
 
+ReceiptId = Annotated[
+    str, Meta(description="The id of the receipt, from the response to the erasure.")
+]
+
 
 class DeletedUser(View):
     """A user who was deleted, and until when they can be restored."""
 
     id: str
+    """The id that your application gave the user."""
     deleted_at: Timestamp
+    """When the user was deleted."""
     restorable_until: Timestamp
+    """Until when the user can be restored; then everything is erased."""
 
 
-class Receipt(View):
+class ErasureReceipt(View):
     """What an erasure has removed. It holds no personal data.
 
     `status` is `running` while data is being removed, then `erased`. `user_hash` is a keyed hash:
@@ -50,12 +57,19 @@ class Receipt(View):
     """
 
     receipt_id: str
-    status: str
+    """The id with which the erasure is looked up."""
+    status: Literal["running", "erased"]
+    """`running` while data is being removed, then `erased`."""
     cause: ErasureCause
+    """Why the user was erased."""
     user_hash: str
+    """A keyed hash of the user id: the same id has the same hash in this app."""
     removed: dict[str, int]
+    """How many rows were removed, by table."""
     requested_at: Timestamp
+    """When the erasure was requested."""
     completed_at: Timestamp | None
+    """When all was removed; null while it runs."""
 
 
 class UserExport(Struct):
@@ -67,28 +81,46 @@ class UserExport(Struct):
     """
 
     user_id: str
+    """The id that your application gave the user."""
     exported_at: Timestamp
+    """When the export was written."""
     tickets: list[dict[str, Any]]
+    """Tickets for streams that were not used yet."""
     followed_topics: list[dict[str, Any]]
+    """The topics that the user follows."""
     notifications: list[dict[str, Any]]
+    """The notifications, with their deliveries and attempts."""
     devices: list[dict[str, Any]]
+    """The devices of the user."""
     former_devices: list[dict[str, Any]]
+    """Devices that were deleted or are of another user now."""
     messages: list[dict[str, Any]]
+    """The messages to the devices of the user."""
     subscriptions: list[dict[str, Any]]
+    """The topics that the devices subscribe to."""
     push_endpoints: list[dict[str, Any]]
+    """The Web Push endpoints of the devices."""
     feedback: list[dict[str, Any]]
+    """Tokens of the devices that are no longer valid."""
     jobs: list[dict[str, Any]]
+    """Work for the user that is queued."""
     events: list[dict[str, Any]]
+    """The events that were sent to this user."""
     dedupe_keys: list[dict[str, Any]]
+    """Dedupe keys of events to this user."""
     limit_counts: list[dict[str, Any]]
+    """What was counted against rate limits."""
     idempotency_keys: list[dict[str, Any]]
+    """Stored responses to requests about this user."""
     user: dict[str, Any] | UnsetType = UNSET
+    """The user with all fields; left out if there is none."""
     inbox: dict[str, Any] | UnsetType = UNSET
+    """The state of the inbox; left out if there is none."""
 
 
-def view_receipt(erasure: Erasure) -> Receipt:
+def view_receipt(erasure: Erasure) -> ErasureReceipt:
     is_running = erasure.status is ErasureStatus.RUNNING
-    return Receipt.of(
+    return ErasureReceipt.of(
         erasure,
         receipt_id=erasure.id,
         status="running" if is_running else "erased",
@@ -102,15 +134,15 @@ def view_receipt(erasure: Erasure) -> Receipt:
     summary="Delete a user",
     tags=_TAGS,
     status_code=200,
-    responses={202: ResponseSpec(Receipt, description="The user is being erased.")},
+    responses={202: ResponseSpec(ErasureReceipt, description="The user is being erased.")},
 )
 async def delete_user(
     request: ApiRequest,
-    user_id: str,
+    user_id: UserId,
     eraser: Injected[Eraser],
     audit_log: Injected[AuditLog],
     hard: Hard = False,  # noqa: FBT002 - a parameter of the query
-) -> Response[DeletedUser | Receipt]:
+) -> Response[DeletedUser | ErasureReceipt]:
     """Delete a user, who can be restored for some days; or erase them with `hard=true`.
 
     Nothing is sent to a deleted user, and nobody can read or use what is theirs. An erasure removes
@@ -130,9 +162,13 @@ async def delete_user(
 
 
 @post(
-    "/v1/users/{user_id:str}/restore", summary="Restore a deleted user", tags=_TAGS, status_code=200
+    "/v1/users/{user_id:str}/restore",
+    summary="Restore a deleted user",
+    tags=_TAGS,
+    status_code=200,
+    errors=(Conflict,),
 )
-async def restore_user(request: ApiRequest, user_id: str, eraser: Injected[Eraser]) -> UserView:
+async def restore_user(request: ApiRequest, user_id: UserId, eraser: Injected[Eraser]) -> UserView:
     """Restore a user. 409 if another user has the email address by now: change that user first."""
     return view_user(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
 
@@ -148,7 +184,7 @@ async def export_user(
     exports: Injected[Exports],
     active_users: Injected[ActiveUsers],
     clock: Injected[Clock],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     deleted: IncludeDeleted = False,  # noqa: FBT002 - a parameter of the query
 ) -> ASGIApp:
     """Return everything that is stored about a user, as one JSON object.
@@ -168,7 +204,7 @@ async def list_erasures(
     erasures: Injected[Erasures],
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
-) -> Items[Receipt]:
+) -> Items[ErasureReceipt]:
     """Return the receipts of all erasures of the app, newest first."""
     app_id = app_of(request, Scope.USERS_READ).app_id
     page = await erasures.list(app_id, after=after, limit=check_limit(limit))
@@ -177,8 +213,8 @@ async def list_erasures(
 
 @get("/v1/erasures/{receipt_id:str}", summary="Get an erasure", tags=_TAGS)
 async def get_erasure(
-    request: ApiRequest, receipt_id: str, erasures: Injected[Erasures]
-) -> Receipt:
+    request: ApiRequest, receipt_id: ReceiptId, erasures: Injected[Erasures]
+) -> ErasureReceipt:
     """Return the receipt of an erasure, to see whether it is complete."""
     app_id = app_of(request, Scope.USERS_READ).app_id
     erasure = await erasures.get(app_id, receipt_id) if is_plain(receipt_id) else None

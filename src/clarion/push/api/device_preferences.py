@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, UnsetType
 
 from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import Toggles, check_toggle_names, collect, given_checks
 from clarion.http.views import View
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
-from clarion.quiet_hours import GivenQuietHours, QuietWindow, check_quiet_hours
+from clarion.quiet_hours import QUIET_HOURS, GivenQuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
 TYPES_LIMIT = 1_000  # as in the preferences of users
@@ -24,13 +25,17 @@ Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
 
 
-class PreferencesBody(Body):
+class DevicePreferencesBody(Body):
     """Preferences of a device to set. Null resets a value to its default."""
 
     enabled: Given[bool] = UNSET
+    """Whether the device receives notifications at all."""
     categories: Given[Toggles] = UNSET
-    types: Given[Toggles] = UNSET
-    quiet_hours: Given[GivenQuietHours] = UNSET
+    """Whether it receives those of a category, by category."""
+    types: Annotated[Given[Toggles], documented(maxProperties=TYPES_LIMIT)] = UNSET
+    """Whether it receives those of a type, by type."""
+    quiet_hours: Annotated[Given[GivenQuietHours], QUIET_HOURS] = UNSET
+    """When it receives nothing, in its time zone: windows, or 24 flags."""
 
 
 class DevicePreferencesView(View):
@@ -43,13 +48,19 @@ class DevicePreferencesView(View):
     """
 
     enabled: bool
+    """Whether the device receives notifications at all."""
     categories: dict[str, bool]
+    """Whether it receives those of a category, by category."""
     types: dict[str, bool]
+    """The types that it does not receive, each false."""
     quiet_hours: list[bool | QuietWindow] | None
+    """When it receives nothing, in its time zone, as it was set; null: only the quiet hours of its
+    user apply.
+    """
 
 
 async def check_preferences(
-    body: PreferencesBody | UnsetType | None, catalog: Catalog, app_id: str
+    body: DevicePreferencesBody | UnsetType | None, catalog: Catalog, app_id: str
 ) -> Edit | None:
     """Return the edit that a request asks for; None if it leaves the preferences as they are."""
     if isinstance(body, UnsetType):

@@ -17,6 +17,7 @@ from clarion.access.model import AppCaller, Scope, UserCaller
 from clarion.catalog.port import Catalog
 from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
+from clarion.fields import DeviceId, UserId
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
@@ -31,13 +32,14 @@ from clarion.http.shapes import (
     check_limit,
     check_value,
     collect,
+    read_flag,
 )
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.nodes.port import Limits
 from clarion.push.api.device_preferences import (
+    DevicePreferencesBody,
     DevicePreferencesView,
-    PreferencesBody,
     check_preferences,
     view_preferences,
 )
@@ -62,12 +64,18 @@ _DETAIL_CHECKS = {
 }
 
 
-OfUser = Annotated[str | None, Parameter(description="The id of their user.")]
+OfUser = Annotated[str | None, Parameter(description="Only devices of this user.")]
 OfPlatform = Annotated[
-    str | None, Parameter(description="The platform.", schema_extra={"enum": list(Platform)})
+    str | None,
+    Parameter(description="Only devices of this platform.", schema_extra={"enum": list(Platform)}),
 ]
+# Not `bool | None`: Litestar would take `?valid=null` for one.
 Valid = Annotated[
-    bool | None, Parameter(description="Whether messages may be sent to them; default: both.")
+    str | None,
+    Parameter(
+        description="Only devices to which messages may be sent, or only others.",
+        schema_extra={"type": "boolean"},
+    ),
 ]
 _check_platform = partial(check_choice, Platform)
 
@@ -75,7 +83,8 @@ _check_platform = partial(check_choice, Platform)
 class DeviceChanges(Details, kw_only=True):
     """What to change about a device."""
 
-    preferences: PreferencesBody | UnsetType | None = UNSET
+    preferences: DevicePreferencesBody | UnsetType | None = UNSET
+    """What the device receives; null resets all to the defaults."""
 
 
 class RegisteredDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -86,47 +95,83 @@ class RegisteredDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     """
 
     device_id: str
+    """The id of the device in this API."""
     token: str | None = None
+    """The token to which messages are sent; left out for a subscription."""
     is_new: bool
+    """Whether it was registered just now."""
     secret: str | None = None
+    """With it the device connects to Clarion. Store it: it is returned this once."""
     revoked_device_id: str | None = None
+    """The device that was revoked because the user had as many as allowed; left out if none was."""
 
 
-class StateView(View):
+class RenewedSecret(View):
+    """The new secret of a device."""
+
+    device_id: str
+    """The id of the device in this API."""
+    secret: str
+    """With it the device connects to Clarion. Store it: it is returned this once."""
+
+
+class ConnectionStateView(View):
     """The state of a device's connection to this node."""
 
     online: bool
+    """Whether the device is connected to this node."""
     foreground: bool
+    """Whether your app is in use on it."""
     enabled: bool
+    """Whether the device itself accepts notifications."""
     last_active_at: Timestamp
+    """When the device was last connected or seen."""
 
 
 class DeviceView(View):
     """A device with its details and the state of its connection."""
 
     device_id: str
+    """The id of the device in this API."""
     app_id: str
+    """The app of the device."""
     platform: Platform
+    """By which service the device is reached."""
     user_id: str | None
+    """The user of the device."""
     model: str | None
+    """The model of the device."""
     os_version: str | None
+    """The version of its operating system."""
     app_version: str | None
+    """The version of your app on it."""
     language: str | None
+    """The language of the device, a tag like pt-BR."""
     timezone: str | None
+    """The time zone of the device, an IANA name."""
     label: str | None
+    """A name for people."""
     is_valid: bool
+    """Whether messages may be sent to it."""
     created_at: Timestamp
+    """When it was registered first."""
     last_seen_at: Timestamp
+    """When it registered or connected last."""
     invalidated_at: Timestamp | None
+    """Since when it is not valid; null if it is."""
     invalidation_reason: InvalidationReason | None
+    """Why it is not valid; null if it is."""
     preferences: DevicePreferencesView
-    state: StateView
+    """What the device receives."""
+    state: ConnectionStateView
+    """The state of its connection."""
 
 
 class Invalidation(Body):
     """Why a device is no longer valid."""
 
     reason: InvalidationReason = InvalidationReason.REVOKED
+    """Why the device is no longer valid."""
 
 
 class DevicesController(Controller):
@@ -203,7 +248,7 @@ class DevicesController(Controller):
         """
         app_id = app_of(request, Scope.DEVICES_READ).app_id
         kind = None if platform is None else check_value("platform", _check_platform, platform)
-        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=valid)
+        chosen = DeviceFilter(user_id=user_id, platform=kind, is_valid=read_flag(valid, "valid"))
         size = check_limit(limit)
         page = await registry.devices.list_all(app_id, chosen, after=after, limit=size)
         return Items([_view(device, registry) for device in page.items], page.next)
@@ -212,7 +257,7 @@ class DevicesController(Controller):
     async def get_device(
         self,
         request: ApiRequest,
-        device_id: str,
+        device_id: DeviceId,
         registry: Injected[Registry],
     ) -> DeviceView:
         """Return the device, valid or not, with the state of its connection."""
@@ -223,7 +268,7 @@ class DevicesController(Controller):
     async def update(
         self,
         request: ApiRequest,
-        device_id: str,
+        device_id: DeviceId,
         data: DeviceChanges,
         registry: Injected[Registry],
         catalog: Injected[Catalog],
@@ -246,7 +291,7 @@ class DevicesController(Controller):
     async def delete_device(
         self,
         request: ApiRequest,
-        device_id: str,
+        device_id: DeviceId,
         registry: Injected[Registry],
         on_user_changed: Injected[OnUserChanged],
     ) -> None:
@@ -259,7 +304,7 @@ class DevicesController(Controller):
     async def invalidate(
         self,
         request: ApiRequest,
-        device_id: str,
+        device_id: DeviceId,
         data: Invalidation,
         registry: Injected[Registry],
         on_user_changed: Injected[OnUserChanged],
@@ -274,12 +319,13 @@ class DevicesController(Controller):
     async def renew_secret(
         self,
         request: ApiRequest,
-        device_id: str,
+        device_id: DeviceId,
         registry: Injected[Registry],
-    ) -> dict[str, str]:
+    ) -> RenewedSecret:
         """Return a new secret, this once; the old one is refused, its connection closed."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
-        return {"device_id": device.id, "secret": await registry.renew_secret(device)}
+        secret = await registry.renew_secret(device)
+        return RenewedSecret(device_id=device.id, secret=secret)
 
 
 @get(
@@ -291,7 +337,7 @@ async def list_devices(
     request: ApiRequest,
     registry: Injected[Registry],
     check_present: Injected[CheckPresent],
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[DeviceView]:
@@ -394,10 +440,10 @@ def _view(device: Device, registry: Registry) -> DeviceView:
     )
 
 
-def _state(device: Device, registry: Registry) -> StateView:
+def _state(device: Device, registry: Registry) -> ConnectionStateView:
     connection = registry.connections.get(device.id)
     session = connection.session if connection else None
-    return StateView(
+    return ConnectionStateView(
         online=session is not None,
         foreground=session is not None and session.is_foreground,
         enabled=session is None or session.is_enabled,

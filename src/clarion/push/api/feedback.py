@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from litestar import get
+from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import to_rfc3339
@@ -21,19 +24,31 @@ class FeedbackView(View):
     """A token that is no longer valid, as its SHA-256, and since when."""
 
     token_hash: str
+    """The SHA-256 of the token, in hexadecimal digits."""
     app_id: str
+    """The app of the device."""
     reason: InvalidationReason
+    """Why the token is no longer valid."""
     timestamp: Timestamp
+    """Since when it is not."""
 
 
 @get("/v1/feedback", summary="List tokens that are no longer valid", tags=["Devices"])
 async def list_feedback(
     request: ApiRequest,
     feedback: Injected[FeedbackList],
-    app_id: str | None = None,
+    app_id: Annotated[
+        str | None, Parameter(description="The app; must be that of the key that calls.")
+    ] = None,
     since: Moment = None,
     after: After = None,
-    limit: int = PAGE,
+    limit: Annotated[
+        int,
+        Parameter(
+            description="Items in a page, 1 to 1,000.",
+            schema_extra={"minimum": 1, "maximum": PAGE},
+        ),
+    ] = PAGE,
 ) -> Items[FeedbackView]:
     """Return tokens invalidated at `since` or later, oldest first, 1,000 a page.
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from litestar import get
+from msgspec import Meta
 
 from clarion.access.model import Scope
 from clarion.errors import NotFound
+from clarion.fields import DeviceId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
@@ -14,19 +18,30 @@ from clarion.http.views import Timestamp, View
 from clarion.push.model import MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.port import History
 
+MessageId = Annotated[str, Meta(description="The id of the message; of a push, its `apns-id`.")]
+
 
 class MessageView(View):
     """A message to a device with its status."""
 
     id: str
+    """The id of the message: of a push, its `apns-id`."""
     priority: PushPriority
+    """10, 5 or 1, as in APNs."""
     collapse_id: str | None
+    """A later message with the same id replaces this one if it is still waiting."""
     status: MessageStatus
+    """How far the message is."""
     reason: MessageReason | None
+    """Why it has this status."""
     created_at: Timestamp
+    """When it was accepted."""
     updated_at: Timestamp
+    """When its status changed last."""
     expires_at: Timestamp
+    """Until when it is kept for a device that is offline."""
     payload: msgspec.Raw
+    """What the device receives."""
 
 
 @get(
@@ -36,7 +51,7 @@ class MessageView(View):
 )
 async def list_messages(
     request: ApiRequest,
-    device_id: str,
+    device_id: DeviceId,
     history: Injected[History],
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
@@ -55,7 +70,7 @@ async def list_messages(
     tags=["Devices"],
 )
 async def get_message(
-    request: ApiRequest, device_id: str, message_id: str, history: Injected[History]
+    request: ApiRequest, device_id: DeviceId, message_id: MessageId, history: Injected[History]
 ) -> MessageView:
     """Return a message to a device with its status."""
     caller = app_of(request, Scope.DEVICES_READ)

@@ -10,10 +10,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import AppCaller, UserCaller
+from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import collect
 from clarion.push import addresses
-from clarion.push.api.device_preferences import PreferencesBody
+from clarion.push.api.device_preferences import DevicePreferencesBody
 from clarion.push.model import Platform
 from clarion.push.registry import new_token
 
@@ -28,28 +29,40 @@ Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 class Details(Body):
     """What is known about a device."""
 
-    user_id: Short | None = None
+    user_id: UserId | None = None
+    """The user of the device."""
     model: Short | None = None
+    """The model of the device."""
     os_version: Short | None = None
+    """The version of its operating system."""
     app_version: Short | None = None
-    language: Short | None = None
-    timezone: Short | None = None
+    """The version of your app on it."""
+    language: LanguageTag | None = None
+    """The language of the device, a tag like pt-BR."""
+    timezone: TimezoneName | None = None
+    """The time zone of the device, an IANA name."""
     label: Short | None = None
+    """A name for people."""
 
 
 class SubscriptionKeys(Body):
     """The keys of a Web Push subscription, in base64url."""
 
-    p256dh: str
-    auth: str
+    p256dh: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{87}=?$")]
+    """The public key of the browser: 65 bytes on the curve P-256, in base64url."""
+    auth: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{22}(==)?$")]
+    """The secret of the subscription: 16 bytes, in base64url."""
 
 
 class WebSubscription(Body):
     """A Web Push subscription, as browsers write it."""
 
-    endpoint: str
+    endpoint: Annotated[str, documented(format="uri", pattern="^https://", maxLength=2_000)]
+    """The URL of the push service."""
     keys: SubscriptionKeys
+    """The keys with which messages are encrypted."""
     expirationTime: float | None = None  # noqa: N815 - the name that browsers give it
+    """As browsers give it; not used."""
 
 
 class NewDevice(Details, kw_only=True):
@@ -60,12 +73,22 @@ class NewDevice(Details, kw_only=True):
     With the `secret` of a device that is registered, a user takes it over from another.
     """
 
-    platform: str
+    platform: Annotated[str, documented(enum=list(_PLATFORMS))]
+    """`ios` (or `apns`), `android` (or `fcm`), `web`, or `clarion` for devices that connect to
+    Clarion.
+    """
     app_id: str | None = None
-    token: str | None = None
+    """The app of the device; must be that of the key or token that calls."""
+    token: Annotated[str, documented(pattern=addresses.TOKEN)] | None = None
+    """The token of APNs or FCM. Of a device that connects to Clarion, one is generated if it is
+    left out.
+    """
     subscription: WebSubscription | None = None
+    """The Web Push subscription of a browser."""
     secret: Short | None = None
-    preferences: PreferencesBody | UnsetType | None = UNSET
+    """The secret of a registered device, to take it over from another user."""
+    preferences: DevicePreferencesBody | UnsetType | None = UNSET
+    """What the device receives; null resets all to the defaults."""
 
 
 class Registration(NamedTuple):

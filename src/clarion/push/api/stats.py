@@ -23,26 +23,37 @@ class DeviceCounts(msgspec.Struct):
     """The number of devices. `online` counts those that are connected to this node."""
 
     total: int
+    """All devices."""
     valid: int
+    """Devices to which messages may be sent."""
     invalid: int
+    """Devices to which they may not."""
     online: int
+    """Devices that are connected to this node."""
 
 
 class TopicCount(msgspec.Struct):
     """A topic and the number of valid devices that are subscribed to it."""
 
     topic: str
+    """The name of the topic."""
     subscribers: int
+    """How many valid devices subscribe to it."""
 
 
 class Stats(msgspec.Struct):
     """Statistics of the calling app. Messages are those accepted at `since` or later."""
 
     since: Timestamp
+    """The start of the period that messages are counted for."""
     devices: DeviceCounts
+    """How many devices there are."""
     messages: dict[str, int]
+    """How many messages there are, by status."""
     delivery_rate: float | None
+    """The share of finished messages that were delivered, 0 to 1; null if none is finished."""
     topics: list[TopicCount]
+    """The 50 topics with the most subscribers."""
 
 
 @get("/v1/stats", summary="Get statistics", tags=["Statistics"])

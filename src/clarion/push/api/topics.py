@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.fields import DeviceId, Moment, TopicName, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -44,32 +44,44 @@ class TopicBody(Body):
     """Whether users may follow a topic and subscribe their devices; otherwise only the app may."""
 
     open: bool = False
+    """Whether users may subscribe their own devices."""
 
 
 class TopicView(View):
     """A topic that users follow and devices subscribe to."""
 
     topic: str
+    """The name of the topic."""
     open: bool
+    """Whether users may subscribe their own devices."""
     created_at: Timestamp
+    """When the topic was created."""
 
 
 class NewTopicMessage(Body):
     """A message to all subscribers of a topic. It expires after 30 days by default."""
 
-    payload: dict[str, Any]
+    payload: Annotated[dict[str, Any], documented(minProperties=1)]
+    """What the devices receive: an object that is not empty, at most 4 KiB as JSON."""
     priority: PushPriority = PushPriority.IMMEDIATE
+    """10: at once; 5: when it suits the device; 1: when it is in use anyway."""
     ttl_s: Seconds | None = None
-    expires_at: datetime | None = None
+    """For how many seconds the message is kept for devices that are offline."""
+    expires_at: Moment | None = None
+    """Until when it is kept for them, in place of `ttl_s`."""
     collapse_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    """A message replaces an earlier one with the same id that a device has not received yet."""
 
 
 class AcceptedMessage(View):
     """A message that was accepted."""
 
     id: str
+    """The id of the message."""
     topic: str
+    """The topic it is sent to."""
     created_at: Timestamp
+    """When it was accepted."""
 
 
 class TopicsController(Controller):
@@ -97,11 +109,12 @@ class TopicsController(Controller):
         "/{topic:str}",
         summary="Create, open or close a topic",
         responses={201: ResponseSpec(TopicView, description="The topic was created.")},
+        errors=(Conflict,),
     )
     async def put_topic(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         data: TopicBody,
         topics: Injected[Topics],
         clock: Injected[Clock],
@@ -126,11 +139,11 @@ class TopicsController(Controller):
         stored, is_new = done
         return Response(_view(stored), status_code=201 if is_new else 200)
 
-    @post("/{topic:str}/messages", summary="Publish to a topic", status_code=202)
+    @post("/{topic:str}/messages", summary="Send a message to a topic", status_code=202)
     async def publish(
         self,
         request: ApiRequest,
-        topic: str,
+        topic: TopicName,
         data: NewTopicMessage,
         dispatch: Injected[Dispatch],
         clock: Injected[Clock],
@@ -156,12 +169,12 @@ class SubscriptionsController(Controller):
     path = "/v1/devices/{device_id:str}/topics/{topic:str}"
     tags = ("Topics",)
 
-    @put(summary="Subscribe a device to a topic", status_code=204)
+    @put(summary="Subscribe a device to a topic", status_code=204, errors=(NotFound, Conflict))
     async def subscribe(
         self,
         request: ApiRequest,
-        device_id: str,
-        topic: str,
+        device_id: DeviceId,
+        topic: TopicName,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
         topics: Injected[Topics],
@@ -181,8 +194,8 @@ class SubscriptionsController(Controller):
     async def unsubscribe(
         self,
         request: ApiRequest,
-        device_id: str,
-        topic: str,
+        device_id: DeviceId,
+        topic: TopicName,
         registry: Injected[Registry],
         dispatch: Injected[Dispatch],
     ) -> None:

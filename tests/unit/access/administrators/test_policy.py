@@ -12,7 +12,7 @@ from clarion.access.administrators.model import (
     is_within,
 )
 from clarion.access.administrators.policy import SignInPolicy
-from clarion.access.model import Role, Stage, Visitor
+from clarion.access.model import Role, SignInStage, Visitor
 from clarion.errors import AddressNotAllowed, InsecureTransport
 from tests.factories import NOW, make_administrator
 
@@ -58,12 +58,12 @@ def test_the_stage_says_what_is_missing() -> None:
         for has_totp, has_mfa in ((False, False), (True, False), (True, True))
     }
     assert stages == {
-        ("ana", False, False): Stage.NEEDS_ENROLMENT,
-        ("ana", True, False): Stage.NEEDS_TOTP,
-        ("ana", True, True): Stage.SIGNED_IN,
-        ("bob", False, False): Stage.SIGNED_IN,
-        ("bob", True, False): Stage.NEEDS_TOTP,
-        ("bob", True, True): Stage.SIGNED_IN,
+        ("ana", False, False): SignInStage.NEEDS_ENROLMENT,
+        ("ana", True, False): SignInStage.NEEDS_TOTP,
+        ("ana", True, True): SignInStage.SIGNED_IN,
+        ("bob", False, False): SignInStage.SIGNED_IN,
+        ("bob", True, False): SignInStage.NEEDS_TOTP,
+        ("bob", True, True): SignInStage.SIGNED_IN,
     }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from msgspec import UNSET, UnsetType, field
 
@@ -16,6 +17,8 @@ from clarion.access.administrators.attempts import hash_name
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.model import (
     APP_ROLES_LIMIT,
+    NETWORKS_LIMIT,
+    USERNAME,
     Administrator,
     check_networks,
     check_username,
@@ -25,8 +28,8 @@ from clarion.access.model import Role
 from clarion.access.port import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import is_plain
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.fields import documented, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
@@ -45,29 +48,44 @@ from clarion.telemetry.logs import get_logger
 
 _UNKNOWN = "There is no administrator with this id."
 
+Username = Annotated[str, documented(pattern=USERNAME)]
+Networks = Annotated[list[str], documented(maxItems=NETWORKS_LIMIT)]
+AdministratorId = Annotated[
+    str, msgspec.Meta(description="The id of the administrator, from the list of administrators.")
+]
+
 
 class NewAdministrator(Body):
     """An administrator to create, with a role for all apps, or for single ones, or both."""
 
-    username: str
+    username: Username
+    """The name to sign in with."""
     role: Role | None = None
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role] = field(default_factory=dict)
-    networks: list[str] = field(default_factory=list)
+    """The roles for single apps, by app id."""
+    networks: Networks = field(default_factory=list)
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
 
 
 class AdministratorChanges(Body):
     """What to change about an administrator. `app_roles` and `networks` are replaced whole."""
 
     role: Role | UnsetType | None = UNSET
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role] | UnsetType = UNSET
-    networks: list[str] | UnsetType = UNSET
+    """The roles for single apps, by app id."""
+    networks: Networks | UnsetType = UNSET
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
     is_active: bool | UnsetType = UNSET
+    """Whether the administrator may sign in."""
 
 
 class ResetBody(Body):
     """Whether the second factor is removed, too."""
 
     totp: bool = False
+    """Whether the second factor is removed, too."""
 
 
 class AdministratorView(View):
@@ -77,28 +95,41 @@ class AdministratorView(View):
     """
 
     id: str
+    """The id of the administrator, from the list of administrators."""
     username: str
+    """The name to sign in with."""
     role: Role | None
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role]
+    """The roles for single apps, by app id."""
     networks: list[str]
+    """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
     is_active: bool
+    """Whether the administrator may sign in."""
     has_password: bool
+    """False until the set-up link was used."""
     created_at: Timestamp
+    """When the account was created."""
     password_changed_at: Timestamp | None
+    """When the password was set last; null if it never was."""
 
 
 class InvitedAdministrator(AdministratorView):
     """An administrator with a set-up link, which can be used once, until it expires."""
 
     setup_url: str
+    """The link with which the administrator sets a password. It can be used once."""
     setup_expires_at: Timestamp
+    """Until when it can be used."""
 
 
 class SetupUrl(View):
     """A set-up link, which can be used once, until it expires. It is shown only here."""
 
     setup_url: str
+    """The link with which the administrator sets a password. It can be used once."""
     setup_expires_at: Timestamp
+    """Until when it can be used."""
 
 
 class AdministratorsController(Controller):
@@ -122,7 +153,7 @@ class AdministratorsController(Controller):
 
     @get("/{administrator_id:str}", summary="Get an administrator")
     async def get_administrator(
-        self, request: ApiRequest, administrator_id: str, admins: Injected[AdminStores]
+        self, request: ApiRequest, administrator_id: AdministratorId, admins: Injected[AdminStores]
     ) -> AdministratorView:
         """Return an administrator."""
         admin_of(request, Role.ADMIN)
@@ -165,11 +196,11 @@ class AdministratorsController(Controller):
             return idempotency.answer_again(replay, once, InvitedAdministrator, 201)
         return Response(answer, status_code=201)
 
-    @patch("/{administrator_id:str}", summary="Update an administrator")
+    @patch("/{administrator_id:str}", summary="Update an administrator", errors=(Conflict,))
     async def update(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         data: AdministratorChanges,
         admins: Injected[AdminStores],
         apps: Injected[Apps],
@@ -190,11 +221,16 @@ class AdministratorsController(Controller):
         _log("administrator_changed", caller.administrator_id, administrator_id)
         return _view(account)
 
-    @delete("/{administrator_id:str}", summary="Delete an administrator", status_code=204)
+    @delete(
+        "/{administrator_id:str}",
+        summary="Delete an administrator",
+        status_code=204,
+        errors=(Conflict,),
+    )
     async def delete_administrator(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         admins: Injected[AdminStores],
         clock: Injected[Clock],
     ) -> None:
@@ -208,7 +244,7 @@ class AdministratorsController(Controller):
     async def reset(
         self,
         request: ApiRequest,
-        administrator_id: str,
+        administrator_id: AdministratorId,
         data: ResetBody,
         admins: Injected[AdminStores],
         invitations: Injected[Invitations],

@@ -9,7 +9,7 @@ from clarion.access.administrators.policy import CONFIRMED_MS
 from clarion.access.model import (
     AdminCaller,
     Role,
-    Stage,
+    SignInStage,
     require_admin,
     require_any_admin,
 )
@@ -18,7 +18,7 @@ from clarion.errors import ConfirmationRequired, Conflict, Forbidden
 from clarion.http.callers import ApiRequest, caller_of
 
 
-def session_of(request: ApiRequest, *stages: Stage) -> AdminCaller:
+def session_of(request: ApiRequest, *stages: SignInStage) -> AdminCaller:
     """Return the administrator of a session, in any stage of signing in, or in one of these."""
     caller = caller_of(request)
     if not isinstance(caller, AdminCaller):

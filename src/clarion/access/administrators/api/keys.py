@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
+import msgspec
 from litestar import Controller, Response, delete, get, post
 
 from clarion.access.administrators.api.callers import confirmed, signed_in
@@ -15,6 +16,7 @@ from clarion.access.model import AdminCaller, Role
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import Label, Moment
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
@@ -30,31 +32,44 @@ from clarion.http.shapes import (
 )
 from clarion.http.views import Timestamp, View
 
+AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API key.")]
+
 
 class NewAdminKey(Body):
     """An admin API key to create. It may do what its owner may, up to `role`."""
 
-    label: str
+    label: Label
+    """A name for people."""
     role: Role
-    expires_at: datetime | None = None
+    """The most that the key may do."""
+    expires_at: Moment | None = None
+    """Until when it is valid; until it is revoked if left out."""
 
 
 class AdminKeyView(View):
     """An admin API key without its secret. `last_used_at` is exact to a minute."""
 
     id: str
+    """The id of the key."""
     label: str
+    """A name for people."""
     role: Role
+    """The most that the key may do."""
     created_at: Timestamp
+    """When the key was created."""
     expires_at: Timestamp | None
+    """Until when it is valid; null: until it is revoked."""
     last_used_at: Timestamp | None
+    """When it was used last, to the minute; null if never."""
     revoked_at: Timestamp | None
+    """When it was revoked; null if it was not."""
 
 
 class CreatedAdminKey(AdminKeyView):
     """A new admin API key with its secret: `api_key` is shown only in this response."""
 
     api_key: str
+    """The key itself. Store it: it is returned this once."""
 
 
 class AdminKeysController(Controller):
@@ -111,7 +126,7 @@ class AdminKeysController(Controller):
     async def revoke_key(
         self,
         request: ApiRequest,
-        key_id: str,
+        key_id: AdminKeyId,
         admins: Injected[AdminStores],
         clock: Injected[Clock],
     ) -> AdminKeyView:

@@ -15,7 +15,7 @@ from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.second_factor import Enrolment
 from clarion.access.administrators.sign_in import SignIn
-from clarion.access.model import AdminCaller, Stage
+from clarion.access.model import AdminCaller, SignInStage
 from clarion.clock import Clock
 from clarion.errors import Conflict
 from clarion.http.bodies import Body
@@ -28,26 +28,32 @@ class TotpView(View):
     """A secret for an authenticator app; `uri` is what a QR code for it holds."""
 
     secret: str
+    """The secret, in base32, to be typed into an authenticator app."""
     uri: str
+    """The same as an `otpauth:` URI, for a QR code."""
 
 
 class TotpCode(Body):
     """The six digits that the authenticator app shows for the new secret."""
 
     code: str
+    """Six digits."""
 
 
 class RecoveryCodes(View):
     """Codes that each replace a code of the authenticator app once. They are shown only here."""
 
     recovery_codes: list[str]
+    """Ten codes. Store them: they are returned this once."""
 
 
 class Enrolled(View):
     """New recovery codes, and the session, which has a new secret."""
 
     recovery_codes: list[str]
+    """Ten codes. Store them: they are returned this once."""
     session: SessionView
+    """The session, which has a new secret."""
 
 
 class TotpController(Controller):
@@ -56,7 +62,7 @@ class TotpController(Controller):
     path = "/v1/admin/totp"
     tags = TAGS
 
-    @post(summary="Set up an authenticator app", status_code=201)
+    @post(summary="Set up an authenticator app", status_code=201, errors=(Conflict,))
     async def begin(
         self, request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
     ) -> TotpView:
@@ -68,7 +74,7 @@ class TotpController(Controller):
         new = await enrolment.begin(_enrolling(request, clock))
         return TotpView.of(new)
 
-    @post("/confirm", summary="Confirm an authenticator app", status_code=200)
+    @post("/confirm", summary="Confirm an authenticator app", status_code=200, errors=(Conflict,))
     async def confirm(
         self,
         request: ApiRequest,
@@ -84,7 +90,7 @@ class TotpController(Controller):
         answer = Enrolled(recovery_codes=codes, session=view_started(started))
         return Response(answer, status_code=200, cookies=[session_cookie(started)])
 
-    @delete(summary="Remove the authenticator app", status_code=204)
+    @delete(summary="Remove the authenticator app", status_code=204, errors=(Conflict,))
     async def remove(
         self,
         request: ApiRequest,
@@ -101,7 +107,13 @@ class TotpController(Controller):
         await enrolment.remove(caller)
 
 
-@post("/v1/admin/recovery-codes", summary="Replace the recovery codes", tags=TAGS, status_code=201)
+@post(
+    "/v1/admin/recovery-codes",
+    summary="Replace the recovery codes",
+    tags=TAGS,
+    status_code=201,
+    errors=(Conflict,),
+)
 async def renew_codes(
     request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
 ) -> RecoveryCodes:
@@ -112,7 +124,7 @@ async def renew_codes(
 
 def _enrolling(request: ApiRequest, clock: Clock) -> AdminCaller:
     caller = session_of(request)
-    return caller if caller.stage is Stage.NEEDS_ENROLMENT else confirmed(request, clock)
+    return caller if caller.stage is SignInStage.NEEDS_ENROLMENT else confirmed(request, clock)
 
 
 ROUTES = (TotpController, renew_codes)

@@ -15,9 +15,9 @@ from clarion.access.administrators.passwords import LEAST, MOST
 from clarion.access.administrators.policy import TRUSTED_MS, SignInPolicy
 from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.sign_in import SignIn, Started
-from clarion.access.model import AdminCaller, Role, Stage, require_any_admin
+from clarion.access.model import AdminCaller, Role, SignInStage, require_any_admin
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import NotFound
+from clarion.errors import Conflict, NotFound
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, caller_of, visitor_of
 from clarion.http.dependencies import Injected
@@ -35,7 +35,14 @@ NO_CREDENTIAL: list[SecurityRequirement] = [{}]
 _Text = Annotated[str, msgspec.Meta(max_length=MOST)]
 _NewPassword = Annotated[
     str,
-    msgspec.Meta(description=f"{LEAST} to {MOST} characters; the most common are refused."),
+    msgspec.Meta(
+        description=f"{LEAST} to {MOST} characters; the most common are refused.",
+        extra_json_schema={"minLength": LEAST, "maxLength": MOST},
+    ),
+]
+
+SessionId = Annotated[
+    str, msgspec.Meta(description="The id of the session, from the list of sessions.")
 ]
 
 
@@ -43,7 +50,9 @@ class SignInBody(Body):
     """Who signs in."""
 
     username: _Text
+    """The name of the administrator."""
     password: _Text
+    """The password of this administrator."""
 
 
 class CodeBody(Body):
@@ -53,19 +62,23 @@ class CodeBody(Body):
     """
 
     code: _Text
+    """Six digits of an authenticator app, or a recovery code."""
     trust_device: bool = False
+    """Whether this browser is not asked for a code for 30 days."""
 
 
 class PasswordBody(Body):
     """The password of the administrator who is signed in."""
 
     password: _Text
+    """The password of the administrator who is signed in."""
 
 
 class PasswordChange(Body):
     """The password, and the one to use from now on."""
 
     current_password: _Text
+    """The password so far."""
     password: _NewPassword
 
 
@@ -76,8 +89,10 @@ class SetupBody(Body):
     """
 
     token: _Text
+    """What follows the `#` in the set-up link."""
     password: _NewPassword
     username: _Text | None = None
+    """The name to sign in with, for the first administrator; others have one."""
 
 
 class SessionView(View):
@@ -89,39 +104,58 @@ class SessionView(View):
     """
 
     administrator_id: str
+    """Who is signed in, by id."""
     username: str
+    """The name of the administrator."""
     role: Role | None
+    """The role for all apps; null: none."""
     app_roles: dict[str, Role]
-    stage: Stage
+    """The roles for single apps, by app id."""
+    stage: SignInStage
+    """What is missing from the sign-in."""
     has_mfa: bool
+    """Whether a second factor was given."""
     session_id: str | None
+    """The id of the session; null for an admin API key."""
     expires_at: Timestamp | None
+    """When the session ends; null for an admin API key."""
     csrf_token: str | None
+    """To be sent in the header `Clarion-CSRF-Token`; null for an admin API key."""
 
 
 class SessionItem(View):
     """A session in a list; `is_current` is the one that asks."""
 
     id: str
+    """The id of the session, from the list of sessions."""
     created_at: Timestamp
+    """When it began."""
     last_seen_at: Timestamp
+    """When it was used last."""
     expires_at: Timestamp
+    """When it ends."""
     address: str
+    """The address it was begun from."""
     user_agent: str
+    """The browser it was begun with."""
     has_mfa: bool
+    """Whether a second factor was given."""
     is_current: bool
+    """Whether it is the session that asks."""
 
 
 class SessionList(View):
     """The sessions of an administrator, at most 40, newest first."""
 
     items: list[SessionItem]
+    """The sessions, newest first."""
 
 
 class EndedSessions(View):
     """How many sessions were ended."""
 
     ended: int
+    """How many sessions were ended."""
 
 
 class SessionController(Controller):
@@ -158,12 +192,12 @@ class SessionController(Controller):
         await admins.sessions.end(caller.administrator_id, caller.session_id or "")
         return Response(None, status_code=204, cookies=[_forget(SESSION_COOKIE)])
 
-    @post("/totp", summary="Give a second factor", status_code=200)
+    @post("/totp", summary="Give a second factor", status_code=200, errors=(Conflict,))
     async def give_code(
         self, request: ApiRequest, data: CodeBody, sign_in: Injected[SignIn]
     ) -> Response[SessionView]:
         """Finish a sign-in. The session gets a new secret; each code is accepted once."""
-        caller = session_of(request, Stage.NEEDS_TOTP)
+        caller = session_of(request, SignInStage.NEEDS_TOTP)
         started = await sign_in.by_code(
             caller, data.code, visitor_of(request), trusts_device=data.trust_device
         )
@@ -209,7 +243,7 @@ class SessionsController(Controller):
 
     @delete("/{session_id:str}", summary="End a session", status_code=204)
     async def end_session(
-        self, request: ApiRequest, session_id: str, admins: Injected[AdminStores]
+        self, request: ApiRequest, session_id: SessionId, admins: Injected[AdminStores]
     ) -> None:
         """End one session of the calling administrator."""
         caller = signed_in(request)
