@@ -209,6 +209,7 @@ TABLE: dict[str, Rule] = {
     "GET /v1/stats": app(Scope.STATS_READ),
     "GET /v1/analytics": app(Scope.STATS_READ),
     "GET /v1/audit": app(Scope.AUDIT_READ),
+    "GET /v1/audit/verification": admin(Role.VIEWER, is_for_keys=True),
     "POST /v1/devices/{device_id}/invalidate": owner(Scope.DEVICES_WRITE, {"reason": "revoked"}),
     "DELETE /v1/devices/{device_id}": owner(Scope.DEVICES_WRITE),
     "DELETE /v1/providers/{channel}/{name}": app(Scope.PROVIDERS_WRITE),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from clarion.access.model import Role, Scope
 from clarion.admin.forms import show_again
 from clarion.admin.operations import Refused
@@ -22,12 +24,22 @@ async def show_audit(visit: Visit) -> Response:
         name: _read_day(text) if name in _DAYS else text or None for name, text in chosen.items()
     }
     after, is_of_app = visit.query.get("after"), "app_id" in visit.parts
-    values = {"filter": chosen, "after": after, "is_of_app": is_of_app}
+    values: dict[str, Any] = {
+        "filter": chosen,
+        "after": after,
+        "is_of_app": is_of_app,
+        "verified": await _verify(visit) if "verify" in visit.query and not is_of_app else None,
+    }
     try:
         page = await visit.get("audit", limit=_SHOWN, after=after, **query)
     except Refused as refused:
         return await show_again(visit, "audit.html", refused, items=[], next=None, **values)
     return await visit.render("audit.html", items=page["items"], next=page["next"], **values)
+
+
+async def _verify(visit: Visit) -> dict[str, Any]:
+    found: dict[str, Any] = await visit.get("audit", "verification")
+    return found
 
 
 def _read_day(text: str) -> str | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from clarion.access.model import SignInStage
+from clarion.admin import qr_codes
 from clarion.admin.operations import Answer, Refused
 from clarion.admin.page import Page
 from clarion.admin.paths import ROOT, check_next
@@ -71,7 +75,7 @@ async def show_second_factor(visit: Visit) -> Response:
 async def begin_second_factor(visit: Visit) -> Response:
     """Show a new secret; it is used as soon as its first code was given."""
     new = await visit.post("admin", "totp")
-    return await visit.render("second_factor.html", new=new)
+    return await visit.render("second_factor.html", new=new, code=await _draw_code(new["uri"]))
 
 
 async def confirm_second_factor(visit: Visit) -> Response:
@@ -80,7 +84,8 @@ async def confirm_second_factor(visit: Visit) -> Response:
         answer = await visit.call("POST", "admin", "totp", "confirm", body=body)
     except Refused as refused:
         new = {"secret": visit.field("secret"), "uri": visit.field("uri")}
-        return await _show_again(visit, "second_factor.html", refused, new=new)
+        code = await _draw_code(new["uri"])
+        return await _show_again(visit, "second_factor.html", refused, new=new, code=code)
     codes = answer.json["recovery_codes"]
     return await visit.render("recovery_codes.html", codes=codes, cookies=[*answer.cookies])
 
@@ -102,6 +107,14 @@ async def confirm(visit: Visit) -> Response:
 async def sign_out(visit: Visit) -> Response:
     answer = await visit.call("DELETE", "admin", "session")
     return visit.redirect(f"{ROOT}/sign-in", notice="signed-out", cookies=[*answer.cookies])
+
+
+async def _draw_code(uri: str) -> Markup | None:
+    """Return the QR code, drawn in a thread: it takes some milliseconds. None if it is too long."""
+    try:
+        return await asyncio.to_thread(qr_codes.draw, uri)
+    except ValueError:
+        return None
 
 
 async def _show_again(visit: Visit, template: str, refused: Refused, **values: Any) -> Response:

@@ -15,8 +15,7 @@ from clarion.http.asgi import Response
 
 _SHOWN = 100
 _CHANNELS = tuple(each.value for each in Channel if each is not Channel.STUB)
-OPTIONS = {
-    "categories": [(each.value, each.value) for each in Category],
+_OPTIONS: dict[str, Any] = {
     "priorities": [(each.name.lower(), each.name.lower()) for each in Priority],
     "overflows": [
         (Overflow.DROP.value, "is dropped"),
@@ -153,6 +152,11 @@ def _read_digest(visit: Visit) -> dict[str, Any] | None:
     return {name: value for name, value in given.items() if value} or None
 
 
+async def _list_categories(visit: Visit) -> list[tuple[str, str]]:
+    found = (await visit.get("categories", limit=_SHOWN))["items"]
+    return [(each["name"], each["title"]) for each in found]
+
+
 async def _show_form(visit: Visit, type_: dict[str, Any], *, is_new: bool) -> Response:
     schema = type_["data_schema"]
     return await visit.render(
@@ -161,7 +165,8 @@ async def _show_form(visit: Visit, type_: dict[str, Any], *, is_new: bool) -> Re
         schema=show_json(schema) if schema else "",
         is_new=is_new,
         channels=_CHANNELS,
-        **OPTIONS,
+        categories=await _list_categories(visit),
+        **_OPTIONS,
     )
 
 
@@ -191,7 +196,8 @@ async def _show_given(visit: Visit, refused: Refused, name: str, *, is_new: bool
         schema=visit.field("data_schema"),
         is_new=is_new,
         channels=_CHANNELS,
-        **OPTIONS,
+        categories=await _list_categories(visit),
+        **_OPTIONS,
     )
 
 
