@@ -14,6 +14,9 @@ from clarion.access.api import keys as keys_api
 from clarion.access.api import tickets as tickets_api
 from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
+from clarion.admin.dashboard import Dashboard
+from clarion.admin.operations import Operations
+from clarion.admin.pages.table import PAGES
 from clarion.analytics import api as analytics_api
 from clarion.audit import api as audit_api
 from clarion.audit.operations import ACTIONS
@@ -24,6 +27,7 @@ from clarion.channels import api as providers_api
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
 from clarion.events.api import events as events_api
+from clarion.events.api import live as live_api
 from clarion.events.api import notifications as notifications_api
 from clarion.events.api import publish as publish_api
 from clarion.events.api.intake import EventEndpoint, send_event
@@ -92,6 +96,7 @@ ROUTES = (
     *history_api.ROUTES,
     *feedback_api.ROUTES,
     *stats_api.ROUTES,
+    *live_api.ROUTES,
     *analytics_api.ROUTES,
     *providers_api.ROUTES,
     *audit_api.ROUTES,
@@ -189,22 +194,29 @@ def build_front(
         "check_present": services.active_users.check_present,
     }
     framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
+    audited = AuditedFramework(
+        framework, stores.audit_log, ACTIONS, limits, stores.clock, settings.trusted_proxies
+    )
+    dashboard = Dashboard(
+        pages=PAGES,
+        operations=Operations(audited, fast_routes),
+        authenticator=services.administration,
+        check_visitor=services.sign_in_policy.check,
+        limits=limits,
+        clock=stores.clock,
+        settings=settings,
+    )
+    document = openapi.OpenApiDocument(framework, fast_routes, TAGS)
     return Front(
-        routes=(*fast_routes, *openapi.OpenApiDocument(framework, fast_routes, TAGS).routes),
+        routes=(*fast_routes, *document.routes, *dashboard.routes),
         prefixes={
             **_build_apns(settings, stores, services, health).prefixes,
             **web_push.prefixes,
             **_build_callbacks(settings, stores).prefixes,
             **_build_unsubscribe(stores, services, limits).prefixes,
+            **dashboard.prefixes,
         },
-        framework=AuditedFramework(
-            framework,
-            stores.audit_log,
-            ACTIONS,
-            limits,
-            stores.clock,
-            settings.trusted_proxies,
-        ),
+        framework=audited,
         authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,

@@ -90,6 +90,7 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.explainer = self.pipeline.explainer
+        self.backlog = self.pipeline.backlog
         self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake

@@ -1,53 +1,12 @@
 // Runs the JavaScript client by commands: one JSON object a line in, one a line out.
 import { createInterface } from "node:readline";
 
+import { makeClient } from "./commands.mjs";
+
 const [path, url, apiKey, appId, secret] = process.argv.slice(2);
-const { Clarion, ClarionError, Inbox, signUserToken } = await import(path);
-// Enough for a server that starts on a busy machine.
-const attempts = 10;
-const clarion = new Clarion({ url, apiKey, attempts });
-const inboxes = new Map();
-const updates = new Map();
-
-function inboxOf(userId) {
-  if (!inboxes.has(userId)) {
-    const token = () => signUserToken({ appId, userId, secret });
-    inboxes.set(userId, new Inbox({ url, token, attempts }));
-  }
-  return inboxes.get(userId);
-}
-
-const commands = {
-  put_user: ({ user }) => clarion.putUser(user, {}),
-  send: ({ event, key }) => clarion.send(event, key ? { idempotencyKey: key } : {}),
-  send_batch: async ({ events }) => (await clarion.sendBatch(events)).results,
-  publish: ({ topic, message, ...fields }) => clarion.publish(topic, message, fields),
-  categories: ({ user }) => inboxOf(user).categories(),
-  list: ({ user, ...filter }) => inboxOf(user).list(filter),
-  unread_count: ({ user }) => inboxOf(user).unreadCount(),
-  read: ({ user, id }) => inboxOf(user).read(id),
-  unread: ({ user, id }) => inboxOf(user).unread(id),
-  dismiss: ({ user, id }) => inboxOf(user).dismiss(id),
-  read_all: ({ user }) => inboxOf(user).readAll(),
-  change_preferences: ({ user, changes }) => inboxOf(user).changePreferences(changes),
-  preferences: ({ user }) => inboxOf(user).preferences(),
-  watch: ({ user, after }) => {
-    updates.set(user, inboxOf(user).updates({ after: after ?? null }));
-    return null;
-  },
-  next: async ({ user }) => (await updates.get(user).next()).value,
-};
+const answer = makeClient(await import(path), { url, apiKey, appId, secret });
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { do: name, ...given } = JSON.parse(line);
-  let answer;
-  try {
-    answer = { ok: await commands[name](given) };
-  } catch (error) {
-    if (!(error instanceof ClarionError)) throw error;
-    const { status, code, errors } = error;
-    answer = { error: { status, code, fields: errors.map((each) => each.field) } };
-  }
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  process.stdout.write(`${JSON.stringify(await answer(JSON.parse(line)))}\n`);
 }
 process.exit(0);

@@ -5,30 +5,35 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Error
 
+from tests.clients.page_client import MODULE, PageClient, open_page, serve_pages
+from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.node import find_node
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "how-to" / "clients.md"
-MODULE = HERE.parents[1] / "clients" / "js" / "clarion.js"
 LIMIT_S = 30
-LANGUAGES = ["python", "javascript"]
+# The JavaScript client in Node, and in Chromium.
+LANGUAGES = ["python", "javascript", "browser"]
+# What needs an API key, which no page of another origin may use.
+OF_SERVERS = {"put_user", "send", "send_batch", "publish"}
 
 
 class Client:
     """A client in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], language: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], language: str, app: Asker) -> None:
         self._process = process
         self.language = language
+        self.app = app  # asks for the same app, without a library
 
     def begin(self, do: str, **given: Any) -> Callable[[], Any]:
         """Have something done; call the result to wait for the answer."""
@@ -48,26 +53,57 @@ class Client:
         return self.begin(do, **given)()
 
 
+class ShopClient(Client):
+    """A shop: its server has the API key, and the page in the browser the token of a user."""
+
+    def __init__(self, process: subprocess.Popen[str], app: Asker, page: PageClient) -> None:
+        super().__init__(process, "browser", app)
+        self._page = page
+
+    def begin(self, do: str, **given: Any) -> Callable[[], Any]:
+        begin = super().begin if do in OF_SERVERS else self._page.begin
+        return begin(do, **given)
+
+
 @contextmanager
-def run_client(language: str, installation: Installation, app: dict[str, Any]) -> Iterator[Client]:
+def run_client(
+    language: str, installation: Installation, app: dict[str, Any], chromium: Browser | None = None
+) -> Iterator[Client]:
     url = f"http://127.0.0.1:{installation.port}"
     given = [url, app["api_key"], app["id"], app["user_secret"]]
     if language == "python":
         command = [sys.executable, "-m", "tests.clients.driver", *given]
     else:
         command = [find_node().node, str(HERE / "driver.mjs"), str(MODULE), *given]
-    with subprocess.Popen(
-        command, stdin=PIPE, stdout=PIPE, text=True, cwd=HERE.parents[1]
-    ) as process:
-        try:
-            yield Client(process, language)
-        finally:
-            process.kill()
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=HERE.parents[1])
+        )
+        stack.callback(process.kill)
+        asker = Asker(installation.port, app["api_key"])
+        if chromium is None:
+            yield Client(process, language, asker)
+            return
+        origin = stack.enter_context(serve_pages())
+        assert asker.ask("PATCH", "/v1/app", {"allowed_origins": [origin]}).status == 200
+        of_users = {"url": url, "appId": app["id"], "secret": app["user_secret"]}
+        page = stack.enter_context(open_page(chromium, origin, of_users))
+        yield ShopClient(process, asker, page)
+
+
+def find_browser(request: pytest.FixtureRequest, language: str) -> Browser | None:
+    if language != "browser":
+        return None
+    browser: Browser = request.getfixturevalue("chromium")
+    return browser
 
 
 @pytest.fixture(params=LANGUAGES)
 def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
-    with run_client(request.param, server.installation, server.first["app"]) as running:
+    # An app of its own: it allows the origin of the page.
+    app = server.make_app() if request.param == "browser" else server.first["app"]
+    chromium = find_browser(request, request.param)
+    with run_client(request.param, server.installation, app, chromium) as running:
         yield running
 
 
@@ -115,11 +151,9 @@ def test_preferences_are_changed(client: Client, user: str) -> None:
     assert client.do("preferences", user=user)["timezone"] == "Europe/Berlin"
 
 
-def test_a_text_is_published_once_to_those_who_follow(
-    server: Server, client: Client, user: str
-) -> None:
+def test_a_text_is_published_once_to_those_who_follow(client: Client, user: str) -> None:
     topic, key = f"t-{uuid.uuid4().hex}", uuid.uuid4().hex
-    assert server.app.ask("PUT", f"/v1/users/{user}/topics/{topic}").status == 204
+    assert client.app.ask("PUT", f"/v1/users/{user}/topics/{topic}").status == 204
     client.do("watch", user=user)
     assert client.do("next", user=user)["type"] == "state"
     name = "idempotency_key" if client.language == "python" else "idempotencyKey"
@@ -156,11 +190,14 @@ def test_the_same_key_is_one_event(client: Client, user: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_over_a_restart_nothing_is_doubled_or_missed(language: str, tmp_path: Path) -> None:
+def test_over_a_restart_nothing_is_doubled_or_missed(
+    request: pytest.FixtureRequest, language: str, tmp_path: Path
+) -> None:
     """The request and the stream that meet a stopped server go on with the next one."""
     installation = Installation(tmp_path)
     app = installation.initialise()["app"]
-    with installation, run_client(language, installation, app) as client:
+    chromium = find_browser(request, language)
+    with installation, run_client(language, installation, app, chromium) as client:
         client.do("put_user", user="ana")
         client.do("watch", user="ana")
         assert client.do("next", user="ana")["type"] == "state"
@@ -173,20 +210,13 @@ def test_over_a_restart_nothing_is_doubled_or_missed(language: str, tmp_path: Pa
         assert len(client.do("list", user="ana")["items"]) == 1
 
 
-def test_the_example_of_the_docs_runs(server: Server) -> None:
-    app, url = server.first["app"], f"http://127.0.0.1:{server.installation.port}"
-    code = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
-    names = {"API_KEY": app["api_key"], "APP_ID": app["id"], "USER_SECRET": app["user_secret"]}
-    given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
-    code = given + code.replace("http://127.0.0.1:8080", url)
-    command = [sys.executable, "-u", "-c", code]
-    with subprocess.Popen(command, stdout=PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline().endswith(" pending\n")
-            assert process.stdout.readline().startswith("state ")
-            # The first event may have arrived before the list was read.
-            server.app.post("/v1/events", like("ana", type="POST_COMMENT"))
-            assert process.stdout.readline().startswith("notification ")
-        finally:
-            process.kill()
+def test_a_page_of_another_origin_reads_nothing_with_an_api_key(
+    request: pytest.FixtureRequest, server: Server
+) -> None:
+    app, chromium = server.make_app(), request.getfixturevalue("chromium")
+    given = {"url": f"http://127.0.0.1:{server.installation.port}", "apiKey": app["api_key"]}
+    with serve_pages() as origin:
+        asker = server.with_key(app["api_key"])
+        asker.ask("PATCH", "/v1/app", {"allowed_origins": [origin]})
+        with open_page(chromium, origin, given) as page, pytest.raises(Error, match="to fetch"):
+            page.begin("put_user", user="ana")()

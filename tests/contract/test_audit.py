@@ -289,6 +289,35 @@ async def test_whatever_is_changed_or_removed_is_found(
     assert (await verify_chain(chain, ChainKeys(KEY))).fault == fault
 
 
+@pytest.mark.parametrize(
+    ("attack", "fault"),
+    [
+        ("UPDATE audit_entries SET action = 'x' WHERE sequence = 1", None),
+        ("UPDATE audit_entries SET action = 'x' WHERE sequence = 5", "entry 5 (x) was changed"),
+        ("DELETE FROM audit_entries WHERE sequence = 4", "entry 4 is missing"),
+        ("DELETE FROM audit_entries WHERE sequence >= 4", "entries 4 to 5 are missing"),
+        (
+            "DELETE FROM audit_entries WHERE sequence = 3",
+            "entry 4 (action.3) does not follow the entry before it",
+        ),
+    ],
+)
+async def test_the_newest_entries_can_be_verified_alone(
+    engine: Engine, log: SqlAuditLog, attack: str, fault: str | None
+) -> None:
+    await fill(log, 5)
+    await run(engine, attack)
+    verified = await log.verify_newest(2)
+    assert (verified.first, verified.fault) == (4, fault)
+
+
+async def test_more_than_there_are_can_be_verified(log: SqlAuditLog) -> None:
+    assert (await log.verify_newest(10)).fault is None
+    await fill(log, 3)
+    verified = await log.verify_newest(10)
+    assert (verified.first, verified.last, verified.fault) == (1, 3, None)
+
+
 async def test_an_entry_that_somebody_else_adds_is_not_linked_and_is_found(
     engine: Engine, log: SqlAuditLog, chain: SqlChain, clock: FixedClock
 ) -> None:

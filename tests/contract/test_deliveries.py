@@ -103,6 +103,41 @@ async def test_attempts_are_listed_in_order_and_once(store: PipelineStore) -> No
     assert await store.deliveries.list_attempts("x") == ()
 
 
+async def test_all_notifications_are_listed_from_the_newest_event_on(
+    store: PipelineStore,
+) -> None:
+    made = [(await put(store, {}, user_id=each))[0] for each in ("ana", "ben", "ana", "eva")]
+    other = PipelineStore(store.engine, new_app_id())
+    await put(other, {})
+    ids = [each.id for each in made]
+    read = store.notifications
+    first = await read.list_newest(store.app_id, before=None, limit=3)
+    assert [each.id for each in first] == [ids[3], ids[2], ids[1]]
+    before = (first[-1].event_id, first[-1].id)
+    rest = await read.list_newest(store.app_id, before=before, limit=9)
+    assert [each.id for each in rest] == [ids[0]]
+    own = await read.list_newest_of_user(store.app_id, "ana", before=None, limit=9)
+    assert [each.id for each in own] == [ids[2], ids[0]]
+    own = await read.list_newest_of_user(store.app_id, "ana", before=ids[2], limit=9)
+    assert [each.id for each in own] == [ids[0]]
+
+
+async def test_notifications_with_a_failed_delivery_are_listed_once(store: PipelineStore) -> None:
+    failed = {"status": DeliveryStatus.FAILED}
+    one, _ = await put(store, failed | {"channel": Channel.EMAIL}, failed)
+    await put(store, {})
+    two, _ = await put(store, failed, {"channel": Channel.EMAIL}, user_id="ben")
+
+    async def list_ids(before: str | None, limit: int, app_id: str = store.app_id) -> list[str]:
+        found = await store.notifications.list_newest_failed(app_id, before=before, limit=limit)
+        return [each.id for each in found]
+
+    assert await list_ids(None, 9) == [two.id, one.id]
+    assert await list_ids(None, 1) == [two.id]
+    assert await list_ids(two.id, 9) == [one.id]
+    assert await list_ids(None, 9, new_app_id()) == []
+
+
 async def test_what_is_collected_is_found_newest_first(store: PipelineStore) -> None:
     collected = {"status": DeliveryStatus.COLLECTED, "digest": "d"}
     made = [(await put(store, collected))[1][0] for _ in range(3)]

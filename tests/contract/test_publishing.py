@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.errors import IdempotencyKeyReused
+from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.events.cases import CaseReader, DecisionRequest
 from clarion.events.decide.rules import decide
 from clarion.events.model import Audience, AudienceKind, Content, PublishedTo, ReasonCode
@@ -86,6 +86,13 @@ async def test_a_repeat_stores_nothing_and_gets_the_first_answer(store: Pipeline
     with pytest.raises(IdempotencyKeyReused):
         await publish(store, make_message(store, "m3"), once=replace(once, fingerprint=b"other"))
     assert await stored_ids(store) == ["m1"]
+
+
+async def test_without_the_event_there_is_no_message(store: PipelineStore) -> None:
+    event = await store.accept()
+    with pytest.raises(Conflict):
+        await store.events.publish(event, make_job(event), make_message(store), None)
+    assert await stored_ids(store) == []
 
 
 async def test_of_one_request_sent_to_two_nodes_at_once_one_is_stored(

@@ -106,6 +106,7 @@ VALUES: dict[str, Value] = {
     "app_id": "app-7",
     "before": NOW * 1000,
     "updated_before": NOW,
+    "before_event": "event-2",
     "before_id": "m1",
     "capability_hash": b"e-7",
     "bundle_id": "com.example.new",
@@ -279,6 +280,8 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     "move_end_of_audit_chain": {"after": 5, "before": "link"},
     "prune_audit_entries": {"after": 5, "sequence": 10},
     "select_audit_entries": {"after": 5},
+    "list_newest_failed_notifications": {"before_id": "n-2"},
+    "list_newest_notifications_of_user": {"before_id": "n-2"},
     "list_users_by_creation": {"since": NOW, "before": NOW + 200},
     "list_users_by_last_seen": {"since": NOW, "before": NOW + 200},
     "list_users_by_status": {"status": "inactive"},
@@ -449,6 +452,7 @@ def job_row(app_id: str, n: int) -> tuple[Value, ...]:
 
 def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:
     status, digest = ("collected", f"digest-{n}") if n % 50 == 0 else ("delivered", None)
+    status = "failed" if n % 500 == 1 else status
     decided = (status, "reason", "rule", None, "[]" + " " * 500, digest, 1, 1)
     return (f"n-{n}", "stub", app_id, f"user-{n}", *decided, *[None] * 6, NOW)
 

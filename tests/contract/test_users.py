@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Category, Channel
-from clarion.errors import ClarionError, EmailTaken, InvalidFields, UserDeleted
+from clarion.errors import ClarionError, Conflict, EmailTaken, InvalidFields, UserDeleted
 from clarion.pages import Page
 from clarion.people.model import Consent, Preferences, StoredUser, User, UserFilter, UserStatus
 from clarion.people.port import Users
 from clarion.people.profile import BillingAddress, Intelligence, Profile
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import FOLLOWS_LIMIT, SqlUsers
+from clarion.push.sql.topics import SqlTopics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW, make_user
@@ -186,6 +187,20 @@ async def test_following_again_changes_nothing(users: Users) -> None:
     for _ in range(2):
         assert await users.follow("app", "ana", "news", NOW)
     assert await users.followed("app", "ana", after=None, limit=9) == Page(("news",), None)
+
+
+async def test_a_user_follows_a_limited_number_of_topics(users: Users, engine: Engine) -> None:
+    await users.put(make_user("ana"))
+    await users.put(make_user("bo"))
+    names = [f"t{n:04}" for n in range(FOLLOWS_LIMIT)]
+    await asyncio.gather(*(users.follow("app", "ana", name, NOW) for name in names))
+    assert await users.follow("app", "ana", names[0], NOW)
+    with pytest.raises(Conflict, match="1,000 topics"):
+        await users.follow("app", "ana", "one-more", NOW)
+    assert await SqlTopics(engine).get("app", "one-more") is None
+    assert await users.follow("app", "bo", "one-more", NOW)
+    await users.unfollow("app", "ana", names[0])
+    assert await users.follow("app", "ana", "one-more", NOW)
 
 
 async def test_an_unknown_user_cannot_follow(users: Users) -> None:

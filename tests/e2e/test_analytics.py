@@ -80,7 +80,7 @@ def test_a_report_says_what_it_is_about(app: Asker) -> None:
 @pytest.mark.parametrize(
     ("query", "field", "reason"),
     [
-        ("", "metric", "must be one of events, notifications"),
+        ("metric=likes", "metric", "must be one of events, notifications"),
         ("metric=events&step=week", "step", "must be one of minute, hour, day"),
         ("metric=events&group_by=channel", "group_by", "must be some of type for events"),
         ("metric=events&group_by=type,", "group_by", "must be some of type for events"),

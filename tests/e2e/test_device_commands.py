@@ -4,6 +4,7 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -235,6 +236,38 @@ def test_token_and_secret_connect_a_device_from_another_folder(
     assert not (elsewhere.folder / "device-listen.json").exists()
 
 
+@pytest.fixture
+def other_server() -> Iterator[ClarionServer]:
+    """Another server, whose gateway is on the port after its API."""
+    server = ClarionServer()
+    while not is_free(server.port + 1):
+        server = ClarionServer()
+    server.gateway_port = server.port + 1
+    with server:
+        yield server
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_with_url_the_device_is_that_of_the_other_server(
+    home: Home, other_server: ClarionServer
+) -> None:
+    """It connects to the gateway of that server, and does not replace the saved device."""
+    own = home.register()
+    url = f"http://127.0.0.1:{other_server.port}"
+    where = (f"--url={url}", f"--api-key={other_server.api_key}")
+    with home.listening(*where) as listener:
+        ready = listener.next("ready")
+        assert other_server.get(f"/v1/devices/{ready['device_id']}")[0] == 200
+        assert listener.interrupt() == 0
+    with home.listening(*where) as listener:
+        assert listener.next("ready") == ready
+    assert home.register() == own
+
+
 def test_many_devices_receive_from_a_topic(home: Home) -> None:
     with home.listening("--count=3", "--topic=news", "--exit-after=3") as listener:
         tokens = {listener.next("ready")["token"] for _ in range(3)}
@@ -391,6 +424,7 @@ PORTS = {"{api}": "port", "{tls}": "tls_port", "{gateway}": "gateway_port"}
         ("device listen --url=https://127.0.0.1:{api}", 1, "The TLS handshake with"),
         ("device listen --gateway-url=ws://127.0.0.1:{api}", 1, "right port for --gateway-url?"),
         ("device listen --gateway-url=ws://127.0.0.1:{tls}", 1, "right port for --gateway-url?"),
+        ("device listen --url=http://127.0.0.1:65535", 1, "No server is listening at"),
         ("device listen --api-key=ck_no_key", 1, "rejected the API key"),
         ("device listen --topic=no/topic", 2, "--topic: must not contain a /"),
         (f"device listen --token={NO_DEVICE} --secret=no", 1, "does not know this device"),

@@ -64,6 +64,8 @@ BY_SECRET = {
     "* /unsubscribe/",
     "POST /_matrix/push/v1/notify",
 }
+# By a session; `test_dashboard.py` opens every page as everybody.
+BY_SESSION = {"GET /", "GET /admin", "* /admin/"}
 REFUSED = {400, 401, 403, 404, 405, 410, 415}
 SOCKETS = {b"/v1/gateway", b"/v1/me/socket"}
 
@@ -72,7 +74,8 @@ SOCKETS = {b"/v1/gateway", b"/v1/me/socket"}
 async def test_every_path_has_a_rule(tmp_path: Path) -> None:
     async with opened_front(tmp_path) as (front, services):
         served, sockets = front.list_operations(), services.sockets.paths
-    assert served - set(TABLE) == {*FOR_ALL, *FOR_OPERATORS, *DEMO, *NEVER, *BY_SECRET}
+    open_ = {*FOR_ALL, *FOR_OPERATORS, *DEMO, *NEVER, *BY_SECRET, *BY_SESSION}
+    assert served - set(TABLE) == open_
     assert set(TABLE) - served == set()
     assert sockets == SOCKETS
 
@@ -80,7 +83,7 @@ async def test_every_path_has_a_rule(tmp_path: Path) -> None:
 def test_only_what_is_below_v1_needs_a_credential_and_all_of_it_does() -> None:
     """The front authenticates by this prefix, so no operation may be elsewhere."""
     assert [each for each in TABLE if not each.split()[1].startswith("/v1/")] == []
-    open_ = {*FOR_ALL, *FOR_OPERATORS, *DEMO, *NEVER, *BY_SECRET}
+    open_ = {*FOR_ALL, *FOR_OPERATORS, *DEMO, *NEVER, *BY_SECRET, *BY_SESSION}
     assert [each for each in open_ if each.split()[1].startswith("/v1/")] == []
 
 

@@ -50,6 +50,18 @@ def test_every_port_that_is_in_use_is_named(
     ]
 
 
+def test_nothing_is_announced_at_a_port_that_is_in_use(
+    installation: Installation, taken_ports: list[int]
+) -> None:
+    """`make run` ends with the sentence, and shows no URL of another program."""
+    done = installation.run("init", "--greet", listen=f"127.0.0.1:{taken_ports[0]}")
+    assert done.stdout == ""
+    (fault,) = faults_of(done)
+    assert fault.startswith(f"--listen: port {taken_ports[0]} is in use.")
+    done = installation.run("serve", listen=f"127.0.0.1:{taken_ports[0]}")
+    assert "ready" not in done.stdout + done.stderr
+
+
 def test_two_listeners_that_meet_on_one_port_are_named(installation: Installation) -> None:
     port = installation.port
     done = installation.run("serve", listen=f"127.0.0.1:{port}", tls_listen=f"0.0.0.0:{port}")

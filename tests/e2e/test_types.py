@@ -20,6 +20,7 @@ BUILT_IN = {
     "SECURITY_ACCOUNT_LOCKED": "security",
     "NEWS_SYSTEM_UPDATE": "news",
     "MARKETING_PROMOTION": "marketing",
+    "TOPIC_MESSAGE": "transactional",
 }
 FULL: dict[str, Any] = {
     "display_name": "Sendung 📦",

@@ -151,7 +151,7 @@ def start_nginx(folder: Path, port: int, upstream: int) -> Daemon:
 def write_configuration(folder: Path, port: int, upstream: int) -> None:
     """Put the documented server block into a whole configuration."""
     text = Path("docs/how-to/behind-a-proxy.md").read_text()
-    block = text.partition("```nginx\n")[2].partition("```")[0]
+    block = text.partition('```nginx title="clarion.conf"\n')[2].partition("```")[0]
     block = block.replace("127.0.0.1:8080", f"127.0.0.1:{upstream}")
     lines = [line for line in block.splitlines() if "ssl" not in line and "http2" not in line]
     inside = "\n".join(lines).replace("listen 80;", f"listen 127.0.0.1:{port};")

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from cyclopts import App
 
 import clarion
@@ -23,6 +24,7 @@ from clarion.telemetry.metrics import GatewayMetrics, Metrics, PipelineMetrics
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 STATIC = ROOT / "src" / "clarion" / "http" / "static"
+DASHBOARD = ROOT / "src" / "clarion" / "admin" / "static"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOT_OURS = {
     ".git",
@@ -205,11 +207,17 @@ def test_this_version_is_in_the_changelog_and_everywhere_the_same() -> None:
     assert newest[1] == PROJECT["project"]["version"] == clarion.__version__
 
 
-def test_vendored_files_are_as_they_were_published() -> None:
-    vendored = [path for path in STATIC.glob("swagger-ui*") if path.suffix in {".js", ".css"}]
+@pytest.mark.parametrize(
+    ("folder", "names"), [(STATIC, "swagger-ui*"), (DASHBOARD, "htmx*"), (DASHBOARD, "uplot*")]
+)
+def test_vendored_files_are_as_they_were_published(folder: Path, names: str) -> None:
+    vendored = [path for path in folder.glob(names) if path.suffix in {".js", ".css"}]
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendored}
-    lines = (STATIC / "SHA256SUMS").read_text().splitlines()
-    assert sums == {name: digest for digest, name in (line.split("  ") for line in lines)}
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    assert sums
+    assert sums == {name: listed[name] for name in sums}
+    assert list(folder.glob(f"{names.rstrip('*')}.LICENSE")) != []
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:

@@ -126,7 +126,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     request: ApiRequest,
     analytics: Injected[Analytics],
     clock: Injected[Clock],
-    metric: MetricName,
+    metric: MetricName = Metric.EVENTS.value,
     step: StepName = Step.HOUR.value,
     from_: From = None,
     to: To = None,

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Progress, Step
 from clarion.analytics.port import Tally
+from clarion.errors import ReadTooSlow
 
 # Most of what has a time is committed so soon after it.
 LAG_MS = 3_000
 SETTLE_MS = 2 * MINUTE_MS
+SHORTEST_MS = 1_000
 # In one commit. After a long break there is much to catch up with.
 PARTS = 30
 Counts = dict[int, Counter[Cell]]
@@ -73,13 +75,24 @@ class Rollup:
                 return
             minute = Step.MINUTE.begin(since)
             until = min(minute + length, end)
-            found = await self.tally.count(since, until)
+            found = await self._count(since, until)
             if found and until > minute + MINUTE_MS:
                 length = MINUTE_MS
                 continue
             yield since, until, found
             length = MINUTE_MS if found else min(2 * length, HOUR_MS)
             since = until
+
+    async def _count(self, since: int, until: int) -> Mapping[Cell, int]:
+        """Count a time; if so much happened in it that this takes too long, in halves."""
+        try:
+            return await self.tally.count(since, until)
+        except ReadTooSlow:
+            middle = (since + until) // 2
+            if until - since <= SHORTEST_MS:
+                raise
+            halves = [await self._count(since, middle), await self._count(middle, until)]
+            return Counter(halves[0]) + Counter(halves[1])
 
 
 def _add(counts: Counts, minute: int, found: Mapping[Cell, int]) -> None:

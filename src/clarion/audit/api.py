@@ -26,6 +26,7 @@ from clarion.http.shapes import (
 from clarion.http.views import Timestamp, View
 
 Plain = Annotated[str, documented(pattern=NO_CONTROLS)]
+VERIFIED_LIMIT = 1_000
 
 
 class AuditActor(View):
@@ -74,6 +75,22 @@ class AuditEntryView(View):
     """A keyed hash that connects the entry with the one before it."""
 
 
+class AuditVerificationView(View):
+    """Which entries were verified. `fault` is the first that was found, null if there is none.
+
+    `link` is that of the last one: with its number, it is an anchor for `clarion audit verify`.
+    """
+
+    first: int
+    """The number of the first entry that was verified."""
+    last: int
+    """The number of the last one."""
+    link: str
+    """The keyed hash of the last one."""
+    fault: str | None
+    """What is wrong, as `clarion audit verify` says it; null if nothing is."""
+
+
 @get("/v1/audit", summary="List audit entries", tags=["Audit"])
 async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
     request: ApiRequest,
@@ -111,6 +128,17 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     return Items([_view(entry) for entry in page.items], page.next)
 
 
+@get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
+async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> AuditVerificationView:
+    """Verify that the newest 1,000 entries are as they were written, and none is missing.
+
+    Needs a role for all apps. `clarion audit verify` verifies all of them, and the file.
+    """
+    admin_of(request, Role.VIEWER)
+    await audit_log.link_waiting()
+    return AuditVerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
+
+
 def _view(entry: Entry) -> AuditEntryView:
     return AuditEntryView.of(
         entry,
@@ -134,4 +162,4 @@ def _check(field: str, text: str | None) -> str | None:
     return text
 
 
-ROUTES = (list_entries,)
+ROUTES = (list_entries, verify)

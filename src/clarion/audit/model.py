@@ -79,6 +79,17 @@ class ChainState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was verified, and the first fault if there is one."""
+
+    first: int = 0
+    last: int = 0
+    link: str = ""
+    waiting: int = 0
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Which entries to list. None: all. `user_id` needs `app_id`; `until` is excluded."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from clarion.audit.model import Act, ActorKind, AuditResult, ChainState, Entry, Filter
+from clarion.audit.model import Act, ActorKind, AuditResult, ChainState, Entry, Filter, Verified
 from clarion.pages import Page
 
 
@@ -58,6 +58,9 @@ class AuditLog(Protocol):
 
     async def list(self, wanted: Filter, *, after: str | None, limit: int) -> Page[Entry]:
         """Return entries, newest first. `InvalidFields` if `after` is not the `next` of a page."""
+
+    async def verify_newest(self, count: int) -> Verified:
+        """Verify that the last entries of the chain are as they were written."""
 
     async def link_waiting(self) -> int:
         """Add what waits to the chain, at most a batch; return how much that was.

@@ -18,7 +18,17 @@ from clarion.audit.chain import (
     retired_key_context,
     sign_pruned,
 )
-from clarion.audit.model import TEXT_LENGTH, Act, ActorKind, AuditResult, ChainState, Entry, Filter
+from clarion.audit.model import (
+    TEXT_LENGTH,
+    Act,
+    ActorKind,
+    AuditResult,
+    ChainState,
+    Entry,
+    Filter,
+    Verified,
+)
+from clarion.audit.verification import verify_newest
 from clarion.clock import Clock
 from clarion.pages import LARGEST, Page, read_cursor, write_cursor
 from clarion.store.companions import Companion, companion
@@ -267,6 +277,9 @@ class SqlAuditLog:
             chosen = LISTS[(*values, "subject")]
             found += (*await self._engine.fetch(chosen, **values, subject=subject, **bounds),)
         return sorted(found, key=_newest_first, reverse=True)
+
+    async def verify_newest(self, count: int) -> Verified:
+        return await verify_newest(self.chain, self.keys, count)
 
     async def link_waiting(self) -> int:
         if not await self.chain.read_waiting("", 1):

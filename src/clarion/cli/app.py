@@ -147,14 +147,19 @@ async def delete(app_id: str, /, *, yes: Switch = False, **settings: SettingFlag
         found = await find_app(stores, app_id)
         if not yes:
             _confirm(found)
-        files = [f"AuthKey_{each.key_id}.p8" for each in await stores.provider_keys.list(app_id)]
-        stores.audit_log.describe(app_id=app_id)
-        if await stores.apps.delete(app_id, stores.clock.now()) is None:
-            raise missing(app_id)
-        for file in files:
-            with suppress(OSError):
-                (stores.directory.provider_keys / file).unlink(missing_ok=True)
+        await delete_app(stores, found)
     print(f"Deleted {found.name}.")
+
+
+async def delete_app(stores: Stores, found: model.App) -> None:
+    """Delete an app, and its private provider keys in the data directory."""
+    files = [f"AuthKey_{each.key_id}.p8" for each in await stores.provider_keys.list(found.id)]
+    stores.audit_log.describe(app_id=found.id)
+    if await stores.apps.delete(found.id, stores.clock.now()) is None:
+        raise missing(found.id)
+    for file in files:
+        with suppress(OSError):
+            (stores.directory.provider_keys / file).unlink(missing_ok=True)
 
 
 def _confirm(found: model.App) -> None:

@@ -11,7 +11,7 @@ from clarion.cli.remote_server import RemoteServer, find_server
 
 _FUNCTION = """api() {
   curl -sS -X "$1" -H "Authorization: Bearer $KEY" \\
-    ${3+-H "Content-Type: application/json" -d "$3"} "$CLARION$2" && echo
+    ${3+-H "Content-Type: application/json" -d "$3"} "$CLARION$2"
 }"""
 
 

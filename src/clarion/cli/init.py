@@ -26,6 +26,7 @@ from clarion.data_directory import write_private
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
+from clarion.http.listeners import check_free
 from clarion.settings import Settings
 from clarion.stores import Stores, open_stores
 
@@ -46,10 +47,13 @@ async def init(
     if_needed
         For scripts: print no message, and do not fail if first-run.json is missing.
     greet
-        Print the URLs of the server and commands to try.
+        Print the URLs of the server and commands to try, for a server that is about to start.
 
     """
     settings = load_settings(flags)
+    if greet:
+        # The URLs would lead to the program that has the port.
+        check_free(settings.addresses)
     async with open_stores(settings) as stores:
         try:
             first = await initialise(stores, settings)
@@ -113,10 +117,12 @@ def greeting(first: FirstRun, saved: Path) -> str:
     return f"""
 Clarion is set up. Your keys are in {saved}
 
+  Dashboard  {first.urls.admin}
   Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
   Health     {first.urls.api}/health
-{_setup_url(first.admin)}{_push_urls(first.urls, first.tls)}
+  Try        .venv/bin/clarion demo{data}   (fills an app with people, devices and events)
+{_push_urls(first.urls, first.tls)}{_setup_url(first.admin)}
 Run a test device in a second terminal, and send it a message from a third:
 
   .venv/bin/clarion device listen{data}
@@ -141,10 +147,9 @@ Press Ctrl-C to stop. Your data is kept; `make run` starts Clarion again.
 def _setup_url(admin: AdminSetup) -> str:
     if admin.setup_url is None:
         return ""
-    token = admin.setup_url.partition("#")[2]
     return (
-        "  First administrator: docs/how-to/administrators.md, with this token within 24 hours:\n"
-        f"             {token}\n"
+        "\nOpen this link within 24 hours to make yourself the first administrator:\n\n"
+        f"  {admin.setup_url}\n"
     )
 
 

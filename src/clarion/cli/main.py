@@ -88,6 +88,12 @@ app.command(
     help="Verify, list and export the audit log.",
 )
 app.command(
+    "clarion.cli.demo.command:demo",
+    name="demo",
+    help="Fill an app of its own with people, devices and events, and let things happen there "
+    f"until Ctrl-C. --remove deletes it. Needs a running server. {_TAKES_SETTINGS}",
+)
+app.command(
     "clarion.cli.analytics:analytics",
     name="analytics",
     help="Print how often something happened in the last minutes, hours or days: events, "

@@ -6,6 +6,7 @@ import ssl
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from msgspec.structs import astuple
 
@@ -28,6 +29,7 @@ class RemoteServer:
     push_url: str
     gateway_url: str
     given_key: str
+    is_own: bool
 
     @property
     def api_key(self) -> str:
@@ -45,8 +47,9 @@ class RemoteServer:
 
     @property
     def device_file(self) -> Path:
-        """The file in which `clarion device listen` saves its devices."""
-        return self.directory.path / "device-listen.json"
+        """The file in which `clarion device listen` saves its devices, one for each server."""
+        server = "" if self.is_own else "-" + quote(urlsplit(self.api_url).netloc, safe="")
+        return self.directory.path / f"device-listen{server}.json"
 
     @property
     def provider_key(self) -> bytes:
@@ -79,13 +82,17 @@ def find_server(
     directory = DataDirectory(settings.data)
     first = read_first_run(directory.first_run) if directory.first_run.exists() else None
     urls = _choose_urls(settings, first)
+    # No URL, or text that is none, has no address either.
+    is_own = _address_of(url) in {"", _address_of(urls.api), _address_of(urls.tls or "")}
+    gateway_url = gateway_url or (urls.gateway or "" if is_own else _derive_gateway(url))
     return RemoteServer(
         directory=directory,
         first=first,
         api_url=(url or urls.api).rstrip("/"),
         push_url=(url or urls.tls or urls.api).rstrip("/"),
-        gateway_url=(gateway_url or urls.gateway or "").rstrip("/").removesuffix(GATEWAY_PATH),
+        gateway_url=gateway_url.rstrip("/").removesuffix(GATEWAY_PATH),
         given_key=api_key,
+        is_own=is_own,
     )
 
 
@@ -95,3 +102,20 @@ def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:
     saved = first.urls if first else configured
     urls = zip(*map(astuple, (configured, urls_of(Settings()), saved)), strict=True)
     return Urls(*(old if given == default else given for given, default, old in urls))
+
+
+def _address_of(url: str) -> str:
+    return urlsplit(url).netloc.replace("localhost", "127.0.0.1")
+
+
+def _derive_gateway(url: str) -> str:
+    """Return where the gateway of another server is, unless --gateway-url says otherwise.
+
+    Behind TLS there is a proxy that serves both; a server itself has it on the next port, as 8081
+    is that after 8080.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return f"wss://{parts.netloc}"
+    host, _, port = parts.netloc.rpartition(":")
+    return f"ws://{host}:{int(port) + 1}" if port.isdigit() else f"ws://{parts.netloc}"

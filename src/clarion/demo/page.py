@@ -15,7 +15,7 @@ from clarion.access.port import Apps
 from clarion.clock import Clock
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import NotFound
-from clarion.http.asgi import Endpoint, FastRoute, Request, Response, Streamed
+from clarion.http.asgi import Endpoint, FastRoute, Request, Response, Streamed, respond_json
 from clarion.http.bodies import Body
 from clarion.http.decoding import decode
 from clarion.http.static_files import constant, read, serve
@@ -26,7 +26,7 @@ from clarion.people.port import Users
 PATH = "/demo"
 _PACKAGE = "clarion.demo"
 _TOKEN_S = 3600
-_JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+_NO_STORE = (b"cache-control", b"no-store")
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     b"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -111,13 +111,13 @@ class DemoPage:
         signed = await self._sign(app.id, user_id, lasts_s=_TOKEN_S)
         if signed is None:
             raise NotFound("The demo app has no secret to sign user tokens with.")
-        return Response(200, msgspec.json.encode({"token": signed[0]}), _JSON)
+        return respond_json(200, msgspec.json.encode({"token": signed[0]}), _NO_STORE)
 
     async def _act(self, request: Request) -> Response:
         act = decode(_ACT, await request.json())
         app = await self._find_app()
         event_id = await self._send(app.id, msgspec.json.encode(_describe(act)))
-        return Response(202, msgspec.json.encode({"event_id": event_id}), _JSON)
+        return respond_json(202, msgspec.json.encode({"event_id": event_id}), _NO_STORE)
 
     async def _find_app(self) -> App:
         """Return the demo app; one of the first, because `clarion init` created it."""

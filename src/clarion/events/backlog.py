@@ -77,6 +77,14 @@ class Backlog:
         """Add new jobs to those that were counted last."""
         self._counts[app_id] = self._counts.get(app_id, 0) + count
 
+    def count(self, app_id: str) -> int:
+        """Return how many jobs an app has, as of the last half minute."""
+        return self._counts.get(app_id, 0)
+
+    def age_s(self, app_id: str) -> float:
+        """Return for how long the oldest due job of an app has waited, in seconds."""
+        return self._app_ages_ms.get(app_id, 0) / 1000
+
     def ages_s(self) -> dict[str, float]:
         """Return the age of each lane in seconds, by its name."""
         return {lane.name.lower(): self._lane_ages_ms.get(lane, 0) / 1000 for lane in Priority}

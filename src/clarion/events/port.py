@@ -148,6 +148,21 @@ class NotificationReader(Protocol):
     async def get(self, app_id: str, notification_id: str) -> Notification | None:
         """Return the notification of any user, or None."""
 
+    async def list_newest(
+        self, app_id: str, *, before: tuple[str, str] | None, limit: int
+    ) -> tuple[Notification, ...]:
+        """Return notifications of the newest events first, before an event id and an id."""
+
+    async def list_newest_of_user(
+        self, app_id: str, user_id: str, *, before: str | None, limit: int
+    ) -> tuple[Notification, ...]:
+        """Return all notifications of a user, newest first, before an id."""
+
+    async def list_newest_failed(
+        self, app_id: str, *, before: str | None, limit: int
+    ) -> tuple[Notification, ...]:
+        """Return notifications with a failed delivery, newest first, before an id."""
+
     async def list_of_event(
         self, app_id: str, event_id: str, *, after: str | None, limit: int
     ) -> Page[Notification]:

@@ -28,6 +28,7 @@ from clarion.fields import (
     instead,
     is_plain,
 )
+from clarion.http.asgi import is_json
 from clarion.http.bodies import Body
 from clarion.http.decoding import decode
 from clarion.http.encoded_words import read_text
@@ -155,14 +156,6 @@ def read_publication(
     values = collect(checks)
     given = {field: values[place] for field, place in places.items()}
     return Publication(topic=topic, **{"message": EMPTY, **given})
-
-
-def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body is said to be JSON; any other is text."""
-    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
-    return kind == "application/json" or (
-        kind.startswith("application/") and kind.endswith("+json")
-    )
 
 
 def _read_body(headers: Mapping[bytes, bytes], body: bytes) -> Iterator[_Given]:

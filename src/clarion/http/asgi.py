@@ -38,6 +38,14 @@ class Response(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+JSON = (b"content-type", b"application/json")
+
+
+def respond_json(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Response:
+    """Return a response with JSON; on a terminal the prompt follows on a line of its own."""
+    return Response(status, body + b"\n", (JSON, *headers))
+
+
 class Streamed(NamedTuple):
     """A response in parts, until they end or the client disconnects; then `close` is called."""
 
@@ -241,28 +249,19 @@ def identity_of(caller: Caller) -> str:
     return f"{caller.app_id}:{caller.user_id}"
 
 
-def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    if headers.get(b"content-encoding", b"identity") != b"identity":
-        raise NotJson
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a body is said to be JSON."""
     given = headers.get(b"content-type", b"")
     if given == b"application/json":
-        return
+        return True
     kind = given.decode("latin-1").partition(";")[0].strip().lower()
-    is_json = kind == "application/json" or kind.endswith("+json")
-    if not is_json or not kind.startswith("application/"):
+    is_one = kind == "application/json" or kind.endswith("+json")
+    return is_one and kind.startswith("application/")
+
+
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
+    if headers.get(b"content-encoding", b"identity") != b"identity" or not is_json(headers):
         raise NotJson
-
-
-async def respond(send: Send, response: Response, extra: Headers) -> None:
-    """Send a complete response."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": response.status,
-            "headers": [*response.headers, *extra],
-        }
-    )
-    await send({"type": "http.response.body", "body": response.body})
 
 
 async def stream(send: Send, request: Request, answer: Streamed) -> None:

@@ -44,7 +44,6 @@ from clarion.http.asgi import (
     find_query,
     identity_of,
     index_headers,
-    respond,
     stream,
 )
 from clarion.http.budgets import Budget, Running
@@ -71,7 +70,7 @@ _SAFETY = (b"x-content-type-options", b"nosniff")
 _FOR_ALL = ("/health", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
-_FOR_PEOPLE = ("/unsubscribe/",)
+_FOR_PEOPLE = ("/unsubscribe/", "/admin/")
 # Bodies below this path are text, unless they are said to be JSON.
 _WITH_TEXT = "/v1/publish/"
 # Requests that a caller may have running at a time; each can hold memory.
@@ -445,4 +444,4 @@ async def _send_problem(
     if sender.is_begun:  # all that is left is to abort the response
         raise error from cause
     body = problems.encode(error, request_id)
-    await respond(sender, Response(error.status, body), problems.headers_of(error))
+    await sender.respond(Response(error.status, body, tuple(problems.headers_of(error))))

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from clarion.clock import Clock, to_rfc3339
-from clarion.http.asgi import FastRoute, Request, Response
+from clarion.http.asgi import FastRoute, Request, Response, respond_json
 from clarion.nodes.port import Dependency
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
-_JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+_NO_STORE = (b"cache-control", b"no-store")
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -57,7 +57,8 @@ class Health:
         body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
         if request.is_trusted:
             body |= {"server_id": self.server_id, "services": services}
-        return Response(503 if status == "unhealthy" else 200, msgspec.json.encode(body), _JSON)
+        code = 503 if status == "unhealthy" else 200
+        return respond_json(code, msgspec.json.encode(body), _NO_STORE)
 
     async def ready(self, request: Request) -> Response:
         """Answer whether to send traffic to this node."""
@@ -69,7 +70,7 @@ class Health:
             body |= {"stopping": self.is_stopping, "database": database}
         if request.is_trusted and failing:
             body["failing"] = failing
-        return Response(200 if is_ready else 503, msgspec.json.encode(body), _JSON)
+        return respond_json(200 if is_ready else 503, msgspec.json.encode(body), _NO_STORE)
 
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""

@@ -119,7 +119,8 @@ class OpenApiDocument:
         return FastResponse(200, await self.read(), ((b"content-type", _MEDIA_TYPE),))
 
     def _encode(self) -> bytes:
-        return msgspec.json.encode(describe(self._framework, self._fast_routes, self._tags))
+        document = describe(self._framework, self._fast_routes, self._tags)
+        return msgspec.json.encode(document) + b"\n"
 
 
 def describe(

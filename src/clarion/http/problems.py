@@ -65,7 +65,7 @@ def describe(error: ClarionError, request_id: str) -> Problem:
 
 def encode(error: ClarionError, request_id: str) -> bytes:
     """Return the body of the response."""
-    return _encode(describe(error, request_id))
+    return _encode(describe(error, request_id)) + b"\n"
 
 
 def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:

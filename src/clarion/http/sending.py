@@ -51,15 +51,15 @@ class Sender:
                 await self._send(message)
         elif self.is_begun:
             await self._send(message)
-        elif self._is_sent_at_once(message["body"]) or message.get("more_body"):
+        elif message.get("more_body"):
             self.is_begun = True
             await self._send(self._start)
             await self._send(message)
         else:
-            await self._send_in_parts(message["body"])
+            await self._send_whole(_end_line(self._start, message["body"]))
 
     async def respond(self, response: Response) -> None:
-        """Send a complete response; a short one needs none of the rest."""
+        """Send a complete response."""
         status, body, headers = response
         self.status = status
         self._start = {
@@ -67,6 +67,9 @@ class Sender:
             "status": status,
             "headers": [*headers, *self._extra],
         }
+        await self._send_whole(body)
+
+    async def _send_whole(self, body: bytes) -> None:
         if self._is_sent_at_once(body):
             self.is_begun = True
             await self._send(self._start)
@@ -99,6 +102,17 @@ class Sender:
             self.is_stalled = True
         finally:
             self._budget.release(who, size)
+
+
+def _end_line(start: Message, body: bytes) -> bytes:
+    """End the JSON of the framework with a line feed, as `respond_json` does."""
+    headers: Headers = start["headers"]
+    if not body or not dict(headers).get(b"content-type", b"").endswith(b"json"):
+        return body
+    line = body + b"\n"
+    length = (b"content-length", b"%d" % len(line))
+    start["headers"] = [length if name == length[0] else (name, value) for name, value in headers]
+    return line
 
 
 def _announce(start: Message, size: int) -> None:

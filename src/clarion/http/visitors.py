@@ -39,17 +39,18 @@ def is_admin_key(authorization: str) -> bool:
 
 
 def read_credential(
-    scope: Scope, authorization: str | None, proxies: Networks
+    scope: Scope, authorization: str | None, proxies: Networks, *, csrf_token: str | None = None
 ) -> AdminCredential | None:
     """Return the admin API key, or else the session of an administrator; None if there is none.
 
-    `CrossSiteRequest` if another site may have sent a request with a session.
+    `CrossSiteRequest` if another site may have sent a request with a session. A form sends the
+    token of the session as a field.
     """
     if authorization is None:
         secret = read_cookie(scope, SESSION_COOKIE)
         if secret is None:
             return None
-        check_csrf(scope, secret)
+        check_csrf(scope, secret, csrf_token)
     elif authorization[: len(_BEARER)].lower() == _BEARER:
         secret = authorization[len(_BEARER) :]
     else:
@@ -134,12 +135,12 @@ def csrf_token_of(secret: str) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def check_csrf(scope: Scope, secret: str) -> None:
+def check_csrf(scope: Scope, secret: str, csrf_token: str | None = None) -> None:
     """Raise `CrossSiteRequest` unless a request that changes something was sent by this site."""
     if scope["method"] in _SAFE:
         return
     check_same_site(scope)
-    given = header(scope, _CSRF_HEADER) or ""
+    given = csrf_token or header(scope, _CSRF_HEADER) or ""
     if not hmac.compare_digest(given.encode(), csrf_token_of(secret).encode()):
         raise CrossSiteRequest(
             f"Send the header `{CSRF_HEADER}` with the `csrf_token` of the session."

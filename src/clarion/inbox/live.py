@@ -71,6 +71,10 @@ class LiveClients:
         """How many clients are open."""
         return self._count
 
+    def count(self, app_id: str) -> int:
+        """Return how many clients of an app are open."""
+        return self._counts.get(app_id, 0)
+
     @property
     def users(self) -> Collection[tuple[str, str]]:
         """App and id of each user who has a client open."""

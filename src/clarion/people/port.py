@@ -69,7 +69,8 @@ class Users(Protocol):
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
         """Make a user follow a topic; False if there is no such user. Idempotent.
 
-        Creates the topic, closed, if it does not exist.
+        Creates the topic, closed, if it does not exist. `Conflict` if the user follows 1,000 other
+        topics.
         """
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:

@@ -30,6 +30,8 @@ USERS = Record(User)
 _COLUMNS = f"{USERS.columns}, version"
 _ATTEMPTS = 10
 SEEN_EVERY_MS = 60_000
+# As many as a device can be subscribed to.
+FOLLOWS_LIMIT = topics.SUBSCRIPTIONS_LIMIT
 
 _LIVES = "deleted_at IS NULL"
 # A user from before addresses were unique may share theirs: they keep it, without the key, for as
@@ -159,9 +161,11 @@ LIST_INACTIVE = statement(
 )
 FOLLOW = statement(
     "follow_topic",
-    """INSERT INTO follows (app_id, topic, user_id, created_at)
-    SELECT app_id, :topic, id, :now FROM users
+    f"""INSERT INTO follows (app_id, topic, user_id, created_at)
+    SELECT app_id, :topic, id, CAST(:now AS BIGINT) FROM users
     WHERE app_id = :app_id AND id = :user_id AND deleted_at IS NULL
+    AND (SELECT COUNT(*) FROM follows
+    WHERE app_id = :app_id AND user_id = :user_id AND topic <> :topic) < {FOLLOWS_LIMIT}
     ON CONFLICT (app_id, topic, user_id) DO UPDATE SET created_at = follows.created_at
     RETURNING user_id""",
 )
@@ -355,7 +359,13 @@ class SqlUsers:
             FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now),
             topics.ENSURE.step(app_id=app_id, topic=topic, now=now),
         )
-        return await self._engine.write(Unit(user_id, steps, app_id)) is not None
+        done = await self._engine.write(Unit(user_id, steps, app_id))
+        if done is None and await self.get(app_id, user_id) is not None:
+            raise Conflict(
+                f"This user follows {FOLLOWS_LIMIT:,} topics, which is the limit: unfollow one "
+                "first."
+            )
+        return done is not None
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
         step = UNFOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id)

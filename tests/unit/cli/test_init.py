@@ -99,8 +99,8 @@ async def test_there_is_no_link_while_there_is_an_administrator(stores: Stores) 
     assert await stores.admins.links.use_first(token_hash, ana, stores.clock.now())
     again = await initialise(stores, SETTINGS)
     assert again.admin.setup_url is None
-    assert "First administrator" in greeting(first, Path("data/first-run.json"))
-    assert "First administrator" not in greeting(again, Path("data/first-run.json"))
+    assert str(first.admin.setup_url) in greeting(first, Path("data/first-run.json"))
+    assert "first administrator" not in greeting(again, Path("data/first-run.json"))
 
 
 async def test_the_urls_are_those_of_the_current_settings(stores: Stores) -> None:
@@ -142,6 +142,7 @@ async def test_the_greeting_shows_what_to_try(stores: Stores) -> None:
     assert "curl http://127.0.0.1:8080/health" in text
     assert "data/first-run.json" in text
     assert "api POST /v1/events" in text
+    assert ".venv/bin/clarion demo" in text
     assert "ck_" not in text
 
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import clarion
 from clarion.errors import BodyTimeout, BodyTooLarge, MalformedBody, NotJson, Overloaded
-from clarion.http.asgi import Request, Response, header, respond
+from clarion.http.asgi import Request, header, respond_json
 from clarion.http.budgets import TOTAL_BYTES, Receiving
 
 
@@ -68,17 +70,20 @@ def test_the_first_header_of_a_name_counts() -> None:
         assert [find(name) for name in (b"a", b"b", b"c")] == ["1", "é", None]
 
 
-async def test_an_answer_goes_out_whole() -> None:
-    sent: list[Any] = []
+def test_json_ends_with_a_line_feed() -> None:
+    kind, more = (b"content-type", b"application/json"), (b"a", b"1")
+    assert respond_json(201, b"{}", more) == (201, b"{}\n", (kind, more))
 
-    async def send(message: Any) -> None:
-        sent.append(message)
 
-    await respond(send, Response(201, b"body", ((b"a", b"1"),)), [(b"b", b"2")])
-    assert sent == [
-        {"type": "http.response.start", "status": 201, "headers": [(b"a", b"1"), (b"b", b"2")]},
-        {"type": "http.response.body", "body": b"body"},
-    ]
+def test_all_json_is_answered_in_this_way() -> None:
+    """But for exports, which are sent in parts, and the APNs endpoint, which answers as Apple."""
+    source = Path(clarion.__file__).parent
+    makers = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if '(b"content-type", b"application/json")' in path.read_text()
+    }
+    assert makers == {"http/asgi.py", "http/parts.py", "push/apns/endpoint.py"}
 
 
 async def test_a_body_may_have_a_smaller_limit_of_its_own() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from picows import WSError, ws_connect
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import ssl
 
     from clarion.cli.device.credentials import Device
-    from clarion.cli.device.listen import Listener
 
 READY_TIMEOUT_S = 10
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
@@ -38,6 +37,19 @@ _FINAL = {
     "`clarion device listen --new` registers another device.",
     CloseCode.REVOKED: "The device was revoked. `clarion device listen --new` registers a new one.",
 }
+
+
+class Observer(Protocol):
+    """Learns what happens to devices."""
+
+    async def on_ready(self, device: Device, ready: Ready) -> None:
+        """Take note of a connection; its messages are delivered after this returns."""
+
+    def on_message(self, device: Device, message: Notification) -> bool:
+        """Process a new message and return True; False leaves it unacknowledged."""
+
+    def on_lost(self, device: Device, why: str, retry_s: float) -> None:
+        """Take note of a lost connection, and when it is tried again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +73,7 @@ class _End:
 class DeviceClient:
     """Keeps one device connected."""
 
-    def __init__(self, device: Device, gateway: Gateway, listener: Listener) -> None:
+    def __init__(self, device: Device, gateway: Gateway, listener: Observer) -> None:
         self._device = device
         self._gateway = gateway
         self._listener = listener

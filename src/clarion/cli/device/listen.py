@@ -61,7 +61,8 @@ class ListenOptions:
     url
         The URL of the API, like http://127.0.0.1:8080.
     gateway_url
-        The URL of the gateway, like ws://127.0.0.1:8081.
+        The URL of the gateway, like ws://127.0.0.1:8081. Default: that of the server of --url,
+        on the port after it; with https, on the same port.
     api_key
         The API key to register with. Default: the key in first-run.json.
 
@@ -87,16 +88,17 @@ def listen(*, options: ListenOptions | None = None, **settings: SettingFlags) ->
         gateway_url=options.gateway_url,
         api_key=options.api_key,
     )
-    output = _choose_output(options, server, _send_command(settings))
+    output = _choose_output(options, server, _send_command(options.url, settings))
     uvloop.run(_listen(options, server, output))
 
 
-def _send_command(settings: Mapping[str, str]) -> str:
+def _send_command(url: str, settings: Mapping[str, str]) -> str:
     """Return a `clarion send` command for the same server, for the user to copy."""
     called = sys.argv[0] if sys.argv[0].endswith("clarion") else "clarion"
     program = "clarion" if shutil.which("clarion") == called else called
     flags = (f"{flag_of(key)} {shlex.quote(value)}" for key, value in settings.items())
-    return " ".join((program, "send", *flags))
+    where = (f"--url {shlex.quote(url)}",) if url else ()
+    return " ".join((program, "send", *where, *flags))
 
 
 def _choose_output(options: ListenOptions, server: RemoteServer, send_command: str) -> Output:
@@ -118,7 +120,7 @@ async def _listen(options: ListenOptions, server: RemoteServer, output: Output) 
     # Failures are reported in one sentence; the logs of the libraries would add a page.
     logging.disable()
     _raise_file_limit(options.count)
-    gateway = _find_gateway(server)
+    gateway = find_gateway(server)
     devices = await asyncio.to_thread(_choose_devices, options, server)
     try:
         try:
@@ -142,7 +144,8 @@ def _raise_file_limit(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _find_gateway(server: RemoteServer) -> Gateway:
+def find_gateway(server: RemoteServer) -> Gateway:
+    """Return how to reach the gateway of a server; `StartError` if it has none."""
     url = server.gateway_url
     if not url.startswith(("ws://", "wss://")):
         found = f"not {url!r}" if url else "because --gateway-listen is off"

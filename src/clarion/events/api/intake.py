@@ -14,7 +14,7 @@ from clarion.errors import RequestError, Unauthenticated
 from clarion.events.drafts import EventDraft
 from clarion.events.intake import Intake
 from clarion.events.model import AudienceKind, Event, EventStatus
-from clarion.http.asgi import FastRoute, Operation, Request, Response
+from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
 from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.idempotency import Idempotency
@@ -26,7 +26,6 @@ from clarion.pacing import Slices
 PATH = "/v1/events"
 BATCH_PATH = "/v1/events/batch"
 ACCEPTED = 202
-_JSON = (b"content-type", b"application/json")
 _REPLAYED = (b"idempotent-replayed", b"true")
 _RESULTS = [EventStatus.PENDING, EventStatus.SCHEDULED, "refused"]
 
@@ -152,11 +151,11 @@ class EventEndpoint:
         replay = await (intake.accept(events, once) if events else intake.find_response(once))
         if replay is not None:
             return self._answer_again(replay, once)
-        return Response(ACCEPTED, answer, (_JSON,))
+        return respond_json(ACCEPTED, answer)
 
     def _answer_again(self, replay: StoredResponse, once: IdempotencyClaim | None) -> Response:
         first = self._idempotency.open(replay, once)
-        return Response(ACCEPTED, first, (_JSON, _REPLAYED))
+        return respond_json(ACCEPTED, first, _REPLAYED)
 
 
 def _only_user(events: Sequence[Event]) -> str | None:

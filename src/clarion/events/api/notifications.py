@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated, Any
+
 import msgspec
 from litestar import Controller, get
 from litestar.di import Provide
+from litestar.params import Parameter, QueryParameter
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
+from clarion.events.listing import NotificationFilter, list_notifications
 from clarion.events.model import (
     Attempt,
     Delivery,
@@ -23,9 +28,27 @@ from clarion.events.timeline import build_timeline
 from clarion.fields import EventId, NotificationId, UserId
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, to_wire
+from clarion.http.shapes import (
+    PAGE_DEFAULT,
+    After,
+    Items,
+    Limit,
+    check_choice,
+    check_limit,
+    collect,
+    to_wire,
+)
 from clarion.http.views import Timestamp, View
 from clarion.inbox.model import InboxItem, to_item
+
+OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
+OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]
+InStatus = Annotated[
+    str | None, Parameter(description="Only those with a delivery in this status, like `failed`.")
+]
+ForReason = Annotated[
+    str | None, Parameter(description="Only those with a delivery for this reason.")
+]
 
 
 class NotificationView(InboxItem, View, kw_only=True):
@@ -107,6 +130,13 @@ class DeliveriesView(View):
 
     items: list[DeliveryView]
     """One delivery for each channel."""
+
+
+class ListedNotification(NotificationView, kw_only=True):
+    """A notification in a list, with the latest decision on each channel."""
+
+    deliveries: list[WaitingChannel]
+    """The latest decision on each channel."""
 
 
 class TimelineEntryView(View):
@@ -201,6 +231,49 @@ class NotificationsController(Controller):
         return TimelineView(items=[TimelineEntryView.of(each) for each in timeline])
 
 
+async def _read_filter(
+    user_id: OfUser = None,
+    type_name: OfType = None,
+    delivery_status: InStatus = None,
+    reason: ForReason = None,
+) -> NotificationFilter:
+    choices: dict[str, tuple[Any, str | None]] = {
+        "delivery_status": (DeliveryStatus, delivery_status),
+        "reason": (ReasonCode, reason),
+    }
+    checks = {
+        name: partial(check_choice, choice, text)
+        for name, (choice, text) in choices.items()
+        if text is not None
+    }
+    return NotificationFilter(user_id=user_id, type=type_name, **collect(checks))
+
+
+@get(
+    "/v1/notifications",
+    summary="List the notifications of the app",
+    tags=["Notifications"],
+    dependencies={"wanted": Provide(_read_filter)},
+)
+async def list_all(
+    request: ApiRequest,
+    wanted: Injected[NotificationFilter],
+    notifications: Injected[NotificationReader],
+    deliveries: Injected[Deliveries],
+    limit: Limit = PAGE_DEFAULT,
+    after: After = None,
+) -> Items[ListedNotification]:
+    """Return notifications, newest first, with what became of them on each channel.
+
+    A page may have fewer items than `limit`, even none, and a cursor: then there may be more.
+    """
+    app_id, size = app_of(request, Scope.NOTIFICATIONS_READ).app_id, check_limit(limit)
+    page = await list_notifications(
+        notifications, deliveries, app_id, wanted, after=after, limit=size
+    )
+    return Items([_view_listed(*each) for each in page.items], page.next)
+
+
 _OF_EVENT = "/v1/events/{event_id:str}/notifications"
 
 
@@ -252,7 +325,7 @@ async def list_waiting(
     return Items(views, page[-1] if len(groups) > limit else None)
 
 
-ROUTES = (NotificationsController, list_of_event, list_waiting)
+ROUTES = (NotificationsController, list_all, list_of_event, list_waiting)
 
 
 async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[Delivery, ...]:
@@ -262,6 +335,13 @@ async def _deliveries_of(found: Notification, deliveries: Deliveries) -> tuple[D
 def _view(notification: Notification, deliveries: tuple[Delivery, ...]) -> NotificationView:
     item = msgspec.structs.asdict(to_item(notification))
     return NotificationView.of(notification, **item, status=summarize(deliveries))
+
+
+def _view_listed(
+    notification: Notification, deliveries: tuple[Delivery, ...]
+) -> ListedNotification:
+    shown = msgspec.structs.asdict(_view(notification, deliveries))
+    return ListedNotification(**shown, deliveries=[WaitingChannel.of(each) for each in deliveries])
 
 
 def _view_delivery(

@@ -8,13 +8,16 @@ from clarion.events.model import EarlierNotification, Notification
 from clarion.pages import Page
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import keys_of, statement
+from clarion.store.statement import Statement, Value, keys_of, statement
 
 # The name of a built-in category may be a member of its enum.
 NOTIFICATIONS = Record(Notification, codecs={"category": (str, None)})
 # The inbox reads the same rows.
 NOTIFICATION = NOTIFICATIONS.columns
 read_notification = NOTIFICATIONS.read
+_OF_N = ", ".join(f"n.{each}" for each in NOTIFICATION.split(", "))
+# Sorts after every id: they are written in hexadecimal digits.
+_NEWEST = "g"
 
 SELECT_EARLIER = statement(
     "select_earlier_notifications",
@@ -46,6 +49,27 @@ LIST_OF_EVENT = statement(
     "list_notifications_of_event",
     f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id
     AND event_id = :event_id AND id > :after ORDER BY id LIMIT :limit""",
+)
+# Ids of events grow with time, so this is the order of an index that exists for other reasons.
+LIST_NEWEST = statement(
+    "list_newest_notifications",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id
+    AND (event_id, id) < (:before_event, :before_id)
+    ORDER BY event_id DESC, id DESC LIMIT :limit""",
+)
+LIST_NEWEST_OF_USER = statement(
+    "list_newest_notifications_of_user",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND user_id = :user_id
+    AND id < :before_id ORDER BY id DESC LIMIT :limit""",
+)
+LIST_NEWEST_FAILED = statement(
+    "list_newest_failed_notifications",
+    f"""SELECT {_OF_N} FROM (
+      SELECT DISTINCT notification_id, user_id FROM deliveries WHERE app_id = :app_id
+      AND status = 'failed' AND notification_id < :before_id
+      ORDER BY notification_id DESC LIMIT :limit) AS failed
+    JOIN notifications n ON n.app_id = :app_id AND n.user_id = failed.user_id
+    AND n.id = failed.notification_id ORDER BY n.id DESC""",
 )
 
 
@@ -79,6 +103,32 @@ class SqlNotificationReader:
     async def get(self, app_id: str, notification_id: str) -> Notification | None:
         rows = await self._engine.fetch(GET_NOTIFICATION, app_id=app_id, id=notification_id)
         return read_notification(rows[0]) if rows else None
+
+    async def list_newest(
+        self, app_id: str, *, before: tuple[str, str] | None, limit: int
+    ) -> tuple[Notification, ...]:
+        event_id, id_ = before or (_NEWEST, _NEWEST)
+        return await self._list(
+            LIST_NEWEST, app_id=app_id, before_event=event_id, before_id=id_, limit=limit
+        )
+
+    async def list_newest_of_user(
+        self, app_id: str, user_id: str, *, before: str | None, limit: int
+    ) -> tuple[Notification, ...]:
+        before_id = before or _NEWEST
+        return await self._list(
+            LIST_NEWEST_OF_USER, app_id=app_id, user_id=user_id, before_id=before_id, limit=limit
+        )
+
+    async def list_newest_failed(
+        self, app_id: str, *, before: str | None, limit: int
+    ) -> tuple[Notification, ...]:
+        return await self._list(
+            LIST_NEWEST_FAILED, app_id=app_id, before_id=before or _NEWEST, limit=limit
+        )
+
+    async def _list(self, listing: Statement, **values: Value) -> tuple[Notification, ...]:
+        return tuple(map(read_notification, await self._engine.fetch(listing, **values)))
 
     async def list_of_event(
         self, app_id: str, event_id: str, *, after: str | None, limit: int

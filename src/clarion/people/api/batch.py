@@ -16,7 +16,7 @@ from clarion.access.model import AppCaller, Scope, require_app
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, RequestError, Unauthenticated
 from clarion.fields import UserId, check_user_id
-from clarion.http.asgi import FastRoute, Operation, Request, Response
+from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
 from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
 from clarion.http.decoding import decode
 from clarion.http.dependencies import OnUserChanged
@@ -30,7 +30,6 @@ from clarion.people.model import StoredUser, User, UserStatus
 from clarion.people.port import Edit, Users
 
 PATH = "/v1/users/batch"
-_JSON = (b"content-type", b"application/json")
 _REPLAYED = (b"idempotent-replayed", b"true")
 _CHANGED_AT_ONCE = 100
 # No rule looks at these.
@@ -172,7 +171,7 @@ def _caller_of(request: Request) -> AppCaller:
 
 
 def _answer(body: bytes, *headers: tuple[bytes, bytes]) -> Response:
-    return Response(200, body, (_JSON, *headers))
+    return respond_json(200, body, *headers)
 
 
 def _read_item(raw: msgspec.Raw, app_id: str, now: int, known: set[str]) -> _Item:

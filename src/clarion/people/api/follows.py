@@ -59,7 +59,10 @@ class FollowsController(Controller):
         clock: Injected[Clock],
         user_id: UserId | None = None,
     ) -> None:
-        """Make the user follow the topic. Idempotent. With a user token, open topics only."""
+        """Make the user follow the topic, one of at most 1,000. A repeat changes nothing.
+
+        With a user token, open topics only.
+        """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         name = check_value("topic", check_topic, topic)
         if isinstance(caller_of(request), UserCaller):

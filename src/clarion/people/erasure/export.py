@@ -32,7 +32,7 @@ async def write_export(
             # The last byte says whether a comma must follow.
             yield bytes(part[:-1])
             del part[:-1]
-    yield bytes(part + _end(section) + b"}")
+    yield bytes(part + _end(section) + b"}\n")
 
 
 def _begin(section: str) -> bytes:

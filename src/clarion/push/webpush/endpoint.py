@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from clarion.errors import ClarionError, MethodNotAllowed, Unauthenticated
 from clarion.http import problems
-from clarion.http.asgi import Request, Response
+from clarion.http.asgi import Request, Response, respond_json
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import PREFIX, EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES, read_headers
 
-_JSON = (b"content-type", b"application/json")
 DISCOVERY = b'{"unifiedpush":{"version":1}}'
 
 
@@ -35,7 +34,7 @@ class WebPushEndpoint:
                     return await self._push(request, capability)
                 case "GET" | "HEAD":
                     await self._endpoints.find(capability)
-                    return Response(200, DISCOVERY, (_JSON,))
+                    return respond_json(200, DISCOVERY)
                 case _:
                     raise MethodNotAllowed({"GET", "HEAD", "POST"})
         except Unauthenticated as error:

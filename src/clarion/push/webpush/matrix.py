@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from clarion.errors import EndpointGone, Forbidden, MalformedBody, NotFound, Unauthenticated
-from clarion.http.asgi import FastRoute, Request, Response
+from clarion.http.asgi import FastRoute, Request, Response, respond_json
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES
@@ -21,7 +21,6 @@ DISCOVERY = b'{"unifiedpush":{"gateway":"matrix"}}'
 DEVICES_LIMIT = 100
 # Matrix does not say how long a notification is of use.
 TTL_S = 24 * 3600
-_JSON = (b"content-type", b"application/json")
 _ENDED = (EndpointGone, Forbidden, NotFound, Unauthenticated)
 
 
@@ -53,7 +52,7 @@ class MatrixGateway:
         )
 
     async def _describe(self, _request: Request) -> Response:
-        return Response(200, DISCOVERY, (_JSON,))
+        return respond_json(200, DISCOVERY)
 
     async def _notify(self, request: Request) -> Response:
         """Send the body, as it is, to each push key; return those that have ended."""
@@ -66,7 +65,7 @@ class MatrixGateway:
         headers = {"ttl": str(TTL_S), "urgency": urgency}
         keys = dict.fromkeys(device.pushkey for device in notification.devices)
         rejected = [key for key in keys if not await self._push(key, headers, body)]
-        return Response(200, msgspec.json.encode({"rejected": rejected}), (_JSON,))
+        return respond_json(200, msgspec.json.encode({"rejected": rejected}))
 
     async def _push(self, key: str, headers: dict[str, str], body: bytes) -> bool:
         if not key.startswith(self._endpoints.url):

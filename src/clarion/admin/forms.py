@@ -1,0 +1,68 @@
+"""What the fields of a form say, and a form that is shown again with what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from clarion.admin.operations import Refused
+from clarion.admin.visit import Visit
+from clarion.errors import FieldFault, InvalidFields
+from clarion.http import problems
+from clarion.http.asgi import Response
+
+_SERVER_FAULT = 500
+
+
+async def show_again(visit: Visit, template: str, refused: Refused, **values: Any) -> Response:
+    """Show a form again, with what is wrong; an error page if that is not the form's fault."""
+    problem = refused.problem
+    if problem.status >= _SERVER_FAULT:
+        raise refused
+    return await visit.render(
+        template, status=problem.status, problem=problem, errors=refused.fields, **values
+    )
+
+
+def fault(visit: Visit, field: str, reason: str) -> Refused:
+    """Return the refusal of a field that no operation can be called with."""
+    error = InvalidFields(FieldFault(field, reason))
+    return Refused(problems.describe(error, visit.request.id))
+
+
+def read_object(visit: Visit, field: str, text: str | None = None) -> dict[str, Any] | None:
+    """Return the JSON object that was written into a field; None if it is empty."""
+    text = (visit.field(field) if text is None else text).strip()
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise fault(visit, field, f"must be a JSON object ({error})") from error
+
+
+def read_number(visit: Visit, field: str) -> int | None:
+    """Return a whole number; None if the field is empty."""
+    text = visit.field(field).strip()
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise fault(visit, field, "must be a whole number") from error
+
+
+def read_lines(visit: Visit, field: str) -> list[str]:
+    """Return what stands in the lines of a field, without empty ones."""
+    return [line.strip() for line in visit.field(field).splitlines() if line.strip()]
+
+
+def read_words(visit: Visit, field: str) -> list[str]:
+    """Return the words of a field, separated by spaces or commas."""
+    return visit.field(field).replace(",", " ").split()
+
+
+def read_text(visit: Visit, field: str) -> str:
+    """Return a text as it was stored: browsers send each end of a line as two characters."""
+    return visit.field(field).replace("\r\n", "\n")

@@ -1,0 +1,53 @@
+"""Some figures of this node, out of its metrics."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+# A line whose labels have braces themselves, as routes do, is none of those that are shown.
+_LINE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_THOUSAND = 1000
+
+
+class Figures(NamedTuple):
+    """What a node does: each value is that of now, or since its start."""
+
+    gateway_connections: int
+    inbox_streams: int
+    units: int
+    waiting: int
+    refused: int
+    lag_ms: float
+    queue_ages: dict[str, float]
+    open_circuits: int
+    restarts: dict[str, int]
+
+
+def read_figures(text: str) -> Figures:
+    """Return the figures that a page shows; what is not measured is zero."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for match in _LINE.finditer(text):
+        label = next(iter(_LABEL.findall(match["labels"] or "")), ("", ""))
+        values = found[match["name"]]
+        values[label[1]] = values.get(label[1], 0.0) + float(match["value"])
+
+    def total(name: str) -> int:
+        return int(sum(found[name].values()))
+
+    lags = total("clarion_loop_lag_seconds_count")
+    lag_s = sum(found["clarion_loop_lag_seconds_sum"].values())
+    restarts = found["clarion_loop_restarts_total"]
+    return Figures(
+        gateway_connections=total("clarion_gateway_connections"),
+        inbox_streams=total("clarion_inbox_streams"),
+        units=total("clarion_store_units_total"),
+        waiting=total("clarion_store_waiting"),
+        refused=total("clarion_store_refused_total"),
+        lag_ms=lag_s / lags * _THOUSAND if lags else 0.0,
+        queue_ages=dict(found["clarion_queue_oldest_seconds"]),
+        open_circuits=total("clarion_provider_circuits_open"),
+        restarts={name: int(count) for name, count in restarts.items() if count},
+    )

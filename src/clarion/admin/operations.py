@@ -1,0 +1,143 @@
+"""Calls operations of the API within the process, without a connection.
+
+A page is a client of the API: the same handlers check the same permissions and fields, and write
+the same audit records. Only the caller was identified before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+
+from clarion.errors import ClarionError, NotFound
+from clarion.http import problems
+from clarion.http.asgi import JSON, FastRoute, Message, Request, Response, Scope
+from clarion.http.auditing import Framework
+
+# What the headers of a page say about its own body is not true of an operation's.
+_OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
+_FAILED = 400
+Query = Mapping[str, str | int | None]
+
+
+class Refused(Exception):
+    """An operation was refused, with the problem that a client of the API would have got."""
+
+    def __init__(self, problem: problems.Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.detail)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What is wrong, by field."""
+        return {each.field: each.reason for each in self.problem.errors}
+
+
+class Answer(NamedTuple):
+    """The answer of an operation that was not refused."""
+
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body) if self.body else None
+
+    @property
+    def cookies(self) -> tuple[tuple[bytes, bytes], ...]:
+        return tuple(each for each in self.headers if each[0] == b"set-cookie")
+
+
+class Operations:
+    """The operations of the API, by method and path."""
+
+    def __init__(self, framework: Framework, fast_routes: Sequence[FastRoute]) -> None:
+        self._framework = framework
+        self._fast = {(route.method, route.path): route.endpoint for route in fast_routes}
+
+    async def call(
+        self, page: Request, method: str, *parts: str, query: Query | None = None, body: Any = None
+    ) -> Answer:
+        """Call an operation as the caller of a page; `Refused` if it is refused.
+
+        The parts of the path follow `/v1/`.
+        """
+        path = path_of(*parts)
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        scope = _scope_of(page, method, path, query or {}, encoded)
+        endpoint = self._fast.get((method, path))
+        collected = _Collected(encoded)
+        if endpoint is None:
+            await self._framework(scope, collected.receive, collected.send)
+        else:
+            inner = Request(scope, collected.receive, page.id, page.caller, page.limit)
+            try:
+                answer = await endpoint(inner)
+            except ClarionError as error:
+                raise Refused(problems.describe(error, page.id)) from error
+            assert isinstance(answer, Response)  # noqa: S101 - pages do not call streams
+            return Answer(answer.body, answer.headers)
+        if collected.status >= _FAILED:
+            raise Refused(msgspec.json.decode(collected.body, type=problems.Problem))
+        return Answer(bytes(collected.body), collected.headers)
+
+    async def look(self, page: Request, path: str) -> bytes:
+        """Return what a route for operators says, such as `/health`, whatever its status.
+
+        Only for pages of administrators of the whole server: they are trusted to see it.
+        """
+        collected = _Collected(b"")
+        scope = _scope_of(page, "GET", path, {}, b"")
+        inner = Request(scope, collected.receive, page.id, page.caller, page.limit)
+        inner.is_trusted = True
+        answer = await self._fast["GET", path](inner)
+        assert isinstance(answer, Response)  # noqa: S101 - pages do not call streams
+        return answer.body
+
+
+def path_of(*parts: str) -> str:
+    """Return the path of an operation; `NotFound` if a part of it would be taken for several."""
+    if not all(parts) or any("/" in part or "\0" in part for part in parts):
+        raise NotFound
+    return "/".join(("/v1", *parts))
+
+
+def _scope_of(page: Request, method: str, path: str, query: Query, body: bytes) -> Scope:
+    given = {name: value for name, value in query.items() if value is not None}
+    kept = [each for each in page.scope["headers"] if each[0] not in _OF_BODY]
+    length = (b"content-length", b"%d" % len(body))
+    return {
+        **page.scope,
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": urlencode(given).encode(),
+        "headers": [*kept, JSON, length] if body else kept,
+        "root_path": "",
+        "state": {},
+        "clarion.request_id": page.id,
+        "clarion.caller": page.caller,
+    }
+
+
+class _Collected:
+    """A body to send, and the response to it."""
+
+    def __init__(self, sent: bytes) -> None:
+        self._sent = sent
+        self.status = 0
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        self.body = bytearray()
+
+    async def receive(self) -> Message:
+        return {"type": "http.request", "body": self._sent, "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = tuple(message["headers"])
+        else:
+            self.body += message.get("body", b"")

@@ -1,0 +1,125 @@
+"""What would be decided for a user, a type and a time, and by which rule. Nothing is sent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from clarion.access.model import Scope
+from clarion.admin.operations import Refused
+from clarion.admin.page import app_page
+from clarion.admin.reasons import RULES, explain_reason
+from clarion.admin.visit import Visit
+from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http import problems
+from clarion.http.asgi import Response
+
+_TYPES_SHOWN = 100
+_USERS_SHOWN = 50
+_FIELDS = ("user_id", "type", "at", "data")
+
+
+async def show_explanation(visit: Visit) -> Response:
+    """Show the form, and with a user and a type the verdicts."""
+    given = {name: visit.query.get(name, "").strip() for name in _FIELDS}
+    found: dict[str, Any] | None = None
+    problem, errors = None, {}
+    if given["user_id"] and given["type"]:
+        try:
+            found = await _explain(visit, given)
+        except Refused as refused:
+            problem, errors = refused.problem, refused.fields
+    types = (await visit.get("types", limit=_TYPES_SHOWN))["items"]
+    users = await _list_users(visit)
+    return await visit.render(
+        "explain.html",
+        given=given,
+        found=found,
+        problem=problem,
+        errors=errors,
+        users=users,
+        type_options=[("", "Choose a type"), *((each["type"], each["type"]) for each in types)],
+    )
+
+
+async def _list_users(visit: Visit) -> list[dict[str, Any]]:
+    """Return some users to choose from, if the role allows to see them."""
+    users: list[dict[str, Any]] = (await visit.get("users", limit=_USERS_SHOWN))["items"]
+    return users
+
+
+async def _explain(visit: Visit, given: dict[str, str]) -> dict[str, Any]:
+    zone = await _find_zone(visit, given["user_id"])
+    draft: dict[str, Any] = {
+        "type": given["type"],
+        "recipient": {"user_id": given["user_id"]},
+        "at": _read_time(visit, given["at"], zone),
+        "data": _read_data(visit, given["data"]),
+    }
+    draft = {name: value for name, value in draft.items() if value is not None}
+    answer: dict[str, Any] = await visit.post("explain", body=draft)
+    return describe(answer) | {"zone": zone}
+
+
+async def _find_zone(visit: Visit, user_id: str) -> str:
+    """Return the time zone of the user; that of nobody is UTC."""
+    try:
+        zone: str = (await visit.get("users", user_id))["timezone"]
+    except Refused as refused:
+        if refused.problem.code != NotFound.code:
+            raise
+        return "UTC"
+    return zone
+
+
+def _read_time(visit: Visit, text: str, zone: str) -> str | None:
+    """Return the time that a field of the browser holds, in the zone of the user."""
+    if not text:
+        return None
+    try:
+        local = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
+    except ValueError as error:
+        raise _refuse(visit, "at", "must be a date and a time") from error
+    return local.astimezone(UTC).isoformat()
+
+
+def _read_data(visit: Visit, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError as error:
+        raise _refuse(visit, "data", "must be JSON") from error
+
+
+def _refuse(visit: Visit, field: str, reason: str) -> Refused:
+    return Refused(problems.describe(InvalidFields(FieldFault(field, reason)), visit.request.id))
+
+
+def describe(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdicts in words, and for each rule what it said about each channel."""
+    verdicts = [
+        each | {"reason_words": explain_reason(each["reason"])} for each in answer["verdicts"]
+    ]
+    order = list(answer["rules"])
+    rules = [
+        {
+            "name": name,
+            "words": RULES.get(name, ""),
+            "cells": [_cell(place, each, order) for each in verdicts],
+        }
+        for place, name in enumerate(order)
+    ]
+    return answer | {"verdicts": verdicts, "rules": rules}
+
+
+def _cell(place: int, verdict: dict[str, Any], order: list[str]) -> dict[str, Any]:
+    """Return what a rule said: it passed, it decided, or it was not asked any more."""
+    decided = order.index(verdict["rule"])
+    if place == decided:
+        return {"kind": "decided", "verdict": verdict["verdict"]}
+    return {"kind": "passed" if place < decided else "skipped"}
+
+
+PAGES = (app_page("GET", "/explain", show_explanation, Scope.EVENTS_READ),)

@@ -1,0 +1,188 @@
+"""An app and its keys: API keys, keys for user tokens, keys of APNs providers.
+
+A new secret is in the response to the form, and nowhere else: no address and no log has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clarion.access.model import Scope, UserTokenAlgorithm
+from clarion.admin.forms import fault, read_lines, show_again
+from clarion.admin.operations import Refused
+from clarion.admin.page import app_page
+from clarion.admin.paths import ROOT
+from clarion.admin.visit import Visit
+from clarion.clock import to_rfc3339
+from clarion.http.asgi import Response
+
+_SHOWN = 50
+_HOUR_S = 3_600
+_OVERLAPS = [
+    (str(_HOUR_S), "1 hour"),
+    (str(24 * _HOUR_S), "1 day"),
+    (str(7 * 24 * _HOUR_S), "7 days"),
+    (str(30 * 24 * _HOUR_S), "30 days"),
+    ("0", "not at all"),
+]
+_ALGORITHMS = [
+    (UserTokenAlgorithm.HS256.value, "HS256: a shared secret, made here"),
+    (UserTokenAlgorithm.ES256.value, "ES256: your public key (P-256)"),
+    (UserTokenAlgorithm.EDDSA.value, "EdDSA: your public key (Ed25519)"),
+]
+# By the part of the path: where the operations are, and what the field with the secret is called.
+_SECRETS = {
+    "api": ("api_key", "API key", False),
+    "user": ("secret", "Secret", False),
+    "provider": ("private_key", "Private key (.p8)", True),
+}
+
+
+async def show_keys(visit: Visit) -> Response:
+    return await visit.render("keys.html", **await _values_of(visit))
+
+
+async def update_app(visit: Visit) -> Response:
+    body = {"name": visit.field("name"), "allowed_origins": read_lines(visit, "allowed_origins")}
+    try:
+        await visit.call("PATCH", "apps", visit.app_id, body=body)
+    except Refused as refused:
+        return await _show_again(visit, refused)
+    return visit.redirect(visit.app_path("keys"), notice="app-saved")
+
+
+async def delete_app(visit: Visit) -> Response:
+    """Delete the app, if its name was typed."""
+    app = await visit.get("apps", visit.app_id)
+    if visit.field("name") != app["name"]:
+        return await _show_again(visit, fault(visit, "name", f"must be {app['name']}"))
+    await visit.call("DELETE", "apps", visit.app_id)
+    return visit.redirect(f"{ROOT}/apps", notice="app-deleted")
+
+
+async def create_api_key(visit: Visit) -> Response:
+    body: dict[str, Any] = {"label": visit.field("label"), "scopes": visit.fields("scopes")}
+    if ends := visit.field("expires_at"):
+        body["expires_at"] = f"{ends}T00:00:00Z"
+    return await _create(visit, "api", "keys", body=body)
+
+
+async def rotate_api_key(visit: Visit) -> Response:
+    return await _create(
+        visit, "api", "keys", visit.parts["key_id"], "rotate", body=_read_overlap(visit)
+    )
+
+
+async def revoke_api_key(visit: Visit) -> Response:
+    return await _revoke(visit, "keys", visit.parts["key_id"])
+
+
+async def create_user_key(visit: Visit) -> Response:
+    body: dict[str, Any] = {"algorithm": visit.field("algorithm")} | _read_public_key(visit)
+    return await _create(visit, "user", "apps", visit.app_id, "user-keys", body=body)
+
+
+async def rotate_user_key(visit: Visit) -> Response:
+    parts = ("apps", visit.app_id, "user-keys", visit.parts["key_id"], "rotate")
+    return await _create(visit, "user", *parts, body=_read_overlap(visit) | _read_public_key(visit))
+
+
+async def revoke_user_key(visit: Visit) -> Response:
+    return await _revoke(visit, "apps", visit.app_id, "user-keys", visit.parts["key_id"])
+
+
+async def create_provider_key(visit: Visit) -> Response:
+    parts = ("apps", visit.app_id, "provider-keys")
+    return await _create(visit, "provider", *parts, body=_read_public_key(visit))
+
+
+async def rotate_provider_key(visit: Visit) -> Response:
+    parts = ("apps", visit.app_id, "provider-keys", visit.parts["key_id"], "rotate")
+    return await _create(
+        visit, "provider", *parts, body=_read_overlap(visit) | _read_public_key(visit)
+    )
+
+
+async def revoke_provider_key(visit: Visit) -> Response:
+    return await _revoke(visit, "apps", visit.app_id, "provider-keys", visit.parts["key_id"])
+
+
+async def _create(visit: Visit, kind: str, *parts: str, body: dict[str, Any]) -> Response:
+    """Make a key, and show its secret this once."""
+    try:
+        made = await visit.post(*parts, body=body)
+    except Refused as refused:
+        return await _show_again(visit, refused)
+    name, label, is_long = _SECRETS[kind]
+    shown = {"kind": kind, "label": label, "is_long": is_long, "secret": made[name], "key": made}
+    return await visit.render("keys.html", **await _values_of(visit) | {"made": shown})
+
+
+async def _revoke(visit: Visit, *parts: str) -> Response:
+    await visit.call("DELETE", *parts)
+    return visit.redirect(visit.app_path("keys"), notice="key-revoked")
+
+
+def _read_overlap(visit: Visit) -> dict[str, Any]:
+    text = visit.field("overlap_s")
+    return {"overlap_s": int(text)} if text.isdecimal() else {}
+
+
+def _read_public_key(visit: Visit) -> dict[str, Any]:
+    text = visit.field("public_key").strip()
+    return {"public_key": text} if text else {}
+
+
+async def _values_of(visit: Visit) -> dict[str, Any]:
+    after = visit.query.get("after")
+    keys = await visit.get("keys", limit=_SHOWN, after=after)
+    return {
+        "app_now": await visit.get("apps", visit.app_id),
+        "api_keys": [_describe(each, visit) for each in keys["items"]],
+        "next": keys["next"],
+        "after": after,
+        "user_keys": await _list(visit, "user-keys"),
+        "provider_keys": await _list(visit, "provider-keys"),
+        "scopes": [(each.value, each.value) for each in Scope],
+        "overlaps": _OVERLAPS,
+        "algorithms": _ALGORITHMS,
+        "made": None,
+        "given": {"label": visit.field("label"), "scopes": visit.fields("scopes")},
+    }
+
+
+async def _list(visit: Visit, kind: str) -> list[dict[str, Any]]:
+    found = (await visit.get("apps", visit.app_id, kind))["items"]
+    return [_describe(each, visit) for each in found]
+
+
+def _describe(key: dict[str, Any], visit: Visit) -> dict[str, Any]:
+    """Add the state of a key: live, ending (it has a successor, or an end), ended."""
+    ends = key["expires_at"]
+    if key["revoked_at"]:
+        state = "revoked"
+    elif ends and ends <= to_rfc3339(visit.clock.now()):
+        state = "expired"
+    else:
+        state = "ending" if key.get("replaced_by") else "live"
+    return key | {"state": state, "is_live": state in {"live", "ending"}}
+
+
+async def _show_again(visit: Visit, refused: Refused) -> Response:
+    return await show_again(visit, "keys.html", refused, **await _values_of(visit))
+
+
+PAGES = (
+    app_page("GET", "/keys", show_keys, Scope.KEYS_READ),
+    app_page("POST", "/keys", create_api_key, Scope.KEYS_WRITE),
+    app_page("POST", "/keys/{key_id}/rotate", rotate_api_key, Scope.KEYS_WRITE),
+    app_page("POST", "/keys/{key_id}/revoke", revoke_api_key, Scope.KEYS_WRITE),
+    app_page("POST", "/user-keys", create_user_key, Scope.KEYS_WRITE),
+    app_page("POST", "/user-keys/{key_id}/rotate", rotate_user_key, Scope.KEYS_WRITE),
+    app_page("POST", "/user-keys/{key_id}/revoke", revoke_user_key, Scope.KEYS_WRITE),
+    app_page("POST", "/provider-keys", create_provider_key, Scope.KEYS_WRITE),
+    app_page("POST", "/provider-keys/{key_id}/rotate", rotate_provider_key, Scope.KEYS_WRITE),
+    app_page("POST", "/provider-keys/{key_id}/revoke", revoke_provider_key, Scope.KEYS_WRITE),
+    app_page("POST", "/settings", update_app, Scope.KEYS_WRITE),
+    app_page("POST", "/delete", delete_app, Scope.KEYS_WRITE),
+)

@@ -1,0 +1,20 @@
+"""The paths of pages."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+ROOT = "/admin"
+# What a sign-in may lead back to: a page of ours, and nothing that a browser takes for a host.
+_PAGE = re.compile(r"/admin(/[A-Za-z0-9._~:@=+|%-]+)*(\?[A-Za-z0-9._~:@=+|%&/-]*)?")
+
+
+def path_of(*parts: str) -> str:
+    """Return the path of a page of the dashboard."""
+    return "/".join((ROOT, *(quote(part, safe="~:@=+|") for part in parts)))
+
+
+def check_next(path: str) -> str:
+    """Return where to go next: a page of the dashboard, or else its first one."""
+    return path if _PAGE.fullmatch(path) else ROOT

@@ -1,0 +1,160 @@
+"""Renders pages: templates with autoescape, and what each of them can use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from clarion.admin import navigation
+from clarion.admin.assets import Assets
+from clarion.admin.paths import path_of
+from clarion.admin.permissions import may_open, parse_needs
+
+if TYPE_CHECKING:
+    from clarion.admin.visit import Visit
+
+_THOUSAND = 1000
+_APPS_SHOWN = 100
+
+
+class Renderer:
+    """The templates of the package."""
+
+    def __init__(self, assets: Assets) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("clarion.admin"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            cache_size=-1,
+        )
+        self._environment.globals["static"] = assets.path_of
+        self._environment.filters |= FILTERS
+        self._is_compiled = False
+        self._compiling = asyncio.Lock()
+
+    async def render(self, template: str, visit: Visit, values: Mapping[str, Any]) -> str:
+        """Return a page. The first one waits until all templates are compiled, in a thread."""
+        if not self._is_compiled:
+            async with self._compiling:
+                await asyncio.to_thread(self._compile)
+        layout = await _layout_of(visit)
+        return self._environment.get_template(template).render({**layout, **values})
+
+    def _compile(self) -> None:
+        if not self._is_compiled:
+            for name in self._environment.list_templates():
+                self._environment.get_template(name)
+            self._is_compiled = True
+
+
+async def _layout_of(visit: Visit) -> dict[str, Any]:
+    """Return what every template can use beside its own values."""
+    app_id = visit.parts.get("app_id")
+    is_signed_in = may_open(None, visit.caller, None)
+    apps = (await visit.get("apps", limit=_APPS_SHOWN))["items"] if is_signed_in else []
+    app = next((each for each in apps if each["id"] == app_id), None)
+    if app_id and app is None and is_signed_in:
+        app = await visit.get("apps", app_id)
+        apps = [app, *apps]
+
+    def can(needs: str) -> bool:
+        return may_open(parse_needs(needs), visit.caller, app_id)
+
+    def is_shown(link: navigation.Link) -> bool:
+        return may_open(link.needs, visit.caller, app_id)
+
+    return {
+        "can": can,
+        "caller": visit.caller if is_signed_in else None,
+        "app": app,
+        "apps": apps,
+        "app_path": visit.app_path if app_id else None,
+        "admin_path": path_of,
+        "path": visit.path,
+        "csrf": _csrf_field(visit.csrf_token),
+        "csrf_token": visit.csrf_token,
+        "links_of_app": [each for each in navigation.OF_APP if app_id and is_shown(each)],
+        "links_of_server": list(filter(is_shown, navigation.OF_SERVER)),
+        "notice": navigation.NOTICES.get(visit.query.get("notice", "")),
+        "problem": None,
+        "errors": {},
+        "now": visit.clock.now(),
+    }
+
+
+def _csrf_field(token: str) -> Markup:
+    return Markup('<input type="hidden" name="csrf_token" value="{}">').format(token)
+
+
+def show_time(moment: str | int | None, *, is_exact: bool = False) -> Markup | str:
+    """Return a time in UTC; a script shows it in the zone of the reader."""
+    if moment is None:
+        return Markup('<span class="none">–</span>')
+    if isinstance(moment, int):
+        found = datetime.fromtimestamp(moment / _THOUSAND, UTC)
+    else:
+        found = datetime.fromisoformat(moment)
+    stamp = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    text = found.strftime("%Y-%m-%d %H:%M:%S")
+    fraction = f".{found.microsecond // _THOUSAND:03}" if is_exact else ""
+    kind = "exact" if is_exact else "short"
+    return Markup('<time datetime="{}" data-show="{}">{}{} UTC</time>').format(
+        stamp, kind, text, fraction
+    )
+
+
+def show_exact_time(moment: str | int | None) -> Markup | str:
+    return show_time(moment, is_exact=True)
+
+
+def show_number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def show_share(value: float | None) -> str:
+    """Return a part of one as a percentage."""
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def show_json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def show_words(name: str | None) -> str:
+    """Return a code of the API as words: `partially_delivered` → partially delivered."""
+    return "" if name is None else name.replace("_", " ")
+
+
+def show_groups(secret: str) -> str:
+    """Return a secret in groups of four, as people copy it."""
+    return " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
+
+
+def show_query(values: Mapping[str, str | None]) -> str:
+    """Return the query of a link, without what is empty."""
+    given = {name: value for name, value in values.items() if value}
+    return f"?{urlencode(given)}" if given else ""
+
+
+FILTERS = {
+    "query": show_query,
+    "groups": show_groups,
+    "time": show_time,
+    "exact_time": show_exact_time,
+    "number": show_number,
+    "share": show_share,
+    "pretty": show_json,
+    "words": show_words,
+}

@@ -1,0 +1,1 @@
+"""`clarion demo`: an app in which something happens all the time."""

@@ -1,0 +1,57 @@
+"""What goes on at this moment over HTTP: connections, and the queue of an app."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from litestar import get
+
+from clarion.access.model import Scope
+from clarion.clock import Clock, to_rfc3339
+from clarion.events.backlog import Backlog
+from clarion.http.callers import ApiRequest, app_of
+from clarion.http.dependencies import Injected
+from clarion.http.views import Timestamp, View
+
+
+class CountedByApp(Protocol):
+    """Connections that are counted by app."""
+
+    def count(self, app_id: str) -> int: ...
+
+
+class LiveFigures(View):
+    """What goes on at this moment. Connections are those to this node."""
+
+    at: Timestamp
+    """When they were read."""
+    devices_online: int
+    """Connected devices."""
+    clients_online: int
+    """Open streams and sockets of users."""
+    queue_length: int
+    """Jobs that wait, as of the last half minute."""
+    queue_age_s: float
+    """How long the oldest due job has waited."""
+
+
+@get("/v1/live", summary="Get live figures", tags=["Statistics"])
+async def get_live(
+    request: ApiRequest,
+    connections: Injected[CountedByApp],
+    live_clients: Injected[CountedByApp],
+    backlog: Injected[Backlog],
+    clock: Injected[Clock],
+) -> LiveFigures:
+    """Return the connections of the app to this node, and how much work of it waits."""
+    app_id = app_of(request, Scope.STATS_READ).app_id
+    return LiveFigures(
+        at=to_rfc3339(clock.now()),
+        devices_online=connections.count(app_id),
+        clients_online=live_clients.count(app_id),
+        queue_length=backlog.count(app_id),
+        queue_age_s=backlog.age_s(app_id),
+    )
+
+
+ROUTES = (get_live,)
