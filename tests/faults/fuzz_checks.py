@@ -64,7 +64,7 @@ REASONS = (
     r"must be a point ",
     r"must have origins like",
     # For JSON Schema, 1.0 is an integer.
-    r"must be an integer( or null)?, not a number",
+    r"must be an integer( or .+)?, not a number",
 )
 NOT_IN_SCHEMAS = re.compile("|".join(REASONS))
 # Each kind of provider has settings of its own.

@@ -44,10 +44,18 @@ from clarion.inbox.model import InboxItem, to_item
 OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
 OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]
 InStatus = Annotated[
-    str | None, Parameter(description="Only those with a delivery in this status, like `failed`.")
+    str | None,
+    Parameter(
+        description="Only those with a delivery in this status, like `failed`.",
+        schema_extra={"enum": list(DeliveryStatus)},
+    ),
 ]
 ForReason = Annotated[
-    str | None, Parameter(description="Only those with a delivery for this reason.")
+    str | None,
+    Parameter(
+        description="Only those with a delivery for this reason.",
+        schema_extra={"enum": list(ReasonCode)},
+    ),
 ]
 
 
