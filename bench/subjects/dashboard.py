@@ -41,8 +41,8 @@ ADD = statement(
 )
 ADD_DELIVERY = statement(
     "add_bench_delivery",
-    """INSERT INTO deliveries (notification_id, channel, app_id, user_id, status, reason, rule, story,
-    count, attempt_count, sent_at, delivered_at, decided_at)
+    """INSERT INTO deliveries (notification_id, channel, app_id, user_id, status, reason, rule,
+    past_decisions, count, attempt_count, sent_at, delivered_at, decided_at)
     VALUES (:id, :channel, :app_id, :user_id, :status, 'allowed', 'default', '[]', 1, 1, :at, :at,
     :at)""",
 )
