@@ -78,8 +78,8 @@ def cookies_of(session: Browser) -> list[SetCookieParam]:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Dashboard]:
-    installation = Installation(folder)
+def serve(folder: Path, **flags: str) -> Iterator[Dashboard]:
+    installation = Installation(folder, **flags)
     first = installation.initialise()
     with installation:
         yield Dashboard(Server(installation, first))
