@@ -59,6 +59,28 @@ SHARES = (
     ("decisions", "push", "limit_reached", 2),
 )
 
+SUBJECT = "{{ order }} is on its way"
+MAIL = """<mjml>
+  <mj-body background-color="#f4f5f8">
+    <mj-section background-color="#3457d5">
+      <mj-column>
+        <mj-text color="#ffffff" font-size="22px">
+          On its way
+        </mj-text>
+      </mj-column>
+    </mj-section>
+    <mj-section background-color="#ffffff">
+      <mj-column>
+        <mj-text>Hello {{ user.name }},</mj-text>
+        <mj-text>we have sent {{ order }} to you.</mj-text>
+        <mj-button background-color="#3457d5" href="#">
+          Follow it
+        </mj-button>
+      </mj-column>
+    </mj-section>
+  </mj-body>
+</mjml>"""
+
 
 def main() -> None:
     with serve(Path(tempfile.mkdtemp())) as dashboard, sync_playwright() as playwright:
@@ -99,14 +121,26 @@ def show_dashboard(dashboard: Dashboard, browser: Browser) -> None:
         "timeline": f"/notifications/{notification}",
         "explain": "/explain?user_id=ana&type=POST_COMMENT&at=2026-11-17T23:30",
         "people": "/people/ben/preferences",
+        "templates": "/types/ORDER_SHIPPED/templates/email",
     }
+    write_template(app)
     for name, path in pages.items():
         page.goto(dashboard.url(path))
         if name == "overview":
             # The second figures come five seconds after the first.
             expect(page.locator(".uplot")).to_have_count(4)
             page.wait_for_timeout(6_000)
+        if name == "templates":
+            mail = page.frame_locator("iframe")
+            expect(mail.get_by_role("link", name="Follow it")).to_be_visible()
         take(page, name)
+
+
+def write_template(app: Asker) -> None:
+    put(app, "/v1/types/ORDER_SHIPPED", {"display_name": "Orders", "default_channels": ["email"]})
+    template = {"subject": SUBJECT, "body": MAIL, "variables": ["order"]}
+    for _ in range(3):
+        put(app, "/v1/types/ORDER_SHIPPED/templates/email", template)
 
 
 def make_events(app: Asker) -> str:

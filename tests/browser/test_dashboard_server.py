@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -12,7 +13,7 @@ from standardwebhooks import Webhook
 from clarion.access.model import Role
 from tests.browser.conftest import OpenWindow
 from tests.browser.dashboard import Dashboard, serve
-from tests.browser.looks import find_faults_in_all_looks
+from tests.browser.looks import check_harmless, find_faults_in_all_looks
 from tests.browser.test_inbox_element import HOSTILE
 from tests.e2e.administrators import PASSWORD
 from tests.e2e.asking import Asker
@@ -337,21 +338,20 @@ def test_hostile_texts_are_shown_as_they_are(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow
 ) -> None:
     page = dashboard.open(open_window, "/audit", width=390)
-    for text in HOSTILE:
+    for number, text in enumerate(HOSTILE):
         # Some texts are refused in some fields; then it is the rest that is shown.
-        device = f"/devices/{make_device(app, label=text[:64], model=text[:64])}"
+        device_id = make_device(app, label=text[:64], model=text[:64])
         quoted = text[:200].replace("'", "''")
-        app.ask("PUT", "/v1/segments/hostile", {"filter": f"tag = '{quoted}'"})
-        settings = {"host": "127.0.0.1", "port": free_port(), "from": text, "security": "none"}
-        app.ask("PUT", "/v1/providers/email/hostile", {"kind": "smtp", "settings": settings})
-        lists = ("/devices", "/segments", "/providers", "/audit", "/topics")
-        one = (device, "/segments/hostile", "/providers/email/main")
-        searches = [f"/devices?q={text[:100]}", f"/audit?action={text[:100]}"]
-        for path in (*lists, *one, *searches):
-            page.goto(dashboard.url(path.replace("#", "%23")))
-            assert page.evaluate("window.harmed") is None, path
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
+        app.ask("PUT", f"/v1/segments/hostile-{number}", {"filter": f"tag = '{quoted}'"})
+        settings = {"host": "127.0.0.1", "port": free_port(), "from": f"{text[:90]} <a@x.example>"}
+        provider = {"kind": "smtp", "settings": settings | {"security": "none"}}
+        app.ask("PUT", f"/v1/providers/email/hostile-{number}", provider)
+        check_harmless(page, dashboard.url(f"/devices/{device_id}"))
+        check_harmless(page, dashboard.url(f"/audit?action={quote(text[:100])}"))
+    one = ("/segments/hostile-0", "/providers/email/hostile-0")
+    for path in ("/devices", "/segments", "/providers", "/audit", *one):
+        if app.get(f"/v1{path}").status == 200:
+            check_harmless(page, dashboard.url(path))
     # Chromium logs each answer that is an error: what cannot be searched for is refused.
     faults = open_window.windows[-1].faults
     assert all("422" in fault for fault in faults)

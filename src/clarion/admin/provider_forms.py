@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from clarion.admin.forms import read_lines
 from clarion.admin.visit import Visit
 
+_DIGITS = 9
+
 
 class Field(NamedTuple):
     """A setting or a secret. `input` is text, number, choice, long or lines."""
@@ -152,7 +154,7 @@ def read_settings(visit: Visit, form: ProviderForm) -> dict[str, Any]:
         if field.input == "lines":
             found[field.name] = read_lines(visit, name)
         elif text:
-            is_number = field.input == "number" and text.isdecimal()
+            is_number = field.input == "number" and text.isdecimal() and len(text) <= _DIGITS
             found[field.name] = int(text) if is_number else text
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope, UserTokenAlgorithm
-from clarion.admin.forms import fault, read_lines, show_again
+from clarion.admin.forms import fault, read_lines, read_number, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.paths import ROOT
@@ -124,8 +124,8 @@ async def _revoke(visit: Visit, *parts: str) -> Response:
 
 
 def _read_overlap(visit: Visit) -> dict[str, Any]:
-    text = visit.field("overlap_s")
-    return {"overlap_s": int(text)} if text.isdecimal() else {}
+    seconds = read_number(visit, "overlap_s")
+    return {} if seconds is None else {"overlap_s": seconds}
 
 
 def _read_public_key(visit: Visit) -> dict[str, Any]:

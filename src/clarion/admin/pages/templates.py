@@ -8,7 +8,7 @@ from clarion.access.model import Scope
 from clarion.admin.forms import fault, read_object, read_text, read_words, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
-from clarion.admin.rendering import show_json
+from clarion.admin.rendering import show_json, show_query
 from clarion.admin.visit import Visit
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
@@ -57,7 +57,9 @@ async def save_template(visit: Visit) -> Response:
         )
     except Refused as refused:
         return await _show_given(visit, refused)
-    return visit.redirect(f"{_path_of(visit)}?language={language}", notice="template-saved")
+    return visit.redirect(
+        _path_of(visit) + show_query({"language": language}), notice="template-saved"
+    )
 
 
 async def preview_template(visit: Visit) -> Response:

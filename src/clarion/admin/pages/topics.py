@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope
-from clarion.admin.forms import fault, read_object, read_text, show_again
+from clarion.admin.forms import fault, read_number, read_object, read_text, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
@@ -64,8 +64,8 @@ def _read_payload(visit: Visit) -> dict[str, Any]:
 
 
 def _read_options(visit: Visit) -> dict[str, Any]:
-    numbers = {"ttl_s": visit.field("ttl_s"), "priority": visit.field("priority")}
-    return {name: int(text) for name, text in numbers.items() if text.isdecimal()}
+    numbers = {name: read_number(visit, name) for name in ("ttl_s", "priority")}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _broadcast_values(visit: Visit) -> dict[str, Any]:

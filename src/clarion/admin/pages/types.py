@@ -8,7 +8,7 @@ from clarion.access.model import Scope
 from clarion.admin.forms import fault, read_number, read_object, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
-from clarion.admin.rendering import show_json
+from clarion.admin.rendering import show_json, show_query
 from clarion.admin.visit import Visit
 from clarion.catalog.model import Category, Channel, DedupeMode, Overflow, Priority
 from clarion.http.asgi import Response
@@ -97,8 +97,11 @@ async def delete_type(visit: Visit) -> Response:
 async def find_template(visit: Visit) -> Response:
     """Lead to the template for a channel and language, which may not be there yet."""
     channel, language = visit.query.get("channel", ""), visit.query.get("language", "").strip()
-    path = visit.app_path("types", visit.parts["type_name"], "templates", channel)
-    return visit.redirect(f"{path}?language={language}" if language else path)
+    place = ("types", visit.parts["type_name"])
+    if not channel:
+        return visit.redirect(visit.app_path(*place))
+    path = visit.app_path(*place, "templates", channel)
+    return visit.redirect(path + show_query({"language": language}))
 
 
 async def _save(visit: Visit, name: str, *, is_new: bool) -> Response:
