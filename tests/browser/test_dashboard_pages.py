@@ -207,7 +207,7 @@ def test_the_inbox_and_devices_of_a_person_are_shown(
     comment(app, user_id)
     page = dashboard.open(open_window, f"/people/{user_id}/inbox")
     expect(find_row(page, "New comment")).to_have_count(1)
-    page.get_by_role("link", name="Devices").click()
+    page.get_by_role("main").get_by_role("link", name="Devices").click()
     expect(find_row(page, "Phone")).to_contain_text("valid")
 
 
