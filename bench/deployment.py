@@ -21,6 +21,7 @@ NO_LIMITS = (
     "--requests-per-minute=100000000",
     "--app-requests-per-minute=100000000",
     "--user-requests-per-minute=100000000",
+    "--admin-requests-per-minute=100000000",
     "--device-messages-per-minute=100000000",
     "--app-messages-per-minute=1000000000",
 )

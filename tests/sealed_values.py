@@ -7,7 +7,7 @@ from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
-from clarion.http.idempotency import answer_context
+from clarion.idempotency.model import answer_context
 from clarion.key_rotation import SEALED
 from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context

@@ -53,14 +53,14 @@ _TIMEZONES = frozenset(zoneinfo.available_timezones())
 # The key of a schema that replaces the one it is in.
 INSTEAD = "x-instead"
 # Patterns for JSON Schema.
-_CONTROLS = r"\u0000-\u001f\u007f-\u009f"
-NO_CONTROLS = rf"^[^{_CONTROLS}]*$"
+CONTROLS = r"\u0000-\u001f\u007f-\u009f"
+NO_CONTROLS = rf"^[^{CONTROLS}]*$"
 NO_ZEROS = r"^[^\u0000]*$"
 # Not only of spaces, either.
-VISIBLE = rf"^[^{_CONTROLS}]*[^\s{_CONTROLS}][^{_CONTROLS}]*$"
+VISIBLE = rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"
 VISIBLE_OR_NOTHING = rf"^(?:{VISIBLE[1:-1]})?$"
-_LINK = rf"^(?:[^\s{_CONTROLS}](?:[^{_CONTROLS}]*[^\s{_CONTROLS}])?)?$"
-_IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){_LINK[1:]}"
+LINK = rf"^(?:[^\s{CONTROLS}](?:[^{CONTROLS}]*[^\s{CONTROLS}])?)?$"
+_IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){LINK[1:]}"
 
 
 def documented(**schema: Any) -> Meta:
@@ -120,7 +120,7 @@ TimezoneName = Annotated[
 ]
 # A time with its offset.
 Moment = Annotated[datetime, documented(format="date-time")]
-Link = Annotated[str, documented(pattern=_LINK)]
+Link = Annotated[str, documented(pattern=LINK)]
 ImageUrl = Annotated[str, documented(pattern=_IMAGE_LINK)]
 Label = Annotated[str, documented(minLength=1, maxLength=100, pattern=NO_CONTROLS)]
 EventId = Annotated[

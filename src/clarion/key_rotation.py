@@ -15,7 +15,7 @@ from clarion.channels.model import secrets_context
 from clarion.clock import Clock
 from clarion.data_directory import DataDirectory, new_master_key
 from clarion.errors import CommandFailed, InternalError, StartError
-from clarion.http.idempotency import answer_context
+from clarion.idempotency.model import answer_context
 from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine, Fetch

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from playwright._impl._api_structures import SetCookieParam
 from playwright.sync_api import Page
 
 from clarion.access.administrators.model import Administrator
@@ -50,7 +51,12 @@ class Dashboard:
     @cached_property
     def session(self) -> Browser:
         """The session of an administrator, shared by the tests: a sign-in takes a moment."""
-        return sign_in(self.server.installation, self.make())
+        return sign_in(self.server.installation, self.make(username="lea"))
+
+    @property
+    def cookies(self) -> list[SetCookieParam]:
+        """The cookies of the session, for a window that is opened in another way."""
+        return cookies_of(self.session)
 
     def open(
         self, open_window: OpenWindow, path: str, account: Administrator | None = None, **look: Any
@@ -58,19 +64,22 @@ class Dashboard:
         """Open a page of the app in a window of its own, signed in."""
         session = sign_in(self.server.installation, account) if account else self.session
         window = open_window("about:blank", **look)
-        window.page.context.add_cookies(
-            [
-                {"name": name, "value": value, "url": "https://127.0.0.1", "httpOnly": True}
-                for name, value in session.cookies.items()
-            ]
-        )
+        window.page.context.add_cookies(cookies_of(session))
         window.page.goto(self.url(path))
         return window.page
 
 
+def cookies_of(session: Browser) -> list[SetCookieParam]:
+    # For the URL with TLS: Chromium takes no secure cookie for another from outside a page.
+    return [
+        {"name": name, "value": value, "url": "https://127.0.0.1", "httpOnly": True}
+        for name, value in session.cookies.items()
+    ]
+
+
 @contextmanager
-def serve(folder: Path) -> Iterator[Dashboard]:
-    installation = Installation(folder)
+def serve(folder: Path, **flags: str) -> Iterator[Dashboard]:
+    installation = Installation(folder, **flags)
     first = installation.initialise()
     with installation:
         yield Dashboard(Server(installation, first))

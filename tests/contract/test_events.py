@@ -1,5 +1,7 @@
 """The `Events` port: accept, list, cancel, replay."""
 
+from functools import partial
+
 import pytest
 
 from clarion.catalog.model import Channel, Priority
@@ -14,6 +16,7 @@ from clarion.events.model import (
     JobOutcome,
     Target,
 )
+from clarion.pages import READ_FOR_PAGE
 from clarion.store.engine import Engine
 from tests.factories import NOW, make_once, new_app_id
 from tests.pipeline import PipelineStore, make_event, make_job
@@ -77,6 +80,20 @@ async def test_the_list_is_newest_first_and_in_pages(store: PipelineStore) -> No
     rest = await store.events.list(store.app_id, status=None, after=page.next, limit=3)
     assert [each.id for each in (*page.items, *rest.items)] == [each.id for each in made[::-1]]
     assert rest.next is None
+
+
+async def test_a_list_by_a_status_without_an_index_goes_on_after_a_bounded_read(
+    store: PipelineStore,
+) -> None:
+    pending = [await store.accept(status=EventStatus.PENDING)]
+    for _ in range(READ_FOR_PAGE):
+        await store.accept(status=EventStatus.SCHEDULED)
+    read = partial(store.events.list, store.app_id, status=EventStatus.PENDING, limit=9)
+    first = await read(after=None)
+    assert first.items == ()
+    assert first.next is not None
+    rest = await read(after=first.next)
+    assert ([each.id for each in rest.items], rest.next) == ([each.id for each in pending], None)
 
 
 async def test_the_list_can_be_filtered_by_status(store: PipelineStore) -> None:

@@ -190,7 +190,7 @@ def test_a_held_delivery_is_released_when_quiet_hours_change(app: Asker, order: 
     found = deliveries(app, made)
     assert found["in_app"]["status"] == "delivered"
     assert (found["stub"]["status"], found["stub"]["reason"]) == ("held", "quiet_hours")
-    assert app.get(f"/v1/notifications/{made}").json["status"] == "queued"
+    assert app.get(f"/v1/notifications/{made}").json["status"] == "held"
     set_preferences(app, ana, quiet_hours=ANY_HOUR)
     delivery(app, made, "delivered")
     verdicts = [each for each in timeline(app, made) if each["channel"] == "stub"]

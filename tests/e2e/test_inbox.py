@@ -82,8 +82,9 @@ def test_everything_is_read_at_once(ana: InboxUser) -> None:
         assert (answer.status, answer.json) == (200, {"unread_count": 0, "sequence": 10})
 
 
-def test_an_unknown_user_has_an_empty_inbox(server: Server) -> None:
-    page = server.app.get("/v1/users/nobody/notifications").json
+def test_a_new_user_has_an_empty_inbox(server: Server) -> None:
+    user = InboxUser(server)
+    page = server.app.get(f"/v1/users/{user.id}/notifications").json
     assert page == {"items": [], "next": None, "unread_count": 0, "sequence": 0}
 
 

@@ -48,8 +48,8 @@ def test_what_is_held_is_listed_until_it_is_released(app: Asker) -> None:
     assert wait_until(lambda: waiting(app, ana) if not waiting(app, ana)[0] else None) == ([], None)
 
 
-def test_nothing_waits_for_an_unknown_user(app: Asker) -> None:
-    assert waiting(app, "nobody") == ([], None)
+def test_nothing_waits_for_a_new_user(app: Asker) -> None:
+    assert waiting(app, make_user(app)) == ([], None)
 
 
 def test_a_page_has_at_most_a_hundred(app: Asker) -> None:

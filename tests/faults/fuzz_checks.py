@@ -13,7 +13,11 @@ import schemathesis
 REASONS = (
     # Something must exist, or must not.
     r"there is no ",
+    r"must be one of social, safety, ",
     r"must be the app of the key",
+    r"must be at or before .+ when the calling API key expires",
+    # A list of providers names this one, and schemathesis takes it from there.
+    r"and not be `gateway`",
     r"needs an app: ",
     r"is required: send the id of an app",
     r"must be the value of `next` in a page",
@@ -30,6 +34,7 @@ REASONS = (
     r"must not be given together with",
     r"must be given together with",
     r"must be given for a segment only",
+    r"is required: an explanation is for one user of the segment",
     r"must be given for an event to",
     r"must be after ",
     r"must have either ",
@@ -38,6 +43,10 @@ REASONS = (
     r"is for platform web only",
     r"must not be the username",
     r"differs between query and body",
+    r"must be some of .+ for ",
+    r"is not known of ",
+    r"must be before `to`",
+    r"before `to`; choose a longer step",
     # Sizes in bytes, and depths.
     r"bytes as JSON",
     r"bytes together",

@@ -91,6 +91,7 @@ class Sizes:
 
     # T18: messages to a provider, for each of its faults.
     provider_messages: int
+    provider_timeout_s: int
     # How the delay of one channel by another is measured: in rounds, since machines are shared.
     hanging_rounds: int
     hanging_events: int
@@ -150,6 +151,7 @@ TABLE = {
         slow_connections=200,
         slow_s=6,
         provider_messages=3,
+        provider_timeout_s=5,
         hanging_rounds=2,
         hanging_events=30,
         erased_users=12,
@@ -202,6 +204,7 @@ TABLE = {
         slow_connections=5_000,
         slow_s=300,
         provider_messages=1_000,
+        provider_timeout_s=15,
         hanging_rounds=20,
         hanging_events=100,
         erased_users=1_000,

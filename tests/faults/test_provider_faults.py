@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 import pytest
 
 from clarion.channels.breaker import LEAST_ATTEMPTS
+from clarion.events.sending import UNKNOWN_LIMIT
 from tests.faults.channels.cells import (
     USERS,
     Cell,
@@ -32,7 +33,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 MESSAGES = SIZES.provider_messages
 IS_SHORT = MESSAGES <= USERS
-LIMIT_S = 60.0 + MESSAGES / 5
+# The third try comes after five minutes, if those before had no answer in time.
+LIMIT_S = 60.0 if IS_SHORT else 600.0 + MESSAGES / 5
 # A retry comes at its time, unless the machine is busy with others.
 LATE_S = 10.0
 OPEN_S = 30.0
@@ -168,8 +170,10 @@ async def fall_back(world: World, kind: str, fault: str) -> None:
             await peer.heal(meets)
         done = await cell.wait(event_ids, is_final, LIMIT_S + peer.first_wait_s)
         took = "main" if meets.status == "unknown" else "second"
-        made = [(each["provider"], each["status"]) for each in done[0]["attempts"]]
-        assert made == [("main", meets.status), (took, peer.success)], made
+        *first, last = ((each["provider"], each["status"]) for each in done[0]["attempts"])
+        assert (set(first), last) == ({("main", meets.status)}, (took, peer.success)), done[0]
+        # On a busy machine, one that may have it can be tried again before it is well.
+        assert len(first) < (UNKNOWN_LIMIT if meets.status == "unknown" else 2), first
         assert {each["provider"] for each in done} == {took}
         assert len(count_ids(second)) == (0 if took == "main" else USERS), tried
     finally:

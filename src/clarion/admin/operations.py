@@ -14,12 +14,11 @@ import msgspec
 
 from clarion.errors import ClarionError, NotFound
 from clarion.http import problems
-from clarion.http.asgi import FastRoute, Message, Request, Response, Scope
+from clarion.http.asgi import JSON, FastRoute, Message, Request, Response, Scope
 from clarion.http.auditing import Framework
 
 # What the headers of a page say about its own body is not true of an operation's.
 _OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
-_JSON = (b"content-type", b"application/json")
 _FAILED = 400
 Query = Mapping[str, str | int | None]
 
@@ -116,7 +115,7 @@ def _scope_of(page: Request, method: str, path: str, query: Query, body: bytes) 
         "path": path,
         "raw_path": path.encode(),
         "query_string": urlencode(given).encode(),
-        "headers": [*kept, _JSON, length] if body else kept,
+        "headers": [*kept, JSON, length] if body else kept,
         "root_path": "",
         "state": {},
         "clarion.request_id": page.id,

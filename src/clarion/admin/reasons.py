@@ -20,6 +20,7 @@ REASONS: dict[str, str] = {
     ReasonCode.SMS_NOT_OPTED_IN.value: "The user has not opted in to text messages",
     ReasonCode.NO_DEVICE.value: "The user has no device",
     ReasonCode.DEVICES_OFF.value: "All devices of the user refuse it",
+    ReasonCode.SENT_TO_TOPIC.value: "The devices of the user get it from the topic",
     ReasonCode.DUPLICATE.value: "A duplicate of an earlier one",
     ReasonCode.FOLDED_INTO_UNREAD.value: "Folded into an unread one",
     ReasonCode.LIMIT_REACHED.value: "A limit is reached",

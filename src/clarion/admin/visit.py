@@ -14,10 +14,9 @@ from clarion.admin.operations import Answer, Operations, Query
 from clarion.admin.paths import path_of
 from clarion.admin.rendering import Renderer
 from clarion.clock import Clock
-from clarion.http.asgi import Headers, Request, Response
+from clarion.http.asgi import Headers, Request, Response, respond_json
 
 _HTML = (b"content-type", b"text/html; charset=utf-8")
-_JSON = (b"content-type", b"application/json")
 _SEE_OTHER = 303
 _OF_HTMX = b"hx-request"
 
@@ -77,7 +76,7 @@ class Visit:
         return Response(status, body.encode(), (_HTML, *(cookies or ())))
 
     def answer_json(self, value: Any) -> Response:
-        return Response(200, msgspec.json.encode(value), (_JSON,))
+        return respond_json(200, msgspec.json.encode(value))
 
     def redirect(
         self, path: str, *, notice: str | None = None, cookies: Headers | None = None

@@ -39,7 +39,7 @@ _DEFAULT_POINTS = {Step.MINUTE: 60, Step.HOUR: 24, Step.DAY: 30}
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 MetricName = Annotated[
-    str, Parameter(description="What is counted; required.", schema_extra={"enum": list(Metric)})
+    str, Parameter(description="What is counted.", schema_extra={"enum": list(Metric)})
 ]
 StepName = Annotated[
     str, Parameter(description="How long each point is.", schema_extra={"enum": list(Step)})
@@ -55,11 +55,14 @@ To = Annotated[
         name="to", description="The end (RFC 3339); now by default.", schema_extra=_TIME
     ),
 ]
+_DIMENSION = f"({'|'.join(Dimension)})"
+_LIST_OF_DIMENSIONS = f"{_DIMENSION}(,{_DIMENSION})*"
 GroupBy = Annotated[
     str,
     Parameter(
         description="By what the counts are divided, with commas: "
-        f"{', '.join(Dimension)}, as far as the metric has them."
+        f"{', '.join(Dimension)}, as far as the metric has them.",
+        schema_extra={"pattern": f"^({_LIST_OF_DIMENSIONS})?$"},
     ),
 ]
 OfType = Annotated[str, QueryParameter(name="type", description="Only of this notification type.")]

@@ -75,7 +75,7 @@ class AuditEntryView(View):
     """A keyed hash that connects the entry with the one before it."""
 
 
-class VerificationView(View):
+class AuditVerificationView(View):
     """Which entries were verified. `fault` is the first that was found, null if there is none.
 
     `link` is that of the last one: with its number, it is an anchor for `clarion audit verify`.
@@ -129,14 +129,14 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
 
 
 @get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
-async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> VerificationView:
+async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> AuditVerificationView:
     """Verify that the newest 1,000 entries are as they were written, and none is missing.
 
     Needs a role for all apps. `clarion audit verify` verifies all of them, and the file.
     """
     admin_of(request, Role.VIEWER)
     await audit_log.link_waiting()
-    return VerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
+    return AuditVerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
 
 
 def _view(entry: Entry) -> AuditEntryView:

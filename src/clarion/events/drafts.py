@@ -68,10 +68,12 @@ class Recipient(Body):
 
 def one_of(*names: str) -> Meta:
     """Return what the OpenAPI document says: exactly one of these fields is given, and not null."""
+    others = [name for name in Recipient.__struct_fields__ if name not in names]
     return documented(
         oneOf=[
             {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
-        ]
+        ],
+        properties={name: {"type": "null"} for name in others},
     )
 
 

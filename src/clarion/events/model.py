@@ -48,7 +48,11 @@ class ReasonCode(StrEnum):
 
 
 class EventStatus(StrEnum):
-    """The state of an event."""
+    """The state of an event.
+
+    `completed`: it is decided for every recipient; what is held is sent later. An event for one
+    user of which nothing is ever sent shows why: `deduplicated`, `rate_limited` or `expired`.
+    """
 
     SCHEDULED = "scheduled"
     PENDING = "pending"
@@ -61,8 +65,8 @@ class EventStatus(StrEnum):
     EXPIRED = "expired"
 
 
-# The statuses by which events can be listed; the table has an index for these.
-FILTERABLE = frozenset(EventStatus) - {
+# The statuses that the table has an index for: few events have one of these.
+INDEXED = frozenset(EventStatus) - {
     EventStatus.PENDING,
     EventStatus.PROCESSING,
     EventStatus.COMPLETED,
@@ -301,6 +305,7 @@ class NotificationStatus(StrEnum):
     """The summary of a notification's deliveries; derived, never stored."""
 
     CREATED = "created"
+    HELD = "held"  # some are held or collected, and none is to be sent now
     QUEUED = "queued"
     PROCESSING = "processing"
     DELIVERED = "delivered"

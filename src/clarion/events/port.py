@@ -64,7 +64,10 @@ class Events(Protocol):
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:
-        """Return the events, newest first; a status must be one of `FILTERABLE`."""
+        """Return the events, newest first.
+
+        With a status that is not one of `INDEXED`, a page may have fewer items, and a cursor.
+        """
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
         """Cancel an event: no further decisions, and its held jobs are due at once.

@@ -16,7 +16,17 @@ import msgspec
 
 from clarion.catalog.model import Priority
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import REFUSED_SCHEMES, check_link, check_topic, is_plain
+from clarion.fields import (
+    CONTROLS,
+    NO_CONTROLS,
+    REFUSED_SCHEMES,
+    VISIBLE,
+    Link,
+    check_link,
+    check_topic,
+    documented,
+    is_plain,
+)
 from clarion.http.asgi import is_json
 from clarion.http.bodies import Body
 from clarion.http.decoding import decode
@@ -54,15 +64,22 @@ _UNSUPPORTED = {
     "actions": "is not supported: send one link with `Click`",
     **dict.fromkeys(("email", "call"), _PEOPLE_CHOOSE),
 }
-_PRIORITIES = {
+PRIORITIES = {
     **dict.fromkeys(("1", "min", "2", "low"), Priority.LOW),
     **dict.fromkeys(("3", "default", "medium"), Priority.MEDIUM),
     **dict.fromkeys(("4", "high"), Priority.HIGH),
     **dict.fromkeys(("5", "max", "urgent", "critical"), Priority.CRITICAL),
 }
-_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *_PRIORITIES]})
+_IS_PRIORITY = msgspec.Meta(extra_json_schema={"enum": [*range(1, 6), *PRIORITIES]})
 # Browsers send this header of RFC 9218 by themselves: `u=1, i`.
 _HTTP_PRIORITY = re.compile(rb"(u=[0-7]|i(=\?[01])?)(\s*,\s*(u=[0-7]|i(=\?[01])?))*")
+
+
+_ONE_TAG = rf"[^,{CONTROLS}]{{0,{TAG_LENGTH}}}"
+# For the OpenAPI document.
+TAGS = f"^{_ONE_TAG}(,{_ONE_TAG}){{0,{TAGS_LIMIT - 1}}}$"
+_Tag = Annotated[str, documented(maxLength=TAG_LENGTH, pattern=NO_CONTROLS)]
+_Tags = Annotated[str, documented(pattern=TAGS)]
 
 
 class PublicationBody(Body):
@@ -70,13 +87,18 @@ class PublicationBody(Body):
 
     message: Annotated[str, msgspec.Meta(max_length=MESSAGE_LIMIT_BYTES)] | None = None
     """The text, at most 4,096 bytes. By default `triggered`."""
-    title: Annotated[str, msgspec.Meta(min_length=1, max_length=TITLE_LENGTH)] | None = None
+    title: (
+        Annotated[
+            str, msgspec.Meta(min_length=1, max_length=TITLE_LENGTH), documented(pattern=VISIBLE)
+        ]
+        | None
+    ) = None
     """The title, in one line. By default the name of the topic."""
     priority: Annotated[str | int, _IS_PRIORITY] | None = None
     """From 1 (min) to 5 (urgent), as in ntfy. By default that of the type `TOPIC_MESSAGE`."""
-    tags: Annotated[list[str], msgspec.Meta(max_length=TAGS_LIMIT)] | str | None = None
+    tags: Annotated[list[_Tag], msgspec.Meta(max_length=TAGS_LIMIT)] | _Tags | None = None
     """Tags, in a list or with commas between them. Those that name an emoji are shown as one."""
-    click: Annotated[str, msgspec.Meta(min_length=1, max_length=CLICK_LENGTH)] | None = None
+    click: Annotated[Link, msgspec.Meta(min_length=1, max_length=CLICK_LENGTH)] | None = None
     """The link that opens when the notification is clicked."""
 
 
@@ -213,7 +235,7 @@ def _check_plain(text: str, longest: int) -> str:
 
 
 def _check_priority(given: str | int) -> Priority:
-    found = _PRIORITIES.get(str(given).strip().lower())
+    found = PRIORITIES.get(str(given).strip().lower())
     if found is None:
         raise ValueError("must be 1 to 5, or one of min, low, default, high, max and urgent")
     return found

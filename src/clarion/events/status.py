@@ -21,7 +21,7 @@ def summarize(deliveries: Iterable[Delivery]) -> NotificationStatus:
         is_tried = any(each.attempt_count for each in known)
         return NotificationStatus.PROCESSING if is_tried else NotificationStatus.QUEUED
     if statuses & _WAITING:
-        return NotificationStatus.QUEUED
+        return NotificationStatus.HELD
     if DeliveryStatus.SENT in statuses:
         is_part = DeliveryStatus.DELIVERED in statuses
         return NotificationStatus.PARTIALLY_DELIVERED if is_part else NotificationStatus.PROCESSING

@@ -31,7 +31,16 @@ from clarion.http.docs import list_errors
 from clarion.http.problems import MEDIA_TYPE, Problem, describe
 from clarion.http.schemas import Schemas
 
-_ALWAYS = (MalformedBody, Unauthenticated, Forbidden, TooManyRequests, InternalError, Overloaded)
+# Administrators get a 404 if the app that they name does not exist.
+_ALWAYS = (
+    MalformedBody,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    InternalError,
+    Overloaded,
+)
 _OF_NO_APP = ("/v1/me/", "/v1/admin/", "/v1/apps", "/v1/caller")
 _WITH_BODY = (BodyTimeout, BodyTooLarge, NotJson, InvalidFields)
 # Answered by paths that are not in the document.
@@ -111,15 +120,13 @@ def _list_expected(
     if "requestBody" in operation:
         yield from _WITH_BODY
     # An administrator has to name an app, where an operation is about one.
-    if "query" in parameters or not path.startswith(_OF_NO_APP):
+    if parameters & {"path", "query"} or not path.startswith(_OF_NO_APP):
         yield InvalidFields
     if "Idempotency-Key" in names:
         yield InvalidFields
         yield Conflict
     if method != "get":
         yield StorageFull
-    if method != "put" and ("path" in parameters or path.startswith("/v1/me/")):
-        yield NotFound
 
 
 def _name(status: int) -> str:

@@ -14,7 +14,7 @@ from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.callers import ApiRequest, caller_of
-from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.idempotency.model import IdempotencyClaim, StoredResponse, answer_context
 
 KEY_LENGTH = 255
 KEPT_MS = 24 * 3600 * 1000
@@ -110,8 +110,3 @@ def _own_prefix(caller: Caller) -> str:
 def fingerprint(method: str, path: str, body: bytes) -> bytes:
     """Return a hash by which requests with the same key are compared."""
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
-
-
-def answer_context(app_id: str, key: str) -> str:
-    """Return what a stored response is sealed for."""
-    return f"apps/{app_id}/idempotency/{key}"

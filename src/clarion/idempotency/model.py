@@ -23,3 +23,8 @@ class StoredResponse:
     """The response to the first request with an idempotency key."""
 
     answer: bytes  # sealed
+
+
+def answer_context(app_id: str, key: str) -> str:
+    """Return what a stored response is sealed for."""
+    return f"apps/{app_id}/idempotency/{key}"

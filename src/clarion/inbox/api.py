@@ -78,7 +78,7 @@ async def list_inbox(  # noqa: PLR0913, PLR0917 - a line for each parameter of t
 ) -> InboxPage:
     """Return the notifications that are not dismissed, newest first."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
-    await check_present(*owner)
+    await check_present(*owner, must_be_created=user_id is not None)
     read_page = partial(
         inboxes.page,
         *owner,
@@ -126,7 +126,7 @@ async def count_unread(
 ) -> InboxState:
     """Return the count and the number of the last change; as cheap for a large inbox."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
-    await check_present(*owner)
+    await check_present(*owner, must_be_created=user_id is not None)
     return await inboxes.state(*owner)
 
 
@@ -144,7 +144,7 @@ async def read_all(
 ) -> InboxState:
     """Mark everything read that is unread now. Repeating it changes nothing."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
-    await check_present(*owner)
+    await check_present(*owner, must_be_created=user_id is not None)
     return await inbox_actions.read_all(*owner)
 
 
@@ -159,7 +159,7 @@ def _action_route(action: InboxAction, summary: str) -> HTTPRouteHandler:
     ) -> ChangedInboxItem:
         """Apply the action. Repeating it changes nothing; a dismissed one is not changed."""
         owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
-        await check_present(*owner)
+        await check_present(*owner, must_be_created=user_id is not None)
         changed = (
             await inbox_actions.apply(action, *owner, notification_id)
             if is_plain(notification_id)

@@ -31,11 +31,15 @@ Forget = Callable[[Collection[tuple[str, str]]], None]
 
 
 class Presence(Enum):
-    """What is known of a user; one that was never created is active."""
+    """What is known of a user."""
 
     ACTIVE = auto()
+    UNKNOWN = auto()  # never created: may use a token
     INACTIVE = auto()
     GONE = auto()  # deleted or erased
+
+
+_MAY_USE_TOKENS = frozenset({Presence.ACTIVE, Presence.UNKNOWN})
 
 
 class ActiveUsers:
@@ -68,12 +72,19 @@ class ActiveUsers:
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
         """Return whether a user may use a token; one that was never created may."""
-        return await self._find(app_id, user_id) is Presence.ACTIVE
+        return await self._find(app_id, user_id) in _MAY_USE_TOKENS
 
-    async def check_present(self, app_id: str, user_id: str) -> None:
-        """Raise `NotFound` for a user who was deleted or erased; not if never created."""
-        if await self._find(app_id, user_id) is Presence.GONE:
-            raise NotFound("This app has no such user.")
+    async def check_present(
+        self, app_id: str, user_id: str, *, must_be_created: bool = False
+    ) -> None:
+        """Raise `NotFound` for a user who was deleted or erased, or else who was never created."""
+        presence = await self._find(app_id, user_id)
+        if presence is Presence.UNKNOWN and must_be_created:
+            # What is known may be older than the creation of the user.
+            self._known.pop((app_id, user_id), None)
+            presence = await self._find(app_id, user_id)
+        if presence is Presence.GONE or (presence is Presence.UNKNOWN and must_be_created):
+            raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
 
     async def _find(self, app_id: str, user_id: str) -> Presence:
         key, now = (app_id, user_id), self._clock.now()
@@ -90,7 +101,7 @@ class ActiveUsers:
         user = await self._users.get(app_id, user_id)
         if user is None:
             is_gone = await self.is_gone(app_id, user_id)
-            return Presence.GONE if is_gone else Presence.ACTIVE
+            return Presence.GONE if is_gone else Presence.UNKNOWN
         return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
@@ -101,7 +112,7 @@ class ActiveUsers:
             self._lately_gone.add((app_id, user_id))
         else:
             self._lately_gone.discard((app_id, user_id))
-        if presence is not Presence.ACTIVE:
+        if presence not in _MAY_USE_TOKENS:
             self._disconnect(app_id, user_id)
 
     def was_gone(self, app_id: str, user_id: str) -> bool:

@@ -15,6 +15,7 @@ from email.policy import default as MAIL_POLICY  # noqa: N812
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs
 
+from tests.faults.sizes import SIZES
 from tests.peers import twilio
 from tests.peers.authority import Authority
 from tests.peers.fcm import PROJECT, FcmPeer, refuse
@@ -27,7 +28,7 @@ from tests.web_push import Browser
 
 RETRY_AFTER_S = 3
 # Long enough for peers that share two busy processors.
-TIMEOUT_S = 5
+TIMEOUT_S = SIZES.provider_timeout_s
 
 
 class Arrival(NamedTuple):

@@ -23,9 +23,10 @@ def deliveries(*statuses: str, tried: int = 0) -> list[Delivery]:
     [
         ((), "created"),
         (("queued",), "queued"),
-        (("held",), "queued"),
-        (("collected",), "queued"),
-        (("delivered", "held"), "queued"),
+        (("held",), "held"),
+        (("collected",), "held"),
+        (("delivered", "held"), "held"),
+        (("queued", "held"), "queued"),
         (("delivered", "queued"), "queued"),
         (("delivered",), "delivered"),
         (("delivered", "delivered"), "delivered"),

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import clarion
 from clarion.errors import BodyTimeout, BodyTooLarge, MalformedBody, NotJson, Overloaded
 from clarion.http.asgi import Request, header, respond_json
 from clarion.http.budgets import TOTAL_BYTES, Receiving
@@ -71,6 +73,17 @@ def test_the_first_header_of_a_name_counts() -> None:
 def test_json_ends_with_a_line_feed() -> None:
     kind, more = (b"content-type", b"application/json"), (b"a", b"1")
     assert respond_json(201, b"{}", more) == (201, b"{}\n", (kind, more))
+
+
+def test_all_json_is_answered_in_this_way() -> None:
+    """But for exports, which are sent in parts, and the APNs endpoint, which answers as Apple."""
+    source = Path(clarion.__file__).parent
+    makers = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if '(b"content-type", b"application/json")' in path.read_text()
+    }
+    assert makers == {"http/asgi.py", "http/parts.py", "push/apns/endpoint.py"}
 
 
 async def test_a_body_may_have_a_smaller_limit_of_its_own() -> None:

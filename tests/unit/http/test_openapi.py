@@ -8,7 +8,7 @@ import pytest
 from litestar import get, put
 from litestar.params import JSONBody
 
-from clarion.errors import NotFound
+from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Response
 from clarion.http.bodies import Body
 from clarion.http.openapi import OpenApiDocument
@@ -36,7 +36,7 @@ async def list_orders() -> list[Receipt]:
     return []
 
 
-@put("/orders/{number:int}", errors=(NotFound,))
+@put("/orders/{number:int}", errors=(Conflict,))
 async def replace_order(number: Number, data: JSONBody[Order]) -> Receipt:
     assert data.article
     return Receipt(number)
@@ -99,13 +99,13 @@ def test_a_fast_route_without_documentation_is_not_in_the_document(
 
 
 def test_an_operation_names_the_errors_that_it_can_answer(document: dict[str, Any]) -> None:
-    always = {"400", "401", "403", "422", "429", "500", "503"}
+    always = {"400", "401", "403", "404", "422", "429", "500", "503"}
     listed = document["paths"]["/orders"]["get"]["responses"]
     assert set(listed) == {"200"} | always
     created = document["paths"]["/orders"]["post"]["responses"]
     assert set(created) == {"201", "408", "409", "413", "415", "507"} | always
     replaced = document["paths"]["/orders/{number}"]["put"]["responses"]
-    assert set(replaced) == {"200", "404", "408", "413", "415", "507"} | always
+    assert set(replaced) == {"200", "408", "409", "413", "415", "507"} | always
     assert created["422"] == {"$ref": "#/components/responses/UnprocessableEntity"}
     response = document["components"]["responses"]["UnprocessableEntity"]
     assert "`invalid_fields`: " in response["description"]

@@ -129,7 +129,7 @@ def test_tags_are_described_used_and_in_order(document: Document) -> None:
 def test_every_error_status_is_documented_as_a_problem(document: Document) -> None:
     for _path, method, operation in list_operations(document):
         statuses = {int(status) for status in operation["responses"]}
-        assert {400, 401, 403, 429, 500, 503} <= statuses
+        assert {400, 401, 403, 404, 429, 500, 503} <= statuses
         assert ("requestBody" in operation) == ({408, 413, 415} <= statuses)
         assert (method == "get") == (507 not in statuses)
         for status, response in responses_of(operation):

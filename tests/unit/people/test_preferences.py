@@ -146,7 +146,7 @@ def test_putting_back_what_was_read_changes_nothing(
     own: dict[Channel, bool], of_categories: dict[str, bool]
 ) -> None:
     old = rules.update(Preferences(), categories=of_categories, types={"T": own})
-    categories = {each: old.categories.get(each, True) for each in Category}
+    categories = {str(each): old.categories.get(each, True) for each in Category}
     assert replace(old, categories=categories, types={"T": read(old)}) == old
 
 

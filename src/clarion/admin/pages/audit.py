@@ -24,7 +24,7 @@ async def show_audit(visit: Visit) -> Response:
         name: _read_day(text) if name in _DAYS else text or None for name, text in chosen.items()
     }
     after, is_of_app = visit.query.get("after"), "app_id" in visit.parts
-    values = {
+    values: dict[str, Any] = {
         "filter": chosen,
         "after": after,
         "is_of_app": is_of_app,

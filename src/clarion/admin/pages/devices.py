@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from clarion.access.model import Scope
 from clarion.admin.forms import show_again
@@ -25,7 +26,12 @@ async def list_devices(visit: Visit) -> Response:
     if _ID.fullmatch(chosen["q"]) and await _exists(visit, chosen["q"]):
         return visit.redirect(visit.app_path("devices", chosen["q"]))
     after = visit.query.get("after")
-    values = {"filter": chosen, "after": after, "platforms": _PLATFORMS, "states": _STATES}
+    values: dict[str, Any] = {
+        "filter": chosen,
+        "after": after,
+        "platforms": _PLATFORMS,
+        "states": _STATES,
+    }
     try:
         page = await visit.get(
             "devices",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from clarion.access.model import Scope
 from clarion.admin.forms import show_again
 from clarion.admin.operations import Refused
@@ -16,7 +18,7 @@ async def list_feedback(visit: Visit) -> Response:
     """Show tokens from a day on, the oldest first, as the API has them."""
     chosen, after = {"since": visit.query.get("since", "").strip()}, visit.query.get("after")
     since = f"{chosen['since']}T00:00:00Z" if chosen["since"] else None
-    values = {"filter": chosen, "after": after}
+    values: dict[str, Any] = {"filter": chosen, "after": after}
     try:
         page = await visit.get("feedback", since=since, limit=_SHOWN, after=after)
     except Refused as refused:

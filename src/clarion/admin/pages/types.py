@@ -15,7 +15,7 @@ from clarion.http.asgi import Response
 
 _SHOWN = 100
 _CHANNELS = tuple(each.value for each in Channel if each is not Channel.STUB)
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     "priorities": [(each.name.lower(), each.name.lower()) for each in Priority],
     "overflows": [
         (Overflow.DROP.value, "is dropped"),

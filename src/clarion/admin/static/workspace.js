@@ -19,6 +19,15 @@ async function copyText(event) {
   button.textContent = "Copied";
 }
 
+// A field in `data-remember` is filled with what was last sent from this browser.
+function remember() {
+  for (const place of document.querySelectorAll("[data-remember]")) {
+    const input = place.querySelector("input");
+    if (!input.value) input.value = localStorage.getItem(place.dataset.remember) ?? "";
+    input.addEventListener("change", () => localStorage.setItem(place.dataset.remember, input.value));
+  }
+}
+
 // A form that was refused is shown again with what is wrong, as without htmx.
 function showRefused(event) {
   if (event.detail.xhr.status < 400 || event.detail.xhr.status >= 500) return;
@@ -32,3 +41,4 @@ document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target?.id === "preview" || event.detail.elt?.id === "preview") showMail();
 });
 showMail();
+remember();

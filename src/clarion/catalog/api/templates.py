@@ -206,7 +206,7 @@ class TemplatesController(Controller):
     @put(
         "/{channel:str}",
         summary="Create or replace a template",
-        errors=(NotFound, Conflict),
+        errors=(Conflict,),
     )
     async def put_template(
         self,

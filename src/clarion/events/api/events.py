@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from litestar import Controller, delete, get, post
@@ -11,12 +12,11 @@ from msgspec import Meta
 from clarion.access.model import Scope
 from clarion.catalog.model import Channel, PriorityName
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
+from clarion.errors import Conflict, NotFound
 from clarion.events.decide.verdicts import Decision, Fold, Hold
 from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
 from clarion.events.model import (
-    FILTERABLE,
     Audience,
     AudienceKind,
     Event,
@@ -32,7 +32,9 @@ from clarion.http.shapes import (
     After,
     Items,
     Limit,
+    check_choice,
     check_limit,
+    check_value,
     to_milliseconds,
     to_wire,
 )
@@ -42,7 +44,7 @@ _TAGS = ("Events",)
 ByStatus = Annotated[
     str | None,
     Parameter(
-        description="Only events with this status.", schema_extra={"enum": sorted(FILTERABLE)}
+        description="Only events with this status.", schema_extra={"enum": list(EventStatus)}
     ),
 ]
 
@@ -134,7 +136,11 @@ class EventsController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[EventView]:
-        """Return events, newest first; `?status=failed` lists the dead letters."""
+        """Return events, newest first; `?status=failed` lists the dead letters.
+
+        With `pending`, `processing` or `completed`, a page can have fewer items than `limit`, even
+        none, and a `next`: follow it until it is null.
+        """
         app_id, size = app_of(request, Scope.EVENTS_READ).app_id, check_limit(limit)
         page = await events.list(app_id, status=_check_status(status), after=after, limit=size)
         return Items([_view(each) for each in page.items], page.next)
@@ -222,10 +228,7 @@ async def _find(events: Events, app_id: str, event_id: str) -> Event:
 def _check_status(status: str | None) -> EventStatus | None:
     if status is None:
         return None
-    if status not in FILTERABLE:
-        reason = f"must be one of {', '.join(sorted(FILTERABLE))}"
-        raise InvalidFields(FieldFault("status", reason))
-    return EventStatus(status)
+    return check_value("status", partial(check_choice, EventStatus), status)
 
 
 def _view(event: Event) -> EventView:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol
+from typing import Protocol
 
 from litestar import get
-from msgspec import Meta
 
 from clarion.access.model import Scope
 from clarion.clock import Clock, to_rfc3339
@@ -25,10 +24,15 @@ class LiveFigures(View):
     """What goes on at this moment. Connections are those to this node."""
 
     at: Timestamp
-    devices_online: Annotated[int, Meta(description="Connected devices.")]
-    clients_online: Annotated[int, Meta(description="Open streams and sockets of users.")]
-    queue_length: Annotated[int, Meta(description="Jobs that wait, as of the last half minute.")]
-    queue_age_s: Annotated[float, Meta(description="How long the oldest due job has waited.")]
+    """When they were read."""
+    devices_online: int
+    """Connected devices."""
+    clients_online: int
+    """Open streams and sockets of users."""
+    queue_length: int
+    """Jobs that wait, as of the last half minute."""
+    queue_age_s: float
+    """How long the oldest due job has waited."""
 
 
 @get("/v1/live", summary="Get live figures", tags=["Statistics"])

@@ -136,6 +136,7 @@ class ListedNotification(NotificationView, kw_only=True):
     """A notification in a list, with the latest decision on each channel."""
 
     deliveries: list[WaitingChannel]
+    """The latest decision on each channel."""
 
 
 class TimelineEntryView(View):
@@ -308,7 +309,7 @@ async def list_waiting(
 ) -> Items[WaitingView]:
     """Return the notifications that are held or collected, oldest first."""
     app_id, owner_id = owner_of(request, user_id, Scope.NOTIFICATIONS_READ)
-    await check_present(app_id, owner_id)
+    await check_present(app_id, owner_id, must_be_created=user_id is not None)
     # Enough for a page even if every notification waits on every channel, and one more.
     rows = check_limit(limit) * len(Channel) + 1
     groups: dict[str, list[WaitingChannel]] = {}

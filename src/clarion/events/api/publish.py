@@ -13,13 +13,17 @@ from litestar.openapi.spec import OpenAPIType, Operation, Parameter, Schema
 from clarion.access.model import Scope, require_app
 from clarion.errors import NotFound
 from clarion.events.publications import (
+    CLICK_LENGTH,
     MESSAGE_LIMIT_BYTES,
+    PRIORITIES,
+    TAGS,
+    TITLE_LENGTH,
     Publication,
     PublicationBody,
     read_publication,
 )
 from clarion.events.publisher import Publisher
-from clarion.fields import TopicName
+from clarion.fields import LINK, VISIBLE_OR_NOTHING, TopicName
 from clarion.http.asgi import index_headers
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -30,6 +34,12 @@ from clarion.idempotency.model import StoredResponse
 
 ACCEPTED = 202
 _TEXT = Schema(type=OpenAPIType.STRING)
+_SCHEMAS = {
+    "title": Schema(type=OpenAPIType.STRING, pattern=VISIBLE_OR_NOTHING, max_length=TITLE_LENGTH),
+    "priority": Schema(type=OpenAPIType.STRING, enum=list(PRIORITIES)),
+    "tags": Schema(type=OpenAPIType.STRING, pattern=TAGS),
+    "click": Schema(type=OpenAPIType.STRING, pattern=LINK, max_length=CLICK_LENGTH),
+}
 # Each is a field of JSON, a header and a parameter of the query.
 _FIELDS = {
     "message": f"The text, at most {MESSAGE_LIMIT_BYTES:,} bytes. By default `triggered`.",
@@ -53,7 +63,13 @@ class PublishOperation(Operation):
         self.parameters = [
             *(self.parameters or ()),
             *(
-                Parameter(name=name, param_in=place, schema=_TEXT, description=text, required=False)
+                Parameter(
+                    name=name,
+                    param_in=place,
+                    schema=_SCHEMAS.get(field, _TEXT),
+                    description=text,
+                    required=False,
+                )
                 for field, text in _FIELDS.items()
                 for place, name in (("header", field.title()), ("query", field))
             ),
@@ -85,7 +101,6 @@ class PublishController(Controller):
         summary="Publish to a topic",
         status_code=ACCEPTED,
         operation_class=PublishOperation,
-        errors=(NotFound,),
     )
     async def publish(
         self,

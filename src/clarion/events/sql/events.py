@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clarion.catalog.model import Priority
-from clarion.events.model import Event, EventStatus, Job
+from clarion.events.model import INDEXED, Event, EventStatus, Job
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
-from clarion.pages import Page
+from clarion.pages import READ_FOR_PAGE, Page, fill_page
 from clarion.push.model import Message, StoragePolicy
 from clarion.push.sql.topics import publish_steps
 from clarion.store.engine import Engine
@@ -134,13 +134,21 @@ class SqlEvents:
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int
     ) -> Page[Event]:
         values: dict[str, Value] = {"app_id": app_id, "before": after or _NEWEST}
-        values["limit"] = limit + 1
-        if status is None:
-            rows = await self._engine.fetch(LIST, **values)
-        else:
+        is_indexed = status is None or status in INDEXED
+        read = limit if is_indexed else READ_FOR_PAGE
+        values["limit"] = read + 1
+        if status is not None and is_indexed:
             rows = await self._engine.fetch(LIST_BY_STATUS, **values, status=status.value)
-        items = tuple(map(EVENTS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        else:
+            rows = await self._engine.fetch(LIST, **values)
+
+        def item_of(event: Event) -> Event | None:
+            return event if status in (None, event.status) else None
+
+        events = [EVENTS.read(row) for row in rows]
+        return fill_page(
+            events, read=read, limit=limit, item_of=item_of, place_of=lambda event: event.id
+        )
 
     async def cancel(self, app_id: str, event_id: str, now: int) -> bool:
         values = {"app_id": app_id, "id": event_id}

@@ -6,7 +6,6 @@ from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
-from clarion.errors import NotFound
 from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
@@ -50,7 +49,7 @@ class FollowsController(Controller):
         page = await users.followed(*owner, after=after, limit=size)
         return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
-    @put(_TOPIC_PATHS, summary="Follow a topic", status_code=204, errors=(NotFound,))
+    @put(_TOPIC_PATHS, summary="Follow a topic", status_code=204)
     async def follow(
         self,
         request: ApiRequest,
@@ -81,7 +80,9 @@ class FollowsController(Controller):
     ) -> None:
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
-        await users.unfollow(*owner, check_value("topic", check_topic, topic))
+        name = check_value("topic", check_topic, topic)
+        check_found(await users.get(*owner))
+        await users.unfollow(*owner, name)
 
 
 ROUTES = (FollowsController,)

@@ -15,7 +15,6 @@ from clarion.access.model import Scope
 from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
-from clarion.errors import NotFound
 from clarion.fields import LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, owner_of
@@ -158,7 +157,7 @@ class PreferencesController(Controller):
         known = await _read_known(catalog, user.app_id)
         return _explain(user, known) if explain else _view(user, known)
 
-    @put(_PATHS, summary="Replace preferences", errors=(NotFound,))
+    @put(_PATHS, summary="Replace preferences")
     async def replace_preferences(
         self,
         request: ApiRequest,

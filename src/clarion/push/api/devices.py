@@ -345,6 +345,8 @@ async def list_devices(
     app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
     await check_present(app_id, owner)
     page = await registry.devices.list(app_id, owner, after=after, limit=check_limit(limit))
+    if user_id is not None and not page.items:  # a device may be registered before its user is
+        await check_present(app_id, owner, must_be_created=True)
     return Items([_view(device, registry) for device in page.items], page.next)
 
 

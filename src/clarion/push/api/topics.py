@@ -169,7 +169,7 @@ class SubscriptionsController(Controller):
     path = "/v1/devices/{device_id:str}/topics/{topic:str}"
     tags = ("Topics",)
 
-    @put(summary="Subscribe a device to a topic", status_code=204, errors=(NotFound, Conflict))
+    @put(summary="Subscribe a device to a topic", status_code=204, errors=(Conflict,))
     async def subscribe(
         self,
         request: ApiRequest,
