@@ -55,7 +55,7 @@ def test_what_happened_is_counted_once(app: Asker) -> None:
     for action in actions:
         assert app.post(f"{path}/{first['id']}/{action}").status == 200
     assert app.post(f"{path}/{second['id']}/read").status == 200
-    outcomes = {
+    outcomes: dict[tuple[str, ...], int] = {
         (channel, outcome): 3 for channel in ("in_app", "stub") for outcome in ("sent", "delivered")
     }
     # The last of these that happen: when they are counted, so is everything before.
