@@ -11,7 +11,9 @@ import pytest
 
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation, command, environment
-from tests.e2e.sending import wait_until
+from tests.e2e.sending import COUNTED_LIMIT_S, wait_until
+
+pytestmark = pytest.mark.timeout(300)
 
 PEOPLE = 20
 FAST = ("--people", str(PEOPLE), "--speed", "20")
@@ -128,7 +130,7 @@ def test_every_kind_of_thing_exists(demo: Asker) -> None:
         "clicks",
         "dismissals",
     ):
-        wait_until(partial(count, demo, metric))
+        wait_until(partial(count, demo, metric), COUNTED_LIMIT_S)
 
 
 def test_it_is_made_again_after_it_was_removed(installation: Installation) -> None:

@@ -17,7 +17,7 @@ from clarion.analytics.port import Tally
 from clarion.errors import ReadTooSlow
 
 # Most of what has a time is committed so soon after it.
-LAG_MS = 3_000
+LAG_MS = 5_000
 SETTLE_MS = 2 * MINUTE_MS
 SHORTEST_MS = 1_000
 # In one commit. After a long break there is much to catch up with.
