@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import IO
 from urllib.parse import urlsplit
+
+from tests.processes import free_port
 
 ASK_EVERY_S = 0.02
 ANSWER_WITHIN_S = 1.0
@@ -111,12 +112,8 @@ def serving(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; all are held at once, so that no two are the same."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+    """Ports that nobody listens on now, and that no outgoing connection is given meanwhile."""
+    return [free_port() for _ in range(count)]
 
 
 def _answers(url: str) -> bool:
