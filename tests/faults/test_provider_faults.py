@@ -92,8 +92,7 @@ async def heal(cell: Cell, meets: Meets) -> None:
     await cell.peer.heal(meets)
     if meets.status == "misconfigured":
         assert await cell.circuit() == "open"
-        await cell.put_provider("main", cell.peer)
-    if cell.peer.kind not in QUICK:
+    if meets.status == "misconfigured" or cell.peer.kind not in QUICK:
         # What waits for another try is tried soon when its provider is changed.
         await cell.put_provider("main", cell.peer, daily_cap=1_000_000)
 
