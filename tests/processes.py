@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +49,7 @@ _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    for port in random.sample([each for each in PORTS if each not in _GIVEN], 100):
+    for port in random.sample([each for each in _own_ports() if each not in _GIVEN], 100):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -59,6 +59,12 @@ def free_port() -> int:
             _GIVEN.add(port)
             return port
     raise ServerUnavailableError(f"found no free port in {PORTS}")
+
+
+def _own_ports() -> Sequence[int]:
+    """Return the ports of this process: workers of pytest-xdist that start together share none."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return PORTS[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class Sizes:
 
     # T18: messages to a provider, for each of its faults.
     provider_messages: int
-    provider_timeout_s: int
+    provider_timeout_s: int  # shorter than what comes at a byte a second
     # How the delay of one channel by another is measured: in rounds, since machines are shared.
     hanging_rounds: int
     hanging_events: int
@@ -204,7 +204,7 @@ TABLE = {
         slow_connections=5_000,
         slow_s=300,
         provider_messages=1_000,
-        provider_timeout_s=15,
+        provider_timeout_s=8,
         hanging_rounds=20,
         hanging_events=100,
         erased_users=1_000,
