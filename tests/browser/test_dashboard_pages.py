@@ -93,6 +93,15 @@ def test_the_overview_updates_by_itself(
     wait_until(lambda: page.evaluate(READ_EVENTS) >= before + 3 or None)
 
 
+def test_what_is_sent_arrives_in_two_windows(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    pages = [dashboard.open(open_window, "/overview") for _ in range(2)]
+    before = max(page.evaluate(READ_EVENTS) for page in pages)
+    comment(app, make_user(app))
+    wait_until(lambda: all(page.evaluate(READ_EVENTS) > before for page in pages) or None)
+
+
 def test_notifications_are_found_and_their_timeline_is_drawn(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow
 ) -> None:
