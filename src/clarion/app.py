@@ -166,7 +166,8 @@ def _start_loops(
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
     if not sqlite_path(settings.database_url):
-        supervisor.start("device_changes", DeviceChanges(services.registry).run)
+        changes = DeviceChanges(services.registry, services.deleted_apps.poll)
+        supervisor.start("device_changes", changes.run)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)

@@ -7,6 +7,7 @@ connections: 10,000 are checked within five seconds, 100,000 within fifty.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,9 +22,14 @@ PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanges:
-    """Compares the connected devices with the store, again and again."""
+    """Compares the connected devices with the store, again and again.
+
+    Before a device counts as deleted, `find_deleted_apps` ends the connections of deleted apps: the
+    devices of those are to hear that it was the app.
+    """
 
     registry: Registry
+    find_deleted_apps: Callable[[], Awaitable[None]]
     pause_s: float = PAUSE_S
 
     async def run(self) -> None:
@@ -45,6 +51,6 @@ class DeviceChanges:
 
     async def _check(self, app_id: str, devices: list[Device]) -> None:
         try:
-            await self.registry.check(app_id, devices)
+            await self.registry.check(app_id, devices, self.find_deleted_apps)
         except ServiceError as error:
             get_logger().warning("device_check_failed", code=error.code)

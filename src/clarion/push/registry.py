@@ -253,9 +253,19 @@ class Registry:
             self._compare(connection.session.device, device)
         return Registered(device, await self._revoke_excess(device))
 
-    async def check(self, app_id: str, connected: Collection[Device]) -> None:
-        """End the connections of devices that were changed since they connected, by any node."""
+    async def check(
+        self,
+        app_id: str,
+        connected: Collection[Device],
+        on_missing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """End the connections of devices that were changed since they connected, by any node.
+
+        `on_missing` is called first if some are no longer there.
+        """
         found = await self.devices.find_many(app_id, [device.id for device in connected])
+        if on_missing is not None and len(found) < len(connected):
+            await on_missing()
         for device in connected:
             self._compare(device, found.get(device.id))
 

@@ -69,14 +69,26 @@ class Peer:
     requests: int = 0
     answered: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)  # a connection, by the client
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
+    is_closed: bool = False
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_closed:
+            writer.transport.abort()
+            return
         self.connections += 1
         is_last = self.connections > 1 and not self.is_every
         go_away = GoAway(answered=1_000) if is_last else self.go_away
         connection = _Connection(self, go_away, reader, writer)
-        self.tasks.add(asyncio.create_task(connection.run()))
+        self.tasks[asyncio.create_task(connection.run())] = writer
+
+    async def close(self) -> None:
+        """Cut all connections, also those whose task has not begun, and those still to come."""
+        self.is_closed = True
+        for task, writer in self.tasks.items():
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 class _Connection:
@@ -213,9 +225,7 @@ async def going_away(
     finally:
         await clients.close()
         server.close()
-        for task in peer.tasks:
-            task.cancel()
-        await asyncio.gather(*peer.tasks, return_exceptions=True)
+        await peer.close()
         await asyncio.wait([closed], timeout=TIMEOUT_S)
 
 

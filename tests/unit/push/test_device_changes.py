@@ -13,7 +13,7 @@ from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.session import DeviceSession, Effect
 from clarion.push.sql.devices import SqlDevices
-from clarion.sockets.protocol import Close, CloseCode
+from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
 from tests.unit.conftest import MemoryEngine
 
@@ -29,13 +29,18 @@ class Phone:
         self.session = DeviceSession(NOW)
         self.session.recognise(device)
         self.closed: CloseCode | None = None
+        self.reason = ""
         self.is_closed = asyncio.Event()
 
     def carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Close):
-                self.closed = effect.code
+                self.closed, self.reason = effect.code, effect.reason
                 self.is_closed.set()
+
+
+async def find_none() -> None:
+    """Find no deleted app."""
 
 
 class Node:
@@ -102,8 +107,18 @@ async def test_a_connection_ends_if_it_must_not_go_on(
     assert node.registry.is_current(found) is (code is None)
 
 
+async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> None:
+    await node.change("deleted")
+
+    async def end_app() -> None:
+        await node.registry.connections.disconnect_app("app")
+
+    await node.registry.check("app", [node.device], end_app)
+    assert node.phone.reason == APP_IS_DELETED
+
+
 async def test_the_loop_checks_until_it_is_cancelled(node: Node) -> None:
-    running = asyncio.create_task(DeviceChanges(node.registry, pause_s=0.001).run())
+    running = asyncio.create_task(DeviceChanges(node.registry, find_none, pause_s=0.001).run())
     await node.change("secret")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
     running.cancel()
@@ -115,7 +130,7 @@ async def test_a_connection_that_has_not_said_hello_is_left_alone(node: Node) ->
     waiting = Phone(replace(node.device, id="waiting"))
     waiting.session.device = None
     node.registry.connections.add("waiting", cast("Connection", waiting))
-    running = asyncio.create_task(DeviceChanges(node.registry, pause_s=0.001).run())
+    running = asyncio.create_task(DeviceChanges(node.registry, find_none, pause_s=0.001).run())
     await node.change("deleted")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
     running.cancel()
