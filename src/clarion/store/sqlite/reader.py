@@ -19,7 +19,7 @@ def open_reader(path: str) -> apsw.Connection:
     """
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     reader.set_busy_timeout(100)
-    reader.execute("PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY").fetchall()
+    reader.execute("PRAGMA mmap_size=2147418112; PRAGMA temp_store=MEMORY").fetchall()
     reader.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()  # opens the WAL
     return reader
 
