@@ -189,11 +189,11 @@ class ClusterMember(RedisServer):
         return str(self.ask("CLUSTER", "MYID"))
 
     def knows(self, other_id: str) -> bool:
-        return other_id in self.ask("CLUSTER", "NODES")
+        return other_id in str(self.ask("CLUSTER", "NODES"))
 
     def is_well(self) -> bool:
         """Whether all slots are served, as far as this server knows."""
-        return "cluster_state:ok" in self.ask("CLUSTER", "INFO")
+        return "cluster_state:ok" in str(self.ask("CLUSTER", "INFO"))
 
     def is_in_sync(self) -> bool:
         """Whether this is a primary, or a replica that could take its place."""
