@@ -24,7 +24,9 @@ from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.limits import RedisLimits
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
@@ -59,7 +61,7 @@ class Server:
             _raise_descriptor_limit()
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
-            bus = _open_bus(settings)
+            bus = _open_bus(settings, redis, stores, stack)
             services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
             health = Health(
@@ -188,6 +190,10 @@ def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker
         redis.on_change = services.metrics.dependency_health.labels("redis").set
         redis.on_change(int(not redis.is_open))
         supervisor.start("redis_probe", redis.run)
+    if isinstance(services.bus, RedisBus):
+        services.metrics.watch_bus(services.bus)
+        for name, loop in services.bus.loops.items():
+            supervisor.start(name, loop)
 
 
 def _raise_descriptor_limit() -> None:
@@ -220,17 +226,27 @@ def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Pa
 async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    client = connect(settings.redis)
-    stack.push_async_callback(client.aclose)
-    breaker = RedisBreaker(client)
+    breaker = make_breaker(settings.redis)
+    stack.callback(breaker.client.close)
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
 
 
-def _open_bus(settings: Settings) -> Bus:
+def _open_bus(
+    settings: Settings,
+    redis: RedisBreaker | None,
+    stores: Stores,
+    stack: contextlib.AsyncExitStack,
+) -> Bus:
     """Return what tells other nodes: on SQLite there are none."""
-    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
+    if sqlite_path(settings.database_url):
+        return NoBus(is_alone=True)
+    if redis is None:
+        return NoBus(is_alone=False)
+    bus = RedisBus(redis, stores.clock, name=settings.server_id)
+    stack.push_async_callback(bus.close)
+    return bus
 
 
 def _tune_interpreter() -> None:

@@ -1,11 +1,17 @@
 """The one table of buses: each lets a test join nodes, and closes them afterwards."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
+from clarion.clock import SystemClock
 from clarion.nodes.bus import Bus
+from clarion.nodes.redis.breaker import make_breaker
+from clarion.nodes.redis.bus import RedisBus
 from tests.hub import Hub
 
+HEARS_WITHIN_S = 30.0
 # Joins another node, which hears already, until the block ends: then it leaves in good order.
 Join = Callable[[], AbstractAsyncContextManager[Bus]]
 
@@ -23,9 +29,37 @@ async def join_hub(_address: str) -> AsyncIterator[Join]:
     yield join
 
 
+@asynccontextmanager
+async def join_redis(url: str) -> AsyncIterator[Join]:
+    yield partial(joined_redis, url)
+
+
+@asynccontextmanager
+async def joined_redis(url: str, *, probe_every_s: float = 0.1) -> AsyncIterator[RedisBus]:
+    """A node on Redis, from when it hears."""
+    breaker = make_breaker(url, probe_every_s=probe_every_s)
+    bus = RedisBus(breaker, SystemClock(), name="node", probe_every_s=probe_every_s)
+    runs = (breaker.run, *bus.loops.values())
+    loops = [asyncio.ensure_future(run()) for run in runs]
+    try:
+        await breaker.check()
+        async with asyncio.timeout(HEARS_WITHIN_S):
+            while not bus.is_hearing:  # noqa: ASYNC110 - nobody announces it
+                await asyncio.sleep(0.005)
+        yield bus
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await bus.close()
+        breaker.client.close()
+
+
 # A bus by its name: the fixture with its address, and what joins nodes there.
 BUSES: dict[str, tuple[str, Callable[[str], AbstractAsyncContextManager[Join]]]] = {
     "hub": ("no_address", join_hub),
+    "redis": ("redis_url", join_redis),
+    "redis_cluster": ("redis_cluster_url", join_redis),
 }
 
 
