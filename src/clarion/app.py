@@ -12,6 +12,7 @@ import datetime as dt
 import gc
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
@@ -42,12 +43,16 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The least that Python allows to set.
 _DIGITS = sys.int_info.str_digits_check_threshold
 
+# Called with the open database before anything uses it.
+SetUp = Callable[[Stores, Settings], Awaitable[None]]
+
 
 class Server:
     """A node: serves until it is stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, set_up: SetUp | None = None) -> None:
         self._settings = settings
+        self._set_up = set_up
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
@@ -57,7 +62,7 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             tls = _claim_directory_and_addresses(settings, stack)
             _raise_descriptor_limit()
-            stores = await stack.enter_async_context(open_stores(settings, self._fail))
+            stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stack)
             bus = _open_bus(settings)
             services = Services(settings, stores, supervisor, bus)
@@ -88,6 +93,12 @@ class Server:
             await self._shut_down(listeners, services, supervisor)
         get_logger().info("stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
+        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        if self._set_up:
+            await self._set_up(stores, self._settings)
+        return stores
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]

@@ -180,6 +180,7 @@ class Services:
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
             on_seen=self.last_seen.note,
+            foreign_keys=stores.foreign_keys,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
