@@ -52,6 +52,7 @@ from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine, sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
 from clarion.telemetry.logs import get_logger
@@ -148,7 +149,7 @@ async def open_stores(
         async with open_database(settings, on_broken, on_connect) as engine:
             await refuse_retired_key(engine, vault.key_id)
             await load_retired_keys(engine.fetch, audit_keys, vault)
-            clock = SystemClock()
+            clock = await open_clock(engine)
             audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
@@ -156,6 +157,19 @@ async def open_stores(
                     yield Stores(engine, clock, directory, sandbox, vault, audit_log)
             finally:
                 await sandbox.close()
+
+
+async def open_clock(engine: Engine) -> Clock:
+    """Return the clock by which everything is stored: that of the database, if it has one.
+
+    Tokens are checked by it, too: one that is valid on one node is valid on all of them, and a
+    machine with a wrong clock refuses nobody.
+    """
+    if await engine.read_time() is None:
+        return SystemClock()
+    clock = DatabaseClock(engine.read_time)
+    await clock.measure()
+    return clock
 
 
 def open_audit_keys(directory: DataDirectory) -> ChainKeys:
