@@ -30,6 +30,7 @@ from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
@@ -170,6 +171,8 @@ def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
     supervisor.start("loop_watch", services.loop_watch.run)
+    if isinstance(stores.clock, DatabaseClock):
+        supervisor.start("clock", stores.clock.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
