@@ -9,6 +9,7 @@ from cyclopts import App
 
 from clarion.app import Server
 from clarion.cli.flags import SettingFlags, load_settings
+from clarion.processes.parent import ProcessGroup
 from clarion.settings import describe
 
 
@@ -29,6 +30,8 @@ def _serve(**settings: SettingFlags) -> int:
     loaded = load_settings(settings)
 
     async def run() -> int:
-        return await Server(loaded).run()
+        count = loaded.process_count
+        server = Server(loaded) if count == 1 else ProcessGroup(loaded, count)
+        return await server.run()
 
     return uvloop.run(run())
