@@ -23,6 +23,7 @@ from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
 from clarion.processes.gathered_metrics import GatheredMetrics
@@ -64,7 +65,7 @@ class Server:
             _raise_descriptor_limit()
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor)
+            services = Services(settings, stores, supervisor, _open_bus(settings, member))
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -252,6 +253,13 @@ def _gather_metrics(
     member: Member | None, services: Services
 ) -> Callable[[], Awaitable[bytes]] | None:
     return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
+
+
+def _open_bus(settings: Settings, member: Member | None) -> Bus:
+    """Return what tells other nodes: on SQLite there are none."""
+    if member:
+        return member.bus
+    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 
 def _tune_interpreter() -> None:

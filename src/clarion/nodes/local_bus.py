@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, cast
 
 import msgspec
 
 from clarion.nodes.bus import Receive, Replaced
-from clarion.telemetry.logs import get_logger
+from clarion.nodes.receivers import Receivers
 
 _HEADER_BYTES = 4
 # What is said within a turn of the loop goes out at its end, or when it is so much.
@@ -172,9 +173,7 @@ class LocalBus:
         self.is_hearing = is_alone
         self._links: list[_Link] = []
         self._first_frame = asyncio.Event()
-        self._receivers: dict[str, Receive] = {}
-        self._gap_calls: list[Callable[[], None]] = []
-        self._replaced_calls: list[Replaced] = []
+        self._receivers = Receivers()
         self._held: dict[str, int] = {}
         self._elsewhere: dict[str, tuple[int, _Link]] = {}
         self._asked = 0
@@ -186,15 +185,13 @@ class LocalBus:
     # The port.
 
     def hear(self, subject: str, receive: Receive) -> None:
-        if subject in self._receivers:
-            raise ValueError(subject)
-        self._receivers[subject] = receive
+        self._receivers.hear(subject, receive)
 
     def on_gap(self, call: Callable[[], None]) -> None:
-        self._gap_calls.append(call)
+        self._receivers.on_gap(call)
 
     def on_replaced(self, call: Replaced) -> None:
-        self._replaced_calls.append(call)
+        self._receivers.on_replaced(call)
 
     def tell(self, subject: str, data: bytes) -> None:
         for link in self._links:
@@ -209,7 +206,7 @@ class LocalBus:
     def hold(self, device_id: str, since: int) -> None:
         found = self._elsewhere.get(device_id)
         if found and (found[0], found[1].number) > (since, self.number):
-            asyncio.get_running_loop().call_soon(self._report_replaced, [device_id])
+            asyncio.get_running_loop().call_soon(self._receivers.replace, [device_id])
             return
         self._elsewhere.pop(device_id, None)
         self._held[device_id] = since
@@ -220,11 +217,10 @@ class LocalBus:
             self._tell_held(device_id, None)
 
     async def settle(self) -> None:
-        if not self._links:
-            return
         if not self._is_asking:
             self._ask()
-        await asyncio.shield(self._settling[self._asked].done)
+        if settling := self._settling.get(self._asked):
+            await asyncio.shield(settling.done)
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         return frozenset(each for each in device_ids if each in self._elsewhere)
@@ -246,7 +242,8 @@ class LocalBus:
     async def join(self, number: int, end: socket.socket) -> None:
         """Talk to another process over a socket, until one of the two ends."""
         end.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        link = _Link(number, self._receive, self._lose, self._tell_missed)
+        on_room = partial(self._tell_all_held, has_missed=True)
+        link = _Link(number, self._receive, self._lose, on_room)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: link, sock=end)
         self._links.append(link)
@@ -281,14 +278,11 @@ class LocalBus:
         self._flush_soon()
 
     def _tell_all_held(self, link: _Link, *, has_missed: bool = False) -> None:
-        held = iter(self._held.items())
+        held: Iterator[tuple[str, int | None]] = iter(self._held.items())
         first = dict(islice(held, _HELD_AT_ONCE))
-        link.send(Frame(held=dict(first), is_all=True, has_missed=has_missed))
+        link.send(Frame(held=first, is_all=True, has_missed=has_missed))
         while some := dict(islice(held, _HELD_AT_ONCE)):
-            link.send(Frame(held=dict(some)))
-
-    def _tell_missed(self, link: _Link) -> None:
-        self._tell_all_held(link, has_missed=True)
+            link.send(Frame(held=some))
 
     def _flush_soon(self) -> None:
         if not self._is_flushing:
@@ -302,10 +296,12 @@ class LocalBus:
 
     def _ask(self) -> None:
         """Ask all others whether they have seen what goes out at the end of this turn."""
+        links = {link for link in self._links if not link.is_full}
+        if not links:
+            return
         loop = asyncio.get_running_loop()
         self._asked += 1
         self._is_asking = True
-        links = {link for link in self._links if not link.is_full}
         self._settling[self._asked] = _Settling(links, loop.create_future())
         for link in links:
             link.ask(self._asked)
@@ -326,13 +322,11 @@ class LocalBus:
     def _receive(self, link: _Link, frame: Frame) -> None:
         if frame.is_all:
             self._forget(link)
-        if replaced := list(self._note_held(link, frame.held)):
-            self._report_replaced(replaced)
+        self._receivers.replace(list(self._note_held(link, frame.held)))
         for subject, said in frame.said.items():
-            if receive := self._receivers.get(subject):
-                _call(receive, said)
+            self._receivers.receive(subject, said)
         if frame.has_missed:
-            self._report_gap()
+            self._receivers.miss()
         if frame.asked:
             link.answer(frame.asked)
             self._flush_soon()
@@ -369,20 +363,4 @@ class LocalBus:
         self._first_frame.set()
         self._note_seen(link, self._asked)
         if not self._is_closed:
-            asyncio.get_running_loop().call_later(_SETTLE_S, self._report_gap)
-
-    def _report_gap(self) -> None:
-        for call in self._gap_calls:
-            _call(call)
-
-    def _report_replaced(self, device_ids: list[str]) -> None:
-        for call in self._replaced_calls:
-            _call(call, device_ids)
-
-
-def _call(receive: Callable[..., None], *arguments: object) -> None:
-    """Hand over what was heard; whatever goes wrong there, the next is heard."""
-    try:
-        receive(*arguments)
-    except Exception:  # noqa: BLE001 - whatever it is, it is not the fault of the bus
-        get_logger().exception("receiver_failed")
+            asyncio.get_running_loop().call_later(_SETTLE_S, self._receivers.miss)
