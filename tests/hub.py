@@ -1,91 +1,95 @@
-"""Several `Bus` objects joined in one process: the nodes of a test."""
+"""The `Bus` port inside one process: nodes that a test joins."""
 
 import asyncio
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection
 
-from clarion.nodes.bus import Receive, Replaced
+from clarion.nodes.receivers import Receivers
+
+
+class Hub:
+    """What the nodes of a test share: who they are, and who holds which device."""
+
+    def __init__(self) -> None:
+        self.nodes: list[HubBus] = []
+        self.holders: dict[str, tuple[int, HubBus]] = {}
+
+    def join(self) -> "HubBus":
+        bus = HubBus(self)
+        self.nodes.append(bus)
+        return bus
+
+    def leave(self, bus: "HubBus") -> None:
+        """Take a node away, as if it were stopped."""
+        self.nodes.remove(bus)
+        self.holders = {key: each for key, each in self.holders.items() if each[1] is not bus}
 
 
 class HubBus:
-    """The `Bus` port. What is said arrives in the next turn of the loop."""
+    """The `Bus` port of one node. A test sets `is_hearing`, and calls `miss` for a gap."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self.hub = hub
+    def __init__(self, hub: Hub) -> None:
         self.is_hearing = True
-        self.told: list[tuple[str, bytes]] = []
-        self._receivers: dict[str, Receive] = {}
-        self._on_gap: list[Callable[[], None]] = []
-        self._on_replaced: list[Replaced] = []
-
-    def hear(self, subject: str, receive: Receive) -> None:
-        assert subject not in self._receivers, f"{subject} is heard twice"
-        self._receivers[subject] = receive
-
-    def on_gap(self, call: Callable[[], None]) -> None:
-        self._on_gap.append(call)
-
-    def on_replaced(self, call: Replaced) -> None:
-        self._on_replaced.append(call)
+        self._hub = hub
+        self._receivers = Receivers()
+        self.hear = self._receivers.hear
+        self.on_gap = self._receivers.on_gap
+        self.on_replaced = self._receivers.on_replaced
+        # Let this node know that it may have missed something.
+        self.miss = self._receivers.miss
+        self._incoming: dict[str, list[bytes]] = defaultdict(list)
+        self._replaced: list[str] = []
+        self._is_called = False
 
     def tell(self, subject: str, data: bytes) -> None:
-        self.told.append((subject, data))
-        for other in self.hub.nodes:
-            if other is not self:
-                self._send(other, subject, data)
+        for node in self._hub.nodes:
+            if node is not self:
+                node._take(subject, data)
 
     def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
-        self.told.append((subject, data))
-        holder, _ = self.hub.held.get(device_id, (self, 0))
+        _, holder = self._hub.holders.get(device_id, (0, self))
         if holder is not self:
-            self._send(holder, subject, data)
-
-    def _send(self, other: "HubBus", subject: str, data: bytes) -> None:
-        if self.is_hearing and other.is_hearing:
-            asyncio.get_running_loop().call_soon(other.receive, subject, data)
-
-    def receive(self, subject: str, data: bytes) -> None:
-        if subject in self._receivers:
-            self._receivers[subject]([data])
+            holder._take(subject, data)
 
     def hold(self, device_id: str, since: int) -> None:
-        holder, held_since = self.hub.held.get(device_id, (self, 0))
-        older = self if held_since > since else holder
-        if older is holder:
-            self.hub.held[device_id] = (self, since)
-        if holder is not self:
-            asyncio.get_running_loop().call_soon(older.replace, device_id)
-
-    def replace(self, device_id: str) -> None:
-        for call in self._on_replaced:
-            call([device_id])
+        former_since, former = self._hub.holders.get(device_id, (since, self))
+        if former is not self and former_since > since:
+            self._lose(device_id)
+            return
+        self._hub.holders[device_id] = (since, self)
+        if former is not self:
+            former._lose(device_id)
 
     def release(self, device_id: str) -> None:
-        if self.hub.held.get(device_id, (None, 0))[0] is self:
-            del self.hub.held[device_id]
+        if self._hub.holders.get(device_id, (0, None))[1] is self:
+            del self._hub.holders[device_id]
+
+    async def settle(self) -> None:
+        """Whatever is held is seen at once."""
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
-        found = ((each, self.hub.held.get(each, (self, 0))[0]) for each in device_ids)
-        return frozenset(each for each, holder in found if self.is_hearing and holder is not self)
+        holders = self._hub.holders
+        return frozenset(
+            each for each in device_ids if each in holders and holders[each][1] is not self
+        )
 
-    # For tests.
+    def _take(self, subject: str, data: bytes) -> None:
+        self._incoming[subject].append(data)
+        self._call_soon()
 
-    def go_deaf(self) -> None:
-        self.is_hearing = False
+    def _lose(self, device_id: str) -> None:
+        self._replaced.append(device_id)
+        self._call_soon()
 
-    def hear_again(self) -> None:
-        self.is_hearing = True
-        for call in self._on_gap:
-            call()
+    def _call_soon(self) -> None:
+        if not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._receive)
 
-
-@dataclass
-class Hub:
-    """Joins the buses of several nodes."""
-
-    nodes: list[HubBus] = field(default_factory=list)
-    held: dict[str, tuple[HubBus, int]] = field(default_factory=dict)
-
-    def join(self) -> HubBus:
-        self.nodes.append(HubBus(self))
-        return self.nodes[-1]
+    def _receive(self) -> None:
+        incoming, self._incoming = self._incoming, defaultdict(list)
+        replaced, self._replaced = self._replaced, []
+        self._is_called = False
+        for subject, said in incoming.items():
+            self._receivers.receive(subject, said)
+        self._receivers.replace(replaced)

@@ -151,6 +151,8 @@ class Dispatch:
         self._connections.add(device.id, connection)
         self.forwarding.bus.hold(device.id, self._clock.now())
         self._note_seen(device)
+        # Read after others know where the device is: what they store later is forwarded here.
+        await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
             device.id, now=self._clock.now(), limit=self._stored.limit

@@ -7,7 +7,7 @@ import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
 from clarion.inbox.live import CHANGED, TOLD_AT_ONCE, EndReason, LiveClient, LiveClients
-from tests.hub import Hub
+from tests.heard import RecordedHub
 from tests.unit.inbox.memory import MemoryInboxes
 
 
@@ -157,7 +157,7 @@ class Nodes:
     """Two nodes; clients are connected to the second."""
 
     def __init__(self, inboxes: MemoryInboxes) -> None:
-        hub = Hub()
+        hub = RecordedHub()
         self.bus, self.other_bus = hub.join(), hub.join()
         self.here = LiveClients(inboxes, per_user=2, total=3, bus=self.bus)
         self.there = LiveClients(inboxes, per_user=2, total=3, bus=self.other_bus, poll_s=0)
@@ -230,7 +230,7 @@ async def test_the_store_is_polled_while_the_bus_is_not_heard_and_once_after_a_g
     polling = asyncio.ensure_future(nodes.there.run())
     await settle()
     assert client.calls == []  # what changes is told
-    nodes.other_bus.go_deaf()
+    nodes.other_bus.is_hearing = False
     await asyncio.wait_for(client.woken.wait(), 30)
     nodes.other_bus.is_hearing = True
     await settle()

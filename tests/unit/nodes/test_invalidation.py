@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from clarion.nodes.invalidation import Invalidation
-from tests.hub import Hub, HubBus
+from tests.heard import RecordedBus, RecordedHub
 
 
 class Cache:
     """Records what it was told to forget."""
 
-    def __init__(self, bus: HubBus) -> None:
+    def __init__(self, bus: RecordedBus) -> None:
         self.forgotten: list[object] = []
         self.forget = Invalidation(
             "test.entry", self._forget, lambda: self.forgotten.append("everything")
@@ -24,7 +24,7 @@ class Cache:
 
 @pytest.fixture
 async def caches() -> list[Cache]:
-    hub = Hub()
+    hub = RecordedHub()
     return [Cache(hub.join()) for _ in range(3)]
 
 
@@ -41,9 +41,9 @@ async def test_a_key_is_forgotten_here_at_once_and_then_on_every_node(caches: li
 
 
 async def test_everything_is_forgotten_after_a_gap() -> None:
-    bus = Hub().join()
+    bus = RecordedHub().join()
     cache = Cache(bus)
-    bus.go_deaf()
+    bus.is_hearing = False
     assert not cache.forget.is_heard
     bus.hear_again()
     assert cache.forget.is_heard
@@ -52,7 +52,7 @@ async def test_everything_is_forgotten_after_a_gap() -> None:
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\x91\xa1a"])
 async def test_everything_is_forgotten_if_a_key_cannot_be_read(data: bytes) -> None:
-    hub = Hub()
+    hub = RecordedHub()
     cache = Cache(hub.join())
     hub.join().tell("test.entry", data)
     await settle()

@@ -4,13 +4,13 @@ import asyncio
 from itertools import count
 
 from clarion.nodes.watch import Watch
-from tests.hub import Hub, HubBus
+from tests.heard import RecordedBus, RecordedHub
 
 
 class Loop:
     """Counts how often it was due."""
 
-    def __init__(self, bus: HubBus, *, deaf_s: float, hearing_s: float | None) -> None:
+    def __init__(self, bus: RecordedBus, *, deaf_s: float, hearing_s: float | None) -> None:
         self.watch = Watch(bus, deaf_s=deaf_s, hearing_s=hearing_s)
         self.due = 0
         self.came = asyncio.Event()
@@ -28,26 +28,26 @@ async def turn() -> None:
 
 
 async def test_a_loop_is_often_due_while_the_bus_is_not_heard() -> None:
-    bus = Hub().join()
+    bus = RecordedHub().join()
     loop = Loop(bus, deaf_s=0, hearing_s=3600)
     task = asyncio.create_task(loop.run())
     await turn()
     assert loop.due == 0
-    bus.go_deaf()
+    bus.is_hearing = False
     await turn()
     assert loop.due > 1
     task.cancel()
 
 
 async def test_a_loop_is_due_now_and_then_while_the_bus_is_heard() -> None:
-    loop = Loop(Hub().join(), deaf_s=0.001, hearing_s=0.005)
+    loop = Loop(RecordedHub().join(), deaf_s=0.001, hearing_s=0.005)
     task = asyncio.create_task(loop.run())
     await asyncio.wait_for(loop.came.wait(), 30)
     task.cancel()
 
 
 async def test_a_loop_is_due_once_after_a_gap() -> None:
-    bus = Hub().join()
+    bus = RecordedHub().join()
     loop = Loop(bus, deaf_s=0, hearing_s=None)
     task = asyncio.create_task(loop.run())
     await turn()

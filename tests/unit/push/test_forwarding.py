@@ -12,7 +12,7 @@ from clarion.push.topic_dispatch import DELETED, OFFERING_LIMIT, SUBSCRIBED
 from clarion.push.topic_dispatch import MESSAGE as TOPIC_MESSAGE
 from clarion.sockets.protocol import CloseCode
 from tests.factories import make_broadcast, make_device
-from tests.hub import Hub, HubBus
+from tests.heard import RecordedBus, RecordedHub
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
 
@@ -21,7 +21,7 @@ class Nodes:
     """Two nodes on one store. Messages are accepted here; the device connects there."""
 
     def __init__(self, stored_limit: int = 1_000) -> None:
-        hub = Hub()
+        hub = RecordedHub()
         self.bus, self.other_bus = hub.join(), hub.join()
         self.here = Gateway(stored_limit, bus=self.bus)
         self.there = Gateway(stored_limit, bus=self.other_bus, beside=self.here)
@@ -32,7 +32,7 @@ async def nodes() -> Nodes:
     return Nodes()
 
 
-def subjects(bus: HubBus) -> list[str]:
+def subjects(bus: RecordedBus) -> list[str]:
     return [subject for subject, _ in bus.told]
 
 
@@ -121,14 +121,14 @@ async def test_a_push_that_is_not_stored_expires_if_nobody_has_the_device(nodes:
 async def test_a_device_that_connects_while_it_is_looked_for_gets_a_push_that_is_not_stored() -> (
     None
 ):
-    class SlowBus(HubBus):
+    class SlowBus(RecordedBus):
         async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
             del device_ids
             phones.append(await gateway.connect())
             return frozenset()
 
     phones: list[Phone] = []
-    gateway = Gateway(bus=SlowBus(Hub()))
+    gateway = Gateway(bus=SlowBus(RecordedHub()))
     await gateway.push("a", is_stored=False)
     assert phones[0].ids == ["a"]
     assert await gateway.state_of("a") == (MessageStatus.PENDING, None)
@@ -245,7 +245,7 @@ async def test_topic_messages_that_arrive_in_another_order_are_sent_once(nodes: 
     messages = [await nodes.here.publish() for _ in range(2)]
     nodes.bus.is_hearing = True
     for subject, data in reversed(nodes.bus.told[-2:]):
-        nodes.other_bus.receive(subject, data)
+        nodes.other_bus.take(subject, data)
     await settle()
     assert phone.ids == [message.id for message in messages]
 
