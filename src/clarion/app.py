@@ -22,6 +22,7 @@ from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
 from clarion.push.device_changes import DeviceChanges
@@ -58,7 +59,8 @@ class Server:
             _raise_descriptor_limit()
             stores = await stack.enter_async_context(open_stores(settings, self._fail))
             redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor)
+            bus = _open_bus(settings)
+            services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -75,10 +77,7 @@ class Server:
                 await services.pipeline.take_over()
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            if redis:
-                redis.on_change = services.metrics.dependency_health.labels("redis").set
-                redis.on_change(int(not redis.is_open))
-                supervisor.start("redis_probe", redis.run)
+            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
@@ -184,6 +183,13 @@ def _start_loops(
         supervisor.start(task.name, task.run)
 
 
+def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker | None) -> None:
+    if redis:
+        redis.on_change = services.metrics.dependency_health.labels("redis").set
+        redis.on_change(int(not redis.is_open))
+        supervisor.start("redis_probe", redis.run)
+
+
 def _raise_descriptor_limit() -> None:
     limit = descriptors.raise_limit()
     if limit < descriptors.LOW:
@@ -220,6 +226,11 @@ async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> R
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
+
+
+def _open_bus(settings: Settings) -> Bus:
+    """Return what tells other nodes: on SQLite there are none."""
+    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 
 def _tune_interpreter() -> None:

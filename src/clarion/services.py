@@ -34,6 +34,7 @@ from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.bus import Bus
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -58,8 +59,11 @@ class Services:
     Handlers get these attributes by name, beside those of `Stores`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+    ) -> None:
         clock = stores.clock
+        self.bus = bus
         self.metrics = Metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
