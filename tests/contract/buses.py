@@ -1,12 +1,15 @@
 """The one table of buses: each lets a test join nodes, and closes them afterwards."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import count
 
 from clarion.clock import SystemClock
 from clarion.nodes.bus import Bus
+from clarion.nodes.local_bus import LocalBus
 from clarion.nodes.redis.breaker import make_breaker
 from clarion.nodes.redis.bus import RedisBus
 from tests.hub import Hub
@@ -55,9 +58,29 @@ async def joined_redis(url: str, *, probe_every_s: float = 0.1) -> AsyncIterator
         breaker.client.close()
 
 
+@asynccontextmanager
+async def join_processes(_address: str) -> AsyncIterator[Join]:
+    """Join nodes as their parent does: with a socket between each two."""
+    numbers, joined = count(1), list[LocalBus]()
+
+    @asynccontextmanager
+    async def join() -> AsyncIterator[Bus]:
+        bus = LocalBus(next(numbers), is_alone=True)
+        for other in joined:
+            ours, theirs = socket.socketpair()
+            await asyncio.gather(bus.join(other.number, ours), other.join(bus.number, theirs))
+        joined.append(bus)
+        yield bus
+        joined.remove(bus)
+        await bus.close()
+
+    yield join
+
+
 # A bus by its name: the fixture with its address, and what joins nodes there.
 BUSES: dict[str, tuple[str, Callable[[str], AbstractAsyncContextManager[Join]]]] = {
     "hub": ("no_address", join_hub),
+    "processes": ("no_address", join_processes),
     "redis": ("redis_url", join_redis),
     "redis_cluster": ("redis_cluster_url", join_redis),
 }
