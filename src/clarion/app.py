@@ -73,7 +73,7 @@ class Server:
                 await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
             stores = await self._open_stores(stack)
-            redis = await _open_redis(settings, stack)
+            redis = await _open_redis(settings, stores, stack)
             bus = self._open_bus(redis, stores, stack)
             services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
@@ -271,10 +271,12 @@ def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[P
     return tls.certificate, tls.key
 
 
-async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
+async def _open_redis(
+    settings: Settings, stores: Stores, stack: contextlib.AsyncExitStack
+) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    breaker = make_breaker(settings.redis)
+    breaker = make_breaker(settings.redis, stores.installation.id)
     stack.callback(breaker.client.close)
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -34,13 +35,15 @@ async def join_hub(_address: str) -> AsyncIterator[Join]:
 
 @asynccontextmanager
 async def join_redis(url: str) -> AsyncIterator[Join]:
-    yield partial(joined_redis, url)
+    yield partial(joined_redis, url, uuid.uuid4().hex)
 
 
 @asynccontextmanager
-async def joined_redis(url: str, *, probe_every_s: float = 0.1) -> AsyncIterator[RedisBus]:
+async def joined_redis(
+    url: str, installation_id: str, *, probe_every_s: float = 0.1
+) -> AsyncIterator[RedisBus]:
     """A node on Redis, from when it hears."""
-    breaker = make_breaker(url, probe_every_s=probe_every_s)
+    breaker = make_breaker(url, installation_id, probe_every_s=probe_every_s)
     bus = RedisBus(breaker, SystemClock(), name="node", probe_every_s=probe_every_s)
     runs = (breaker.run, *bus.loops.values())
     loops = [asyncio.ensure_future(run()) for run in runs]

@@ -259,7 +259,7 @@ async def limits(hot_url: str) -> AsyncIterator[Limits]:
         yield MemoryLimits()
         return
     async with nothing_left():
-        breaker = make_breaker(hot_url)
+        breaker = make_breaker(hot_url, "test")
         await breaker.check()
         # Were Redis to fail, the limit of the fallback would be counted by nobody.
         yield RedisLimits(breaker, NoLimits())
@@ -283,7 +283,7 @@ def dependency_url(request: pytest.FixtureRequest) -> str:
 async def depending_on(url: str) -> AsyncIterator[Dependency]:
     """Open whatever has this address."""
     if url.startswith("redis"):
-        breaker = make_breaker(url)
+        breaker = make_breaker(url, "test")
         yield breaker
         breaker.client.close()
     else:

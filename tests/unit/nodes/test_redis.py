@@ -23,7 +23,7 @@ WITHIN_S = 10
 @pytest.fixture
 def unreachable() -> RedisBreaker:
     """The breaker of a server that is not there."""
-    return make_breaker(f"redis://127.0.0.1:{free_port()}/0")
+    return make_breaker(f"redis://127.0.0.1:{free_port()}/0", "test")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def server() -> Iterator[RedisServer]:
 async def probing(url: str) -> AsyncIterator[tuple[RedisBreaker, list[int]]]:
     """Run the probe; the list has the changes that were announced."""
     changes: list[int] = []
-    breaker = make_breaker(url, probe_every_s=PROBE_S)
+    breaker = make_breaker(url, "test", probe_every_s=PROBE_S)
     await breaker.check()
     breaker.on_change = changes.append
     probe = asyncio.create_task(breaker.run())

@@ -12,7 +12,6 @@ from clarion.errors import StartError
 
 PORT = 6379
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(:(?P<port>[0-9]{1,5}))?")
-_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _SHAPE = "must be a URL like redis://HOST:PORT/NUMBER"
 _HOSTS_LIMIT = 64
@@ -27,19 +26,13 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """How to reach Redis, and under which names to keep what."""
+    """How to reach Redis."""
 
     endpoints: tuple[Endpoint, ...]
     number: int = 0
     username: str = "default"
     password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
-    prefix: str = "clarion"
-
-    @property
-    def namespace(self) -> str:
-        """What all names begin with. Channels do not belong to a database: they need its number."""
-        return f"{self.prefix}:{self.number}"
 
 
 def parse_address(url: str) -> RedisAddress:
@@ -57,7 +50,6 @@ def parse_address(url: str) -> RedisAddress:
             username=unquote(username) or "default",
             password=unquote(password),
             tls=_parse_tls(options) if parts.scheme == "rediss" else None,
-            prefix=_parse_prefix(options.pop("prefix", "clarion")),
         )
     except ValueError as error:
         raise StartError(f"--redis: {error}.") from error
@@ -82,12 +74,6 @@ def _parse_number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text):
         raise ValueError(_SHAPE)
     return int(text)
-
-
-def _parse_prefix(text: str) -> str:
-    if not _PREFIX.fullmatch(text):
-        raise ValueError("prefix must have 1 to 32 letters, digits, hyphens or underscores")
-    return text
 
 
 def _parse_tls(options: dict[str, str]) -> ssl.SSLContext:

@@ -17,9 +17,12 @@ _LONGEST_PAUSE_S = 4.0
 _STABLE_S = 10.0
 
 
-def make_breaker(url: str, *, probe_every_s: float = PROBE_EVERY_S) -> RedisBreaker:
+def make_breaker(
+    url: str, installation_id: str, *, probe_every_s: float = PROBE_EVERY_S
+) -> RedisBreaker:
     """Return the breaker of the Redis at a URL. It connects when it is first checked."""
-    return RedisBreaker(RedisClient(parse_address(url)), probe_every_s=probe_every_s)
+    client = RedisClient(parse_address(url), installation_id)
+    return RedisBreaker(client, probe_every_s=probe_every_s)
 
 
 class RedisUnavailable(ServiceError):

@@ -80,8 +80,8 @@ class RedisBus:
         self.hear = self._receivers.hear
         self.on_gap = self._receivers.on_gap
         self.on_replaced = self._receivers.on_replaced
-        self._name_channels(self._client.address.namespace)
-        self._presence = Presence(self._client.address.namespace, self.node)
+        self._name_channels(self._client.namespace)
+        self._presence = Presence(self._client.namespace, self.node)
         self._held: dict[str, int] = {}
         # Since when devices are held that others do not know of yet; None: released.
         self._changes: dict[str, int | None] = {}

@@ -43,8 +43,10 @@ class RedisClient:
     has moved, all are to be made again: `on_lost` is called.
     """
 
-    def __init__(self, address: RedisAddress) -> None:
+    def __init__(self, address: RedisAddress, installation_id: str = "") -> None:
         self.address = address
+        # All names begin with it. Installations may share a server, and channels know no databases.
+        self.namespace = f"clarion:{installation_id}"
         self.about = About("", "", 0)
         self.on_push: Push = lambda _channel, _data: None
         self.on_lost: Callable[[BaseException], None] = lambda _error: None

@@ -38,7 +38,7 @@ class RedisLimits:
         """Count in one call. In a Cluster it is one for each slot, until a limit is exceeded."""
         client = self.breaker.client
         window = f"{window_s}:{now // (window_s * 1000)}"
-        names = [f"{client.address.namespace}:limit:{_hash(each.key)}:{window}" for each in quotas]
+        names = [f"{client.namespace}:limit:{_hash(each.key)}:{window}" for each in quotas]
         counts: list[int] = []
         for slot, part in self._split(names):
             limits = [each.limit for each in quotas[part]]
