@@ -214,7 +214,7 @@ class RedisBus:
         with contextlib.suppress(TimeoutError, *FAILURES):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._send_all()
-                if self.is_hearing:
+                if not self._breaker.is_open:
                     await self._client.run(self._presence.unmark())
         self._subscribed.clear()
 
