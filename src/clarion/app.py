@@ -25,7 +25,9 @@ from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.limits import RedisLimits
 from clarion.processes.gathered_metrics import GatheredMetrics
 from clarion.processes.member import Member
 from clarion.push.catch_up import CatchUp
@@ -72,8 +74,9 @@ class Server:
                 await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
             stores = await self._open_stores(stack)
-            redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor, _open_bus(settings, member))
+            redis = await _open_redis(settings, stores, stack)
+            bus = self._open_bus(redis, stores, stack)
+            services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -108,6 +111,17 @@ class Server:
         if self._set_up:
             await self._set_up(stores, self._settings)
         return stores
+
+    def _open_bus(
+        self, redis: RedisBreaker | None, stores: Stores, stack: contextlib.AsyncExitStack
+    ) -> Bus:
+        """Return what tells other nodes: on SQLite there are none but processes of our own."""
+        is_alone = sqlite_path(self._settings.database_url) is not None
+        if redis and not is_alone:
+            bus = RedisBus(redis, stores.clock, name=self._settings.server_id)
+            stack.push_async_callback(bus.close)
+            return bus
+        return self._member.bus if self._member else NoBus(is_alone=is_alone)
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
@@ -229,6 +243,10 @@ def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker
         redis.on_change = services.metrics.dependency_health.labels("redis").set
         redis.on_change(int(not redis.is_open))
         supervisor.start("redis_probe", redis.run)
+    if isinstance(services.bus, RedisBus):
+        services.metrics.watch_bus(services.bus)
+        for name, loop in services.bus.loops.items():
+            supervisor.start(name, loop)
 
 
 def _raise_descriptor_limit() -> None:
@@ -263,12 +281,13 @@ def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[P
     return tls.certificate, tls.key
 
 
-async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
+async def _open_redis(
+    settings: Settings, stores: Stores, stack: contextlib.AsyncExitStack
+) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    client = connect(settings.redis)
-    stack.push_async_callback(client.aclose)
-    breaker = RedisBreaker(client)
+    breaker = make_breaker(settings.redis, stores.installation.id)
+    stack.callback(breaker.client.close)
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
@@ -278,13 +297,6 @@ def _gather_metrics(
     member: Member | None, services: Services
 ) -> Callable[[], Awaitable[bytes]] | None:
     return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
-
-
-def _open_bus(settings: Settings, member: Member | None) -> Bus:
-    """Return what tells other nodes: on SQLite there are none."""
-    if member:
-        return member.bus
-    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 
 def _tune_interpreter() -> None:

@@ -30,7 +30,8 @@ from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
-from clarion.nodes.redis import connect, ping
+from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
@@ -272,12 +273,18 @@ async def _fetch_postgres(
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
-    redis = connect(settings.redis)
     try:
-        await ping(redis)
-    finally:
-        await redis.aclose()
-    return "ok", "connected"
+        about = await connect_once(parse_address(settings.redis))
+    except FAILURES as error:
+        reason = str(error) or type(error).__name__
+        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+    detail = f"{about.product} {about.version}"
+    if about.primaries:
+        detail += f", a Cluster with {about.primaries} primaries"
+    if not about.is_new_enough:
+        least = ".".join(map(str, LEAST_VERSION))
+        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
+    return "ok", detail
 
 
 async def _ports(settings: Settings) -> Finding:
