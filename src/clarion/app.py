@@ -30,6 +30,7 @@ from clarion.nodes.redis.bus import RedisBus
 from clarion.nodes.redis.limits import RedisLimits
 from clarion.processes.gathered_metrics import GatheredMetrics
 from clarion.processes.member import Member
+from clarion.push.catch_up import CatchUp
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
@@ -209,9 +210,7 @@ def _start_loops(
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
-    if not sqlite_path(settings.database_url):
-        changes = DeviceChanges(services.registry, services.deleted_apps.poll)
-        supervisor.start("device_changes", changes.run)
+    _watch_other_nodes(supervisor, services)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -226,6 +225,17 @@ def _start_loops(
     )
     for task in tasks:
         supervisor.start(task.name, task.run)
+
+
+def _watch_other_nodes(supervisor: Supervisor, services: Services) -> None:
+    """Look for what other nodes change, unless there is none."""
+    bus = services.bus
+    if isinstance(bus, NoBus) and bus.is_hearing:
+        return
+    changes = DeviceChanges(services.registry, services.deleted_apps.poll, bus)
+    supervisor.start("device_changes", changes.run)
+    supervisor.start("told_device_changes", changes.run_told)
+    supervisor.start("catch_up", CatchUp(services.dispatch, services.connections, bus).run)
 
 
 def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker | None) -> None:

@@ -40,6 +40,7 @@ from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
+from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
@@ -68,7 +69,7 @@ class Services:
         self.metrics = Metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
-            stores.inboxes, per_user=settings.user_streams, total=settings.node_streams
+            stores.inboxes, per_user=settings.user_streams, total=settings.node_streams, bus=bus
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
@@ -78,9 +79,10 @@ class Services:
         self.active_users = ActiveUsers(
             stores.users,
             clock,
-            (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            (self._disconnect_user,),
             gone=GoneUsers(stores.deleted_users, stores.erasures),
             forgets=(self._forget_users,),
+            bus=bus,
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
@@ -105,6 +107,7 @@ class Services:
         self._watch(stores, supervisor)
 
     def _build_registries(self, settings: Settings, stores: Stores) -> None:
+        self.provider_tokens = ProviderTokens(stores.apps, self.deleted_apps)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -120,6 +123,22 @@ class Services:
             settings.external_url,
             self.deleted_apps,
         )
+
+    def _join_caches(self, stores: Stores) -> None:
+        """Have what is cached here dropped when another node changes it, and vice versa."""
+        stores.keyring.on_provider_key_changed = self.provider_tokens.forget
+        for cached in (
+            self.callers.forget,
+            stores.known_apps.forget,
+            self.provider_tokens.forget,
+            self.deleted_apps.deleted,
+            stores.catalog.forget,
+            stores.catalog.forget_app,
+            self.channels.forget,
+            self.registry.changed,
+            self.endpoint_registry.forget,
+        ):
+            cached.join(self.bus)
 
     def _build_eraser(self, settings: Settings, stores: Stores) -> Eraser:
         return Eraser(
@@ -156,7 +175,8 @@ class Services:
         )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
-        """Export what the services count by themselves."""
+        """Export what the services count by themselves, and hear what other nodes change."""
+        self._join_caches(stores)
         if isinstance(clock := stores.clock, DatabaseClock):
             self.metrics.watch_clock(lambda: clock.skew_ms)
         self.metrics.watch_writer(stores.engine.commit)
@@ -194,6 +214,7 @@ class Services:
             clock=stores.clock,
             metrics=GatewayMetrics(self.metrics.registry),
             stored_limit=settings.device_stored,
+            bus=self.bus,
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -210,6 +231,12 @@ class Services:
         self._known_apps.forget(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
+
+    def _disconnect_user(self, app_id: str, user_id: str) -> None:
+        """End the connections of a user who is inactive or gone; look them up again next time."""
+        self.live_clients.disconnect_user(app_id, user_id)
+        self.connections.disconnect_user(app_id, user_id)
+        self.pipeline.intake.forget_user(app_id, user_id)
 
     def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
         """Drop what this node has cached of users who were erased."""
