@@ -34,6 +34,7 @@ from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.bus import Bus
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -46,6 +47,7 @@ from clarion.push.sockets import DeviceEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.loop_lag import LoopWatch
@@ -58,8 +60,11 @@ class Services:
     Handlers get these attributes by name, beside those of `Stores`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+    ) -> None:
         clock = stores.clock
+        self.bus = bus
         self.metrics = Metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
@@ -152,6 +157,8 @@ class Services:
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
+        if isinstance(clock := stores.clock, DatabaseClock):
+            self.metrics.watch_clock(lambda: clock.skew_ms)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)

@@ -57,6 +57,7 @@ from clarion.settings import Settings
 from clarion.store.engine import Engine
 from clarion.store.migrations.plan import find_newest
 from clarion.store.opening import fetch_once, migrate, open_engine, sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
 from clarion.store.postgres.release_locks import hold_release
@@ -165,7 +166,7 @@ async def open_stores(
         audit_keys = open_audit_keys(directory)
         on_connect = partial(_hold_key_and_release, vault.key_id)
         async with _open(settings, on_broken, on_connect) as engine:
-            clock = SystemClock()
+            clock = await open_clock(engine)
             await refuse_retired_key(engine, vault.key_id)
             installation = await identify(engine, vault, clock, directory, settings.database_url)
             await load_retired_keys(engine.fetch, audit_keys, vault)
@@ -176,6 +177,19 @@ async def open_stores(
                     yield Stores(engine, clock, directory, sandbox, vault, audit_log, installation)
             finally:
                 await sandbox.close()
+
+
+async def open_clock(engine: Engine) -> Clock:
+    """Return the clock by which everything is stored: that of the database, if it has one.
+
+    Tokens are checked by it, too: one that is valid on one node is valid on all of them, and a
+    machine with a wrong clock refuses nobody.
+    """
+    if await engine.read_time() is None:
+        return SystemClock()
+    clock = DatabaseClock(engine.read_time)
+    await clock.measure()
+    return clock
 
 
 def open_audit_keys(directory: DataDirectory) -> ChainKeys:

@@ -35,7 +35,8 @@ from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import describe_url, sqlite_path
-from clarion.store.postgres.engine import connect_or_explain
+from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
+from clarion.store.postgres.engine import READ_TIME, connect_or_explain
 from clarion.store.statement import Row, Statement, Value, statement
 from clarion.stores import open_audit_keys
 
@@ -130,6 +131,22 @@ async def _postgres(url: str) -> Finding:
     finally:
         await connection.close()
     return _migrations(f"PostgreSQL {version}", len(missing))
+
+
+async def _clock(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "that of this machine"
+    connection = await connect_or_explain(settings.database_url)
+    try:
+        clock = DatabaseClock(partial(connection.fetchval, READ_TIME))
+        await clock.measure()
+    finally:
+        await connection.close()
+    ahead_s = clock.skew_ms / 1000
+    detail = f"{abs(ahead_s):,.3f} s {'behind' if ahead_s < 0 else 'ahead of'} PostgreSQL"
+    if abs(clock.skew_ms) > SKEW_LIMIT_MS:
+        return "note", f"{detail}; nodes go by PostgreSQL's clock, but set that of this machine"
+    return "ok", detail
 
 
 def _migrations(database: str, missing: int) -> Finding:
@@ -311,6 +328,7 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "directory": _directory,
     "disk": _disk,
     "database": _database,
+    "clock": _clock,
     "vault": _vault,
     "keys": _keys,
     "audit log": _audit,

@@ -12,6 +12,7 @@ from clarion.cli.first_run import read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.init import initialise_if_empty
 from clarion.cli.saved_keys import find_foreign, find_own
+from clarion.processes.parent import ProcessGroup
 from clarion.settings import Settings, describe
 from clarion.stores import Stores
 from clarion.telemetry.logs import get_logger
@@ -34,7 +35,9 @@ def _serve(**settings: SettingFlags) -> int:
     loaded = load_settings(settings)
 
     async def run() -> int:
-        return await Server(loaded, set_up).run()
+        count = loaded.process_count
+        server = Server(loaded, set_up) if count == 1 else ProcessGroup(loaded, count)
+        return await server.run()
 
     return uvloop.run(run())
 
