@@ -172,8 +172,11 @@ class Server:
         # An HTTP listener would wait for an open stream for ever.
         await services.live_clients.stop(min(grace_s / 2, _STREAMS_GRACE_S))
         left_s = max(0.0, ends_at - clock())
+        # Devices find another node, if there is one; a node alone is back the sooner it stops.
+        is_gentle = not sqlite_path(self._settings.database_url)
         await asyncio.gather(
-            services.sockets.stop(left_s), *(listener.stop(left_s) for listener in listeners)
+            services.sockets.stop(left_s, is_gentle=is_gentle),
+            *(listener.stop(left_s) for listener in listeners),
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
