@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -90,7 +91,7 @@ async def test_the_end_of_a_process_is_a_gap_for_the_others() -> None:
     one, two, three = LocalBus(1), LocalBus(2), LocalBus(3)
     gaps: list[int] = []
     for bus in (one, two, three):
-        bus.on_gap(lambda number=bus.number: gaps.append(number))
+        bus.on_gap(partial(gaps.append, bus.number))
     async with joined(one, two, three):
         three.hold("d", 1)
         await three.settle()
