@@ -72,6 +72,11 @@ class PostgresServer(Server):
         command = [str(programs / "postgres"), "-D", str(folder / "data"), *self._options(folder)]
         return Daemon(command, folder, account, lambda pid: postgres_is_ready(folder / "data", pid))
 
+    def stop_immediately(self) -> None:
+        """PostgreSQL's "immediate" shutdown: its processes leave at once, as after a crash."""
+        if self._daemon is not None:
+            self._daemon.stop(signal.SIGQUIT)
+
     def _options(self, folder: Path) -> Iterator[str]:
         settings = {
             "listen_addresses": "127.0.0.1",

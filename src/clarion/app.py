@@ -33,6 +33,7 @@ from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
@@ -46,12 +47,18 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The least that Python allows to set.
 _DIGITS = sys.int_info.str_digits_check_threshold
 
+# Called with the open database before anything uses it.
+SetUp = Callable[[Stores, Settings], Awaitable[None]]
+
 
 class Server:
     """A node: serves until it is stopped."""
 
-    def __init__(self, settings: Settings, member: Member | None = None) -> None:
+    def __init__(
+        self, settings: Settings, set_up: SetUp | None = None, member: Member | None = None
+    ) -> None:
         self._settings = settings
+        self._set_up = set_up
         self._member = member
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
@@ -64,7 +71,7 @@ class Server:
             if member:
                 await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
-            stores = await stack.enter_async_context(open_stores(settings, self._fail))
+            stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stack)
             services = Services(settings, stores, supervisor, _open_bus(settings, member))
             stack.push_async_callback(services.close)
@@ -95,6 +102,12 @@ class Server:
             await self._shut_down(listeners, services, supervisor)
         get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
+        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        if self._set_up:
+            await self._set_up(stores, self._settings)
+        return stores
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
@@ -176,6 +189,8 @@ def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
     supervisor.start("loop_watch", services.loop_watch.run)
+    if isinstance(stores.clock, DatabaseClock):
+        supervisor.start("clock", stores.clock.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)

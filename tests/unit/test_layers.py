@@ -30,6 +30,7 @@ COMPOSITION = {
     "services",
     "stores",
     "housekeeping",
+    "installation",
     "key_rotation",
     "personal_data",
     "processes",

@@ -105,3 +105,7 @@ class NoBus:
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         del device_ids
         return frozenset()
+
+
+# For what is built without a bus.
+ALONE: Bus = NoBus(is_alone=True)

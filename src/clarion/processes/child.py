@@ -10,6 +10,7 @@ import sys
 import uvloop
 
 from clarion.app import Server
+from clarion.cli.serve import set_up
 from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError
 from clarion.processes.control import receive_start, write_failure
@@ -33,7 +34,7 @@ def main() -> int:
     logs.configure(settings.log_level, settings.log_format, process=start.number)
 
     async def run() -> int:
-        return await Server(settings, Member(control, start, ends)).run()
+        return await Server(settings, set_up, Member(control, start, ends)).run()
 
     try:
         return uvloop.run(run())
