@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import gc
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -185,7 +186,7 @@ class Server:
     def _report_ready(self) -> None:
         server_id = self._settings.server_id
         if self._member:  # the parent says when all are ready
-            get_logger().info("process_ready", server_id=server_id)
+            get_logger().info("process_ready", server_id=server_id, pid=os.getpid())
             self._member.report_ready()
         else:
             get_logger().info("ready", server_id=server_id)
