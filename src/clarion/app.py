@@ -67,6 +67,7 @@ class Server:
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                is_of_tests=services.virtual_time is not None,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
@@ -180,6 +181,8 @@ def _start_loops(
         last_seen=services.last_seen,
         used_keys=services.callers.used,
     )
+    if services.virtual_time is not None:
+        services.virtual_time.clean_ups += [task.run_once for task in tasks]
     for task in tasks:
         supervisor.start(task.name, task.run)
 
@@ -196,6 +199,7 @@ def _claim_directory_and_addresses(
     """Make sure that no other server has them; return certificate and key."""
     directory = DataDirectory(settings.data)
     directory.ensure()
+    directory.reserve(for_tests=settings.clock == "test")
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
     check_free(settings.addresses)

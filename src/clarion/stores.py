@@ -26,7 +26,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
-from clarion.clock import Clock, SystemClock
+from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
@@ -148,7 +148,9 @@ async def open_stores(
         async with open_database(settings, on_broken, on_connect) as engine:
             await refuse_retired_key(engine, vault.key_id)
             await load_retired_keys(engine.fetch, audit_keys, vault)
-            clock = SystemClock()
+            clock: Clock = SystemClock()
+            if settings.clock == "test":
+                clock = MovableClock(clock)
             audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
