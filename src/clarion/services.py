@@ -36,6 +36,7 @@ from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.bus import Bus
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -48,6 +49,7 @@ from clarion.push.sockets import DeviceEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
@@ -61,8 +63,11 @@ class Services:
     Handlers get these attributes by name, beside those of `Stores`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+    ) -> None:
         clock = stores.clock
+        self.bus = bus
         self.metrics = Metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
@@ -93,8 +98,7 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.virtual_time = _make_virtual_time(stores, self.pipeline)
-        self.explainer = self.pipeline.explainer
-        self.backlog = self.pipeline.backlog
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
         self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
@@ -156,6 +160,8 @@ class Services:
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
+        if isinstance(clock := stores.clock, DatabaseClock):
+            self.metrics.watch_clock(lambda: clock.skew_ms)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -180,6 +186,7 @@ class Services:
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
             on_seen=self.last_seen.note,
+            foreign_keys=stores.foreign_keys,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:

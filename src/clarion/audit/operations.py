@@ -63,7 +63,6 @@ _OWN = "Users do it with what is their own."
 _TRAFFIC = "It is what apps do all the time: the store has what was sent, and its timeline."
 _DIRECTORY = "An app keeps its users here as they are in its own database."
 _DEMO = "It is for the demo app alone, from this machine."
-_TESTS = "Only a test server has it."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,
@@ -108,7 +107,6 @@ NOT_AUDITED = {
     "POST /v1/publish/{topic}": _TRAFFIC,
     "PUT /v1/publish/{topic}": _TRAFFIC,
     "POST /_matrix/push/v1/notify": _TRAFFIC,
-    "POST /v1/test/clock": _TESTS,
     "POST /demo/token": _DEMO,
     "POST /demo/events": _DEMO,
 }
