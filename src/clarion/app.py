@@ -86,6 +86,7 @@ class Server:
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                is_of_tests=services.virtual_time is not None,
                 gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
@@ -227,6 +228,8 @@ def _start_loops(
         last_seen=services.last_seen,
         used_keys=services.callers.used,
     )
+    if services.virtual_time is not None:
+        services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
     for task in tasks:
         supervisor.start(task.name, task.run)
 
@@ -268,6 +271,7 @@ def _claim_directory_and_addresses(
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    directory.reserve(for_tests=settings.clock == "test")
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
     if not is_member:

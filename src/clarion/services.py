@@ -26,10 +26,12 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
+from clarion.clock import MovableClock
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.events.publisher import Publisher
+from clarion.events.virtual_time import VirtualTime
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
@@ -51,6 +53,7 @@ from clarion.sockets.listener import SocketListener
 from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
+from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
 from clarion.telemetry.metrics import ChannelMetrics, GatewayMetrics, Metrics
 
@@ -96,8 +99,8 @@ class Services:
         )
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
-        self.explainer = self.pipeline.explainer
-        self.backlog = self.pipeline.backlog
+        self.virtual_time = _make_virtual_time(stores, self.pipeline)
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
         self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
@@ -290,6 +293,14 @@ class Services:
             per_address=settings.address_sockets,
             total=descriptors.share(descriptors.get_limit()).gateway,
         )
+
+
+def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None:
+    """Return what moves the clock of a test server; None for any other."""
+    if not isinstance(stores.clock, MovableClock):
+        return None
+    get_logger().warning("clock_of_tests", meaning="POST /v1/test/clock moves the time of all apps")
+    return VirtualTime(clock=stores.clock, pipeline=pipeline)
 
 
 def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:

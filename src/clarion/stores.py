@@ -29,7 +29,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
-from clarion.clock import Clock, SystemClock
+from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
@@ -170,6 +170,8 @@ async def open_stores(
             await refuse_retired_key(engine, vault.key_id)
             installation = await identify(engine, vault, clock, directory, settings.database_url)
             await load_retired_keys(engine.fetch, audit_keys, vault)
+            if settings.clock == "test":
+                clock = MovableClock(clock)
             audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
