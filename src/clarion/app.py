@@ -68,6 +68,7 @@ class Server:
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                membership=services.membership if stores.node_id else None,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
@@ -143,6 +144,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.membership.leave()
         await services.audit_loop.stop()
 
     def _handle_signals(self) -> None:
@@ -171,6 +173,8 @@ def _start_loops(
     if not sqlite_path(settings.database_url):
         changes = DeviceChanges(services.registry, services.deleted_apps.poll)
         supervisor.start("device_changes", changes.run)
+    supervisor.start("membership", services.membership.run)
+    supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -182,6 +186,7 @@ def _start_loops(
         eraser=services.eraser,
         last_seen=services.last_seen,
         used_keys=services.callers.used,
+        membership=services.membership,
     )
     for task in tasks:
         supervisor.start(task.name, task.run)

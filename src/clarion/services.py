@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from clarion import descriptors
+from clarion import __version__, descriptors
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
@@ -34,6 +34,9 @@ from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.membership import SharedMembership, SoleNode
+from clarion.nodes.model import Node
+from clarion.nodes.port import Membership
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -90,6 +93,7 @@ class Services:
         )
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
+        self.membership = _join_nodes(settings, stores, self.pipeline)
         self.explainer = self.pipeline.explainer
         self.backlog = self.pipeline.backlog
         self.publisher = Publisher(self.pipeline.intake)
@@ -285,6 +289,8 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         gateway=services.dispatch,
         registry=services.registry,
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
+        node_id=stores.node_id,
+        is_live=lambda: services.membership.is_live,
     )
     return Pipeline(
         ports,
@@ -296,3 +302,11 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
     )
+
+
+def _join_nodes(settings: Settings, stores: Stores, pipeline: Pipeline) -> Membership:
+    name, now = settings.server_id, stores.clock.now()
+    node = Node(stores.node_id or name, name, __version__, started_at=now, seen_at=now)
+    if not stores.node_id:
+        return SoleNode(node, stores.clock)
+    return SharedMembership(stores.nodes, stores.clock, node, pipeline.take_over)
