@@ -12,6 +12,7 @@ import datetime as dt
 import gc
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
@@ -22,8 +23,11 @@ from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.processes.gathered_metrics import GatheredMetrics
+from clarion.processes.member import Member
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
@@ -42,24 +46,33 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The least that Python allows to set.
 _DIGITS = sys.int_info.str_digits_check_threshold
 
+# Called with the open database before anything uses it.
+SetUp = Callable[[Stores, Settings], Awaitable[None]]
+
 
 class Server:
     """A node: serves until it is stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, set_up: SetUp | None = None, member: Member | None = None
+    ) -> None:
         self._settings = settings
+        self._set_up = set_up
+        self._member = member
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a broken store; return the exit code."""
-        settings, supervisor = self._settings, Supervisor()
+        settings, member, supervisor = self._settings, self._member, Supervisor()
         async with contextlib.AsyncExitStack() as stack:
-            tls = _claim_directory_and_addresses(settings, stack)
+            tls = _claim_directory_and_addresses(settings, stack, is_member=member is not None)
+            if member:
+                await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
-            stores = await stack.enter_async_context(open_stores(settings, self._fail))
+            stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor)
+            services = Services(settings, stores, supervisor, _open_bus(settings, member))
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -69,6 +82,7 @@ class Server:
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
                 membership=services.membership if stores.node_id else None,
+                gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
@@ -77,32 +91,37 @@ class Server:
                 await services.pipeline.take_over()
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            if redis:
-                redis.on_change = services.metrics.dependency_health.labels("redis").set
-                redis.on_change(int(not redis.is_open))
-                supervisor.start("redis_probe", redis.run)
+            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
-            get_logger().info("ready", server_id=settings.server_id)
+            self._report_ready()
             await self._stop.wait()
             health.is_stopping = True
             await self._shut_down(listeners, services, supervisor)
-        get_logger().info("stopped", exit_code=self._exit_code)
+        get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
+        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        if self._set_up:
+            await self._set_up(stores, self._settings)
+        return stores
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        is_shared = self._member is not None
         await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
-            await sockets.listen(settings.gateway_listen)
+            await sockets.listen(settings.gateway_listen, is_shared=is_shared)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
-            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
+            context = load_context(certificate, key)
+            await sockets.listen(settings.gateway_tls_listen, context, is_shared=is_shared)
         # The plain one last: when `/ready` answers there, everything is open.
         listeners = [
             HttpListener(
@@ -146,6 +165,14 @@ class Server:
         await supervisor.stop(grace_s)
         await services.membership.leave()
         await services.audit_loop.stop()
+
+    def _report_ready(self) -> None:
+        server_id = self._settings.server_id
+        if self._member:  # the parent says when all are ready
+            get_logger().info("process_ready", server_id=server_id)
+            self._member.report_ready()
+        else:
+            get_logger().info("ready", server_id=server_id)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -192,6 +219,13 @@ def _start_loops(
         supervisor.start(task.name, task.run)
 
 
+def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker | None) -> None:
+    if redis:
+        redis.on_change = services.metrics.dependency_health.labels("redis").set
+        redis.on_change(int(not redis.is_open))
+        supervisor.start("redis_probe", redis.run)
+
+
 def _raise_descriptor_limit() -> None:
     limit = descriptors.raise_limit()
     if limit < descriptors.LOW:
@@ -199,18 +233,23 @@ def _raise_descriptor_limit() -> None:
 
 
 def _claim_directory_and_addresses(
-    settings: Settings, stack: contextlib.AsyncExitStack
+    settings: Settings, stack: contextlib.AsyncExitStack, *, is_member: bool
 ) -> tuple[Path, Path]:
-    """Make sure that no other server has them; return certificate and key."""
+    """Make sure that no other server has them; return certificate and key.
+
+    For one of several processes, their parent has done so.
+    """
     directory = DataDirectory(settings.data)
     directory.ensure()
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
-    check_free(settings.addresses)
-    return _certificate(settings, directory)
+    if not is_member:
+        check_free(settings.addresses)
+    return prepare_certificate(settings, directory)
 
 
-def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+    """Return the files of the certificate and its key; if none is set, one for development."""
     if settings.tls_certificate and settings.tls_key:
         load_context(settings.tls_certificate, settings.tls_key)
         return settings.tls_certificate, settings.tls_key
@@ -228,6 +267,19 @@ async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> R
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
+
+
+def _gather_metrics(
+    member: Member | None, services: Services
+) -> Callable[[], Awaitable[bytes]] | None:
+    return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
+
+
+def _open_bus(settings: Settings, member: Member | None) -> Bus:
+    """Return what tells other nodes: on SQLite there are none."""
+    if member:
+        return member.bus
+    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 
 def _tune_interpreter() -> None:

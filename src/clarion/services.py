@@ -34,6 +34,7 @@ from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.bus import Bus
 from clarion.nodes.membership import SharedMembership, SoleNode
 from clarion.nodes.model import Node
 from clarion.nodes.port import Membership
@@ -62,8 +63,11 @@ class Services:
     Handlers get these attributes by name, beside those of `Stores`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+    ) -> None:
         clock = stores.clock
+        self.bus = bus
         self.metrics = Metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
@@ -94,8 +98,7 @@ class Services:
         self.channels = self._build_channels(settings, stores)
         self.pipeline = _build_pipeline(settings, stores, self)
         self.membership = _join_nodes(settings, stores, self.pipeline)
-        self.explainer = self.pipeline.explainer
-        self.backlog = self.pipeline.backlog
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
         self.publisher = Publisher(self.pipeline.intake)
         self.eraser = self._build_eraser(settings, stores)
         self.wake = self.pipeline.wake
@@ -183,6 +186,7 @@ class Services:
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
             on_seen=self.last_seen.note,
+            foreign_keys=stores.foreign_keys,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:

@@ -32,6 +32,8 @@ OF_ALL = {
     "audit_chain",
     "audit_keys",
     "leader",
+    "copied_tables",
+    "installation",
     "migrations",
     "nodes",
     "recovery_codes",

@@ -14,6 +14,7 @@ from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataDirectory
+from clarion.installation import void_copy
 from clarion.store.opening import sqlite_path
 from clarion.stores import open_audit_keys, open_clock, open_database
 
@@ -40,6 +41,7 @@ async def rotate(**settings: SettingFlags) -> None:
             log = SqlAuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
             with _show_progress() as progress:
                 task = progress.add_task("Encrypting secrets", total=None)
+                await void_copy(engine)
                 async with record_command(log):
                     new = await key_rotation.rotate(
                         directory,

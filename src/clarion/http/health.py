@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -39,6 +39,8 @@ class Health:
     # None with SQLite: there is one node.
     membership: Membership | None = None
     is_stopping: bool = False
+    # Returns the metrics of all processes that share the listeners, if there are several.
+    gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
@@ -79,7 +81,8 @@ class Health:
 
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
-        return Response(200, self.metrics.render(), _TEXT)
+        gather = self.gather_metrics
+        return Response(200, await gather() if gather else self.metrics.render(), _TEXT)
 
     async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:

@@ -41,7 +41,13 @@ _BACKGROUND_FETCH_S = 120.0
 _ANSWER_S = 5.0
 _CLOSE_S = 5.0
 OnConnect = Callable[[asyncpg.Connection], Awaitable[None]]
-_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class _Readers:

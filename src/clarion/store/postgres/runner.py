@@ -31,6 +31,8 @@ _OF_A_UNIT = (
     asyncpg.InterfaceError,
     asyncpg.ProgramLimitExceededError,  # a text is too long for its index
 )
+# A connection that ends in the middle of an answer can also confuse asyncpg: `InternalClientError`.
+_OF_THE_CONNECTION = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 _FOR_POSTGRES = re.compile(r"/\*postgres (.*?)\*/")
@@ -69,7 +71,7 @@ class PostgresRunner:
             return await self._run_with_retries(groups)
         except asyncpg.DiskFullError as error:
             raise StorageFull from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (*_OF_THE_CONNECTION, OSError) as error:
             self._disconnect()
             raise StoreUnavailable from error
         finally:
