@@ -87,6 +87,7 @@ class Server:
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
                 is_of_tests=services.virtual_time is not None,
+                membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
@@ -182,6 +183,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.membership.leave()
         await services.audit_loop.stop()
 
     def _report_ready(self) -> None:
@@ -216,6 +218,8 @@ def _start_loops(
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
     _watch_other_nodes(supervisor, services)
+    supervisor.start("membership", services.membership.run)
+    supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -227,6 +231,7 @@ def _start_loops(
         eraser=services.eraser,
         last_seen=services.last_seen,
         used_keys=services.callers.used,
+        membership=services.membership,
     )
     if services.virtual_time is not None:
         services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
