@@ -27,6 +27,9 @@ class Leases:
         self._holders: dict[str, int] = {}
         self._renewed: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._holders)
+
     def hold(self, job: Job) -> None:
         """Keep a claim until it is released as often as it is held."""
         self._holders[job.id] = self._holders.get(job.id, 0) + 1

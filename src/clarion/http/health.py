@@ -36,6 +36,8 @@ class Health:
     metrics: Metrics
     find_failing_loops: Callable[[], Sequence[str]] = tuple
     is_stopping: bool = False
+    # Tests move the clock of this server.
+    is_of_tests: bool = False
     # Returns the metrics of all processes that share the listeners, if there are several.
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
@@ -57,6 +59,8 @@ class Health:
         services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
         body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
+        if self.is_of_tests:
+            body["clock"] = "test"
         if request.is_trusted:
             body |= {"server_id": self.server_id, "services": services}
         code = 503 if status == "unhealthy" else 200
