@@ -9,21 +9,23 @@ import socket
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from websockets.asyncio.client import ClientConnection
 
 from clarion.settings import Settings
 from tests.conftest import run_apart, run_sql
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation, command, environment
-from tests.e2e.provider import push
+from tests.e2e.provider import headers_of, push
 from tests.e2e.sending import wait_until
 from tests.e2e.test_commands import faults_of
+from tests.e2e.test_isolation import close_code
 from tests.e2e.test_publish import listening, register, take
 
 COUNT = 2
@@ -131,19 +133,75 @@ def test_whichever_is_asked_has_the_metrics_of_all(group: Group) -> None:
         assert text.count("# TYPE clarion_store_units_total") == 1
 
 
-async def test_devices_are_spread_over_the_processes(group: Group) -> None:
-    asked = await asyncio.to_thread(register, group.app)
-    names: set[str] = set()
-    while names != {"1", "2"}:
-        async with listening(group, asked):
-            names |= await asyncio.to_thread(find_connected, group)
+async def test_a_push_reaches_a_device_of_another_process(group: Group) -> None:
+    """Also one that is not stored: it is forwarded at once, not found in the store later."""
+    device = await asyncio.to_thread(register, group.app)
+    for number in (1, 2):
+        async with connected_to(group, device, number) as phone:
+            for name in sorted(NAMES):
+                await asyncio.to_thread(push_through, group, name, device["token"])
+                assert (await take(phone))["payload"] == {"aps": {"alert": name}}
 
 
-def find_connected(group: Group) -> set[str]:
-    """Return the numbers of the processes that have connected devices."""
-    text = group.anyone.get("/metrics").body.decode().splitlines()
-    samples = [line for line in text if line.startswith("apns_active_device_connections{")]
-    return {line.split('"')[1] for line in samples if not line.endswith(" 0.0")}
+async def test_the_newest_connection_wins_over_all_processes(group: Group) -> None:
+    device = await asyncio.to_thread(register, group.app)
+    for first, second in ((1, 2), (2, 1)):
+        codes = []
+        while not codes:
+            async with (
+                connected_to(group, device, first) as older,
+                listening(group, device) as newer,
+            ):
+                if find_holder(group, newer) == second:
+                    codes.append(await close_code(older))
+                    await asyncio.to_thread(push_through, group, min(NAMES), device["token"])
+                    await take(newer)
+        assert codes == [4409]
+
+
+@asynccontextmanager
+async def connected_to(
+    group: Group, device: dict[str, Any], number: int
+) -> AsyncIterator[ClientConnection]:
+    """Connect a device until it is connected to this process; which one it is, is chance."""
+    while True:
+        async with listening(group, device) as phone:
+            if find_holder(group, phone) == number:
+                yield phone
+                return
+
+
+def find_holder(group: Group, phone: ClientConnection) -> int:
+    """Return the number of the process that has the other end of a connection."""
+    port = phone.local_address[1]
+    ends = f":{group.installation.gateway_port:04X} ", f":{port:04X} "
+    lines = Path("/proc/net/tcp").read_text().splitlines()
+    (inode,) = [
+        line.split()[9] for line in lines if ends[0] in line[:20] and ends[1] in line[20:34]
+    ]
+    for line in group.lines("process_ready"):
+        if is_open(line["pid"], f"socket:[{inode}]"):
+            number: int = line["process"]
+            return number
+    raise AssertionError(lines)
+
+
+def is_open(pid: int, name: str) -> bool:
+    found = []
+    with suppress(FileNotFoundError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.append(str(descriptor.readlink()))
+    return name in found
+
+
+def push_through(group: Group, name: str, device_token: str) -> None:
+    """Push through the process of this name; the message is dropped if it finds no connection."""
+    headers = headers_of(group.first["app"]) | {"apns-expiration": "0"}
+    with closing(group.connect_to(name)) as connection:
+        body = json.dumps({"aps": {"alert": name}})
+        connection.request("POST", f"/3/device/{device_token}", body, headers)
+        assert connection.getresponse().status == 200
 
 
 def test_a_process_that_is_killed_is_started_again(group: Group) -> None:
