@@ -82,7 +82,7 @@ class Server:
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": redis},
+                others={"redis": redis, "bus": bus if isinstance(bus, RedisBus) else None},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
@@ -95,11 +95,11 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
+            stack.push_async_callback(supervisor.stop, 0)
+            _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
-            stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
