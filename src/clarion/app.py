@@ -12,6 +12,7 @@ import datetime as dt
 import gc
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
@@ -25,10 +26,13 @@ from clarion.http.listeners import HttpListener, check_free
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.processes.gathered_metrics import GatheredMetrics
+from clarion.processes.member import Member
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
@@ -42,25 +46,33 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The least that Python allows to set.
 _DIGITS = sys.int_info.str_digits_check_threshold
 
+# Called with the open database before anything uses it.
+SetUp = Callable[[Stores, Settings], Awaitable[None]]
+
 
 class Server:
     """A node: serves until it is stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, set_up: SetUp | None = None, member: Member | None = None
+    ) -> None:
         self._settings = settings
+        self._set_up = set_up
+        self._member = member
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a broken store; return the exit code."""
-        settings, supervisor = self._settings, Supervisor()
+        settings, member, supervisor = self._settings, self._member, Supervisor()
         async with contextlib.AsyncExitStack() as stack:
-            tls = _claim_directory_and_addresses(settings, stack)
+            tls = _claim_directory_and_addresses(settings, stack, is_member=member is not None)
+            if member:
+                await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
-            stores = await stack.enter_async_context(open_stores(settings, self._fail))
+            stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stack)
-            bus = _open_bus(settings)
-            services = Services(settings, stores, supervisor, bus)
+            services = Services(settings, stores, supervisor, _open_bus(settings, member))
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -69,6 +81,7 @@ class Server:
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
@@ -82,24 +95,32 @@ class Server:
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
-            get_logger().info("ready", server_id=settings.server_id)
+            self._report_ready()
             await self._stop.wait()
             health.is_stopping = True
             await self._shut_down(listeners, services, supervisor)
-        get_logger().info("stopped", exit_code=self._exit_code)
+        get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
+        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        if self._set_up:
+            await self._set_up(stores, self._settings)
+        return stores
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        is_shared = self._member is not None
         await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
-            await sockets.listen(settings.gateway_listen)
+            await sockets.listen(settings.gateway_listen, is_shared=is_shared)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
-            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
+            context = load_context(certificate, key)
+            await sockets.listen(settings.gateway_tls_listen, context, is_shared=is_shared)
         # The plain one last: when `/ready` answers there, everything is open.
         listeners = [
             HttpListener(
@@ -143,6 +164,14 @@ class Server:
         await supervisor.stop(grace_s)
         await services.audit_loop.stop()
 
+    def _report_ready(self) -> None:
+        server_id = self._settings.server_id
+        if self._member:  # the parent says when all are ready
+            get_logger().info("process_ready", server_id=server_id)
+            self._member.report_ready()
+        else:
+            get_logger().info("ready", server_id=server_id)
+
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,6 +188,8 @@ def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
     supervisor.start("loop_watch", services.loop_watch.run)
+    if isinstance(stores.clock, DatabaseClock):
+        supervisor.start("clock", stores.clock.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
@@ -197,18 +228,23 @@ def _raise_descriptor_limit() -> None:
 
 
 def _claim_directory_and_addresses(
-    settings: Settings, stack: contextlib.AsyncExitStack
+    settings: Settings, stack: contextlib.AsyncExitStack, *, is_member: bool
 ) -> tuple[Path, Path]:
-    """Make sure that no other server has them; return certificate and key."""
+    """Make sure that no other server has them; return certificate and key.
+
+    For one of several processes, their parent has done so.
+    """
     directory = DataDirectory(settings.data)
     directory.ensure()
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
-    check_free(settings.addresses)
-    return _certificate(settings, directory)
+    if not is_member:
+        check_free(settings.addresses)
+    return prepare_certificate(settings, directory)
 
 
-def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+    """Return the files of the certificate and its key; if none is set, one for development."""
     if settings.tls_certificate and settings.tls_key:
         load_context(settings.tls_certificate, settings.tls_key)
         return settings.tls_certificate, settings.tls_key
@@ -228,8 +264,16 @@ async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> R
     return breaker
 
 
-def _open_bus(settings: Settings) -> Bus:
+def _gather_metrics(
+    member: Member | None, services: Services
+) -> Callable[[], Awaitable[bytes]] | None:
+    return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
+
+
+def _open_bus(settings: Settings, member: Member | None) -> Bus:
     """Return what tells other nodes: on SQLite there are none."""
+    if member:
+        return member.bus
     return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 

@@ -125,11 +125,16 @@ class DataDirectory:
         yield from (self.path, self.tls, self.provider_keys)
         yield from (self.master_key, self.first_run, self._lock, self._key_lock)
         yield from list_database_files(str(self.path / "clarion.db"))
+        yield from self.list_other_first_runs()
         yield from self.path.glob("device-listen*.json")
         yield from self.path.glob("audit.log*")
         for directory in (self.tls, self.provider_keys):
             with contextlib.suppress(OSError):
                 yield from directory.iterdir()
+
+    def list_other_first_runs(self) -> Iterator[Path]:
+        """Yield the files with the first keys of databases that were used here before."""
+        yield from sorted(self.path.glob("first-run-*.json"))
 
     def ensure_master_keys(self) -> tuple[bytes, ...]:
         """Return the keys of the vault; the first one is created once."""
@@ -194,6 +199,13 @@ class DataDirectory:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except OSError as error:
                 raise StartError(refused) from error
+            yield
+
+    @contextlib.contextmanager
+    def set_up_alone(self) -> Iterator[None]:
+        """Wait for others who set up an installation here, and keep them out meanwhile."""
+        with (self.path / "set-up.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def lock(self) -> IO[bytes]:

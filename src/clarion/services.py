@@ -47,6 +47,7 @@ from clarion.push.sockets import DeviceEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.loop_lag import LoopWatch
@@ -156,6 +157,8 @@ class Services:
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
         """Export what the services count by themselves."""
+        if isinstance(clock := stores.clock, DatabaseClock):
+            self.metrics.watch_clock(lambda: clock.skew_ms)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -180,6 +183,7 @@ class Services:
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
             on_seen=self.last_seen.note,
+            foreign_keys=stores.foreign_keys,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import socket
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clarion import setting_types as parse
+from clarion.cores import count_cores
 from clarion.errors import SettingsError
 from clarion.fields import REFUSED_SCHEMES
 from clarion.setting_types import Address
@@ -25,6 +27,8 @@ from clarion.setting_types import Address
 PREFIX = "CLARION_"
 # Variables of the test suite are not settings.
 TEST_PREFIX = "CLARION_TEST_"
+# Each opens a dozen connections; a PostgreSQL server allows a hundred unless it is told otherwise.
+_AUTO_PROCESSES = 8
 
 
 def _setting(
@@ -76,6 +80,13 @@ class Settings:
     gateway_tls_listen: Address | None = _address("off", "WebSocket connections over TLS")
     roles: frozenset[str] = _setting(
         "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
+    )
+    processes: int | None = _setting(
+        "auto",
+        parse.number_or_auto(1, 64),
+        "NUMBER",
+        "Processes of this node, which share its listeners; `auto`: 1 with SQLite or if the system "
+        "is not Linux, otherwise one for each processor, 8 at most.",
     )
     database: str = _url(
         parse.database,
@@ -265,6 +276,16 @@ class Settings:
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
 
     @property
+    def process_count(self) -> int:
+        """How many processes to run."""
+        if self.processes is not None:
+            return self.processes
+        return min(count_cores(), _AUTO_PROCESSES) if self._can_share() else 1
+
+    def _can_share(self) -> bool:
+        return sys.platform == "linux" and not self.database_url.startswith("sqlite:")
+
+    @property
     def audit_log_path(self) -> Path | None:
         """The file of the audit log, by default in the data directory; None if it is off."""
         if self.audit_log == "off":
@@ -377,6 +398,13 @@ def _find_contradictions(settings: Settings) -> list[str]:
     faults = []
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         faults.append("--tls-certificate and --tls-key: give both or neither")
+    if settings.process_count > 1 and sys.platform != "linux":
+        faults.append("--processes: several need Linux; give 1")
+    elif settings.process_count > 1 and settings.database_url.startswith("sqlite:"):
+        faults.append(
+            "--processes: a SQLite database is used by one process; give 1, or a PostgreSQL "
+            "database with --database"
+        )
     addresses = settings.addresses
     for position, (flag, address) in enumerate(addresses):
         users = [user for user, other in addresses[:position] if other.overlaps(address)]

@@ -13,6 +13,7 @@ from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
+from clarion.installation import Installation
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
@@ -45,7 +46,8 @@ def stores(engine: Engine, tmp_path: Path) -> Stores:
     vault = AesVault(*directory.ensure_master_keys())
     clock = FixedClock(NOW)
     audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
-    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log)
+    here = Installation("here", "a test")
+    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log, here)
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ OF_ALL = {
     "apps",
     "audit_chain",
     "audit_keys",
+    "copied_tables",
+    "installation",
     "migrations",
     "recovery_codes",
     "retired_keys",

@@ -36,6 +36,8 @@ class Installation:
             "listen": f"127.0.0.1:{self.port}",
             "tls_listen": f"127.0.0.1:{self.tls_port}",
             "gateway_listen": f"127.0.0.1:{self.gateway_port}",
+            # As many as the machine has processors would make each test with PostgreSQL slower.
+            "processes": "1",
             **flags,
         }
 

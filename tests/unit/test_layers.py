@@ -30,8 +30,10 @@ COMPOSITION = {
     "services",
     "stores",
     "housekeeping",
+    "installation",
     "key_rotation",
     "personal_data",
+    "processes",
     "cli",
     "__main__",
 }
@@ -55,7 +57,11 @@ class Module(NamedTuple):
 
     @property
     def is_adapter(self) -> bool:
-        return "sql" in self.parts or self.parts[:2] in (("nodes", "redis"), ("nodes", "memory"))
+        return "sql" in self.parts or self.parts[:2] in (
+            ("nodes", "redis"),
+            ("nodes", "memory"),
+            ("nodes", "local_bus"),
+        )
 
 
 def imported(tree: ast.AST) -> Iterator[Module]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
@@ -34,6 +35,7 @@ class Callers:
         tickets: Tickets,
         is_active: IsActive,
         on_seen: OnSeen = lambda _app_id, _user_id: None,
+        foreign_keys: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._keys = keys
         self._user_tokens = user_tokens
@@ -41,6 +43,8 @@ class Callers:
         self._clock = clock
         self._is_active = is_active
         self._on_seen = on_seen
+        # Whole keys, with the names of the databases that they are for: whoever sends one has it.
+        self._foreign_keys = foreign_keys
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
         # By the header: when the key was looked up, and whom it stands for. To verify a secret
         # again for each request takes longer than all else that is done for it here.
@@ -117,12 +121,19 @@ class Callers:
         key = await self._find(secret) if secret else None
         now = self._clock.now()
         if secret is None or key is None or not secret.matches(key.secret_hash):
-            raise Unauthenticated("This API key is not valid.")
+            raise self._explain_unknown(credential)
         if not key.is_live(now):
             raise Unauthenticated("This API key was revoked or has expired.")
         return AppCaller(
             app_id=key.app_id, key_id=key.id, scopes=key.scopes, expires_at=key.expires_at
         )
+
+    def _explain_unknown(self, credential: str) -> Unauthenticated:
+        if database := self._foreign_keys.get(credential):
+            return Unauthenticated(
+                f"This API key is for {database}, and this server uses another database."
+            )
+        return Unauthenticated("This API key is not valid.")
 
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
         now = self._clock.now()

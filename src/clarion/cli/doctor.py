@@ -22,18 +22,21 @@ from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
 from clarion.channels.sql import PROVIDERS, read_provider
+from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.provider_trials import TRIED_LIMIT, State, describe_trials, try_providers
 from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
+from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis import connect, ping
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
-from clarion.store.opening import sqlite_path
-from clarion.store.postgres.engine import connect_or_explain
+from clarion.store.opening import describe_url, sqlite_path
+from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
+from clarion.store.postgres.engine import READ_TIME, connect_or_explain
 from clarion.store.statement import Row, Statement, Value, statement
 from clarion.stores import open_audit_keys
 
@@ -49,6 +52,7 @@ _SELECT_PROVIDERS = statement(
     f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
     ORDER BY channel, name, app_id LIMIT {TRIED_LIMIT + 1}""",  # noqa: S608 - of constants
 )
+_SELECT_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
 Finding = tuple[State, str]
 
@@ -129,6 +133,22 @@ async def _postgres(url: str) -> Finding:
     return _migrations(f"PostgreSQL {version}", len(missing))
 
 
+async def _clock(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "that of this machine"
+    connection = await connect_or_explain(settings.database_url)
+    try:
+        clock = DatabaseClock(partial(connection.fetchval, READ_TIME))
+        await clock.measure()
+    finally:
+        await connection.close()
+    ahead_s = clock.skew_ms / 1000
+    detail = f"{abs(ahead_s):,.3f} s {'behind' if ahead_s < 0 else 'ahead of'} PostgreSQL"
+    if abs(clock.skew_ms) > SKEW_LIMIT_MS:
+        return "note", f"{detail}; nodes go by PostgreSQL's clock, but set that of this machine"
+    return "ok", detail
+
+
 def _migrations(database: str, missing: int) -> Finding:
     if missing:
         return "note", f"{database}; the next start applies {missing} migrations"
@@ -162,6 +182,27 @@ def _missing_key(path: Path, count: int) -> Finding:
     if count:
         return "fault", f"{path} is missing: restore it, or {count:,} secrets cannot be decrypted"
     return "note", f"the first start creates {path}"
+
+
+async def _keys(settings: Settings) -> Finding:
+    saved = DataDirectory(settings.data).first_run
+    if not saved.exists():
+        return "note", f"there is no {saved}; `clarion init` creates it for a new database"
+    first = read_first_run(saved)
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        if await _has_keys(fetch, first):
+            return "ok", f"{saved} has keys of this database"
+    advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
+    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+
+
+async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
+    """Whether saved keys are those of a database."""
+    if first.database is None:
+        return bool(await fetch(_SELECT_APP, id=first.app.id))
+    return [first.database.id] == [row[0] for row in await fetch(SELECT_INSTALLATION)]
 
 
 async def _audit(settings: Settings) -> Finding:
@@ -287,7 +328,9 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "directory": _directory,
     "disk": _disk,
     "database": _database,
+    "clock": _clock,
     "vault": _vault,
+    "keys": _keys,
     "audit log": _audit,
     "providers": _providers,
     "redis": _redis,

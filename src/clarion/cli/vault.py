@@ -13,10 +13,10 @@ from clarion.access.vault import key_id_of
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
+from clarion.installation import void_copy
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_audit_keys, open_database
+from clarion.stores import open_audit_keys, open_clock, open_database
 
 app = App(name="vault")
 _WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"
@@ -36,11 +36,12 @@ async def rotate(**settings: SettingFlags) -> None:
         if sqlite_path(loaded.database_url):
             directory.lock().close()  # a server of an earlier release holds this lock only
         directory.ensure_master_keys()
-        clock = SystemClock()
         async with open_database(loaded) as engine:
+            clock = await open_clock(engine)
             log = SqlAuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
             with _show_progress() as progress:
                 task = progress.add_task("Encrypting secrets", total=None)
+                await void_copy(engine)
                 async with record_command(log):
                     new = await key_rotation.rotate(
                         directory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -36,6 +36,8 @@ class Health:
     metrics: Metrics
     find_failing_loops: Callable[[], Sequence[str]] = tuple
     is_stopping: bool = False
+    # Returns the metrics of all processes that share the listeners, if there are several.
+    gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
@@ -74,7 +76,8 @@ class Health:
 
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
-        return Response(200, self.metrics.render(), _TEXT)
+        gather = self.gather_metrics
+        return Response(200, await gather() if gather else self.metrics.render(), _TEXT)
 
     async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:

@@ -48,10 +48,12 @@ class SocketListener:
         """The paths that are served."""
         return set(self._endpoints)
 
-    async def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
-        """Accept connections on an address."""
+    async def listen(
+        self, address: Address, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
+    ) -> None:
+        """Accept connections on an address, alone or with other processes."""
         acceptor = Acceptor(self._listening, tls)
-        await acceptor.open(address)
+        await acceptor.open(address, is_shared=is_shared)
         self._acceptors.append(acceptor)
 
     async def run(self) -> None:

@@ -52,6 +52,9 @@ class Engine(Protocol):
         tried again, because somebody reads. On PostgreSQL its own vacuum does it, later.
         """
 
+    async def read_time(self) -> int | None:
+        """Return the milliseconds since 1970 by the clock of the database; None if it has none."""
+
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""
 

@@ -105,6 +105,11 @@ class Metrics:
         doc = "Size of the units waiting for a commit, about."
         self._watch("clarion_store_waiting_bytes", doc, lambda: writer.waiting_bytes)
 
+    def watch_clock(self, read_skew_ms: Callable[[], int]) -> None:
+        """Export how far the clock of this machine is ahead of the time that nodes share."""
+        doc = "How far the clock of this machine is ahead of the database's."
+        self._watch("clarion_clock_skew_seconds", doc, lambda: read_skew_ms() / 1000)
+
     def watch_gateway(self, *, sockets: Sized, connections: Sized, registry: CacheCounts) -> None:
         """Export connections and cache counts of the gateway."""
         hits, misses = "Token look-ups answered from memory.", "Token look-ups read from the store."

@@ -31,6 +31,7 @@ _QUICK, _SLOW, _BACKGROUND, _CHECKS = 4, 2, 1, 1
 # Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
+READ_TIME = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # The tasks of housekeeping wait for each other.
 _BACKGROUND_FETCH_S = 120.0
 # Beyond the time of the read itself: to connect, and to hear that the server ended it.
@@ -162,6 +163,10 @@ class PostgresEngine:
 
     async def scrub(self) -> bool:
         return True
+
+    async def read_time(self) -> int:
+        ((now,),) = await self._checks.fetch(READ_TIME, (), within_s=_CHECK_S)
+        return int(now)
 
     async def check(self) -> None:
         if self.commit.is_stuck:

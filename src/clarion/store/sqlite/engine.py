@@ -101,6 +101,9 @@ class SqliteEngine:
             await asyncio.sleep(_SCRUB_PAUSE_S)
         return False
 
+    async def read_time(self) -> None:
+        return None
+
     async def check(self) -> None:
         if self.commit.is_stuck:
             raise StoreUnavailable
