@@ -272,7 +272,7 @@ def guarded() -> Iterator[RedisServer]:
 async def behind_tls(server: RedisServer, folder: Path) -> AsyncIterator[str]:
     """The address of a server behind TLS, with its password and the authority to trust."""
     authority = Authority.create(folder)
-    async with Proxy.to(server.url, authority.server_context([])) as proxy:
+    async with Proxy.to(server.url, tls=authority.server_context([])) as proxy:
         port = proxy.url.rpartition(":")[2].partition("/")[0]
         address = f"rediss://:s3cret%20word@127.0.0.1:{port}"
         yield f"{address}?ssl_ca_certs={authority.ca_path}"
