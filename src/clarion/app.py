@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import gc
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -81,10 +82,12 @@ class Server:
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": redis},
+                others={"redis": redis, "bus": bus if isinstance(bus, RedisBus) else None},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                is_of_tests=services.virtual_time is not None,
+                membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
@@ -92,11 +95,11 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
+            stack.push_async_callback(supervisor.stop, 0)
+            _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
-            stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
@@ -172,17 +175,21 @@ class Server:
         # An HTTP listener would wait for an open stream for ever.
         await services.live_clients.stop(min(grace_s / 2, _STREAMS_GRACE_S))
         left_s = max(0.0, ends_at - clock())
+        # Devices find another node, if there is one; a node alone is back the sooner it stops.
+        is_gentle = not sqlite_path(self._settings.database_url)
         await asyncio.gather(
-            services.sockets.stop(left_s), *(listener.stop(left_s) for listener in listeners)
+            services.sockets.stop(left_s, is_gentle=is_gentle),
+            *(listener.stop(left_s) for listener in listeners),
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.membership.leave()
         await services.audit_loop.stop()
 
     def _report_ready(self) -> None:
         server_id = self._settings.server_id
         if self._member:  # the parent says when all are ready
-            get_logger().info("process_ready", server_id=server_id)
+            get_logger().info("process_ready", server_id=server_id, pid=os.getpid())
             self._member.report_ready()
         else:
             get_logger().info("ready", server_id=server_id)
@@ -211,6 +218,8 @@ def _start_loops(
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
     _watch_other_nodes(supervisor, services)
+    supervisor.start("membership", services.membership.run)
+    supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -222,7 +231,10 @@ def _start_loops(
         eraser=services.eraser,
         last_seen=services.last_seen,
         used_keys=services.callers.used,
+        membership=services.membership,
     )
+    if services.virtual_time is not None:
+        services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
     for task in tasks:
         supervisor.start(task.name, task.run)
 
@@ -264,6 +276,7 @@ def _claim_directory_and_addresses(
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    directory.reserve(for_tests=settings.clock == "test")
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
     if not is_member:

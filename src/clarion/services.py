@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from clarion import descriptors
+from clarion import __version__, descriptors
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
@@ -26,15 +26,20 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
+from clarion.clock import MovableClock
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.events.publisher import Publisher
+from clarion.events.virtual_time import VirtualTime
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.nodes.bus import Bus
+from clarion.nodes.membership import SharedMembership, SoleNode
+from clarion.nodes.model import Node
+from clarion.nodes.port import Membership
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -51,6 +56,7 @@ from clarion.sockets.listener import SocketListener
 from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
+from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
 from clarion.telemetry.metrics import ChannelMetrics, GatewayMetrics, Metrics
 
@@ -95,16 +101,20 @@ class Services:
             stores.directory.read_master_keys(), settings.external_url
         )
         self.channels = self._build_channels(settings, stores)
-        self.pipeline = _build_pipeline(settings, stores, self)
-        self.explainer = self.pipeline.explainer
-        self.backlog = self.pipeline.backlog
-        self.publisher = Publisher(self.pipeline.intake)
-        self.eraser = self._build_eraser(settings, stores)
-        self.wake = self.pipeline.wake
+        self._build_work(settings, stores)
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
+
+    def _build_work(self, settings: Settings, stores: Stores) -> None:
+        self.pipeline = _build_pipeline(settings, stores, self)
+        self.virtual_time = _make_virtual_time(stores, self.pipeline)
+        self.membership = _join_nodes(settings, stores, self.pipeline)
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
+        self.publisher = Publisher(self.pipeline.intake)
+        self.eraser = self._build_eraser(settings, stores)
+        self.wake = self.pipeline.wake
 
     def _build_registries(self, settings: Settings, stores: Stores) -> None:
         self.provider_tokens = ProviderTokens(stores.apps, self.deleted_apps)
@@ -292,6 +302,14 @@ class Services:
         )
 
 
+def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None:
+    """Return what moves the clock of a test server; None for any other."""
+    if not isinstance(stores.clock, MovableClock):
+        return None
+    get_logger().warning("clock_of_tests", meaning="POST /v1/test/clock moves the time of all apps")
+    return VirtualTime(clock=stores.clock, pipeline=pipeline)
+
+
 def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
     path = settings.audit_log_path
     log = stores.audit_log
@@ -317,6 +335,8 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         gateway=services.dispatch,
         registry=services.registry,
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
+        node_id=stores.node_id,
+        is_live=lambda: services.membership.is_live,
     )
     return Pipeline(
         ports,
@@ -328,3 +348,11 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
     )
+
+
+def _join_nodes(settings: Settings, stores: Stores, pipeline: Pipeline) -> Membership:
+    name, now = settings.server_id, stores.clock.now()
+    node = Node(stores.node_id or name, name, __version__, started_at=now, seen_at=now)
+    if not stores.node_id:
+        return SoleNode(node, stores.clock)
+    return SharedMembership(stores.nodes, stores.clock, node, pipeline.take_over)

@@ -8,13 +8,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from itertools import count
 
-from clarion.clock import SystemClock
+from clarion.clock import Clock, SystemClock
 from clarion.nodes.bus import Bus
 from clarion.nodes.local_bus import LocalBus
 from clarion.nodes.redis.breaker import make_breaker
 from clarion.nodes.redis.bus import RedisBus
 from tests.hub import Hub
 
+SYSTEM_CLOCK = SystemClock()
 HEARS_WITHIN_S = 30.0
 # Joins another node, which hears already, until the block ends: then it leaves in good order.
 Join = Callable[[], AbstractAsyncContextManager[Bus]]
@@ -40,15 +41,22 @@ async def join_redis(url: str) -> AsyncIterator[Join]:
 
 @asynccontextmanager
 async def joined_redis(
-    url: str, installation_id: str, *, probe_every_s: float = 0.1
+    url: str,
+    installation_id: str = "",
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    probe_every_s: float = 0.1,
+    beat_every_s: float = 20.0,
 ) -> AsyncIterator[RedisBus]:
     """A node on Redis, from when it hears."""
     breaker = make_breaker(url, installation_id, probe_every_s=probe_every_s)
-    bus = RedisBus(breaker, SystemClock(), name="node", probe_every_s=probe_every_s)
+    bus = RedisBus(
+        breaker, clock, name="node", probe_every_s=probe_every_s, beat_every_s=beat_every_s
+    )
+    await breaker.check()
     runs = (breaker.run, *bus.loops.values())
     loops = [asyncio.ensure_future(run()) for run in runs]
     try:
-        await breaker.check()
         async with asyncio.timeout(HEARS_WITHIN_S):
             while not bus.is_hearing:  # noqa: ASYNC110 - nobody announces it
                 await asyncio.sleep(0.005)
