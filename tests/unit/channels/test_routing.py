@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -367,7 +368,7 @@ async def test_the_other_nodes_read_changed_providers_when_they_are_told() -> No
     bus = hub.join()
     here.routing.forget.join(hub.join())
     there.routing.forget.join(bus)
-    for tell in (lambda: here.routing.forget("app"), bus.miss):
+    for tell in (partial(here.routing.forget, "app"), bus.miss):
         await there.routing.find("app")
         reads = there.providers.reads
         await there.routing.find("app")

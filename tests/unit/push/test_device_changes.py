@@ -185,7 +185,7 @@ async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_t
             await here.update("app", device.id, BO)
         case "revoked":
             await here.invalidate("app", device.id, InvalidationReason.REVOKED)
-        case "deleted":
+        case _:
             await here.delete("app", device.id)
     await asyncio.wait_for(node.phone.is_closed.wait(), 30)
     assert node.phone.closed is code
