@@ -59,6 +59,23 @@ app.command(
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
 )
 app.command(
+    "clarion.cli.version:version",
+    name="version",
+    help="Print the version, and the commit it was built from.",
+)
+app.command(
+    "clarion.cli.backup:backup",
+    name="backup",
+    help="Write a consistent copy of the database to one file, while servers run. Takes --data and "
+    "--database.",
+)
+app.command(
+    "clarion.cli.restore:restore",
+    name="restore",
+    help="Restore a backup into a data directory or database where nothing is. Takes --data and "
+    "--database.",
+)
+app.command(
     "clarion.cli.env:env",
     name="env",
     help="Print shell variables for trying the API: the URL, the API key of the demo app, and a "
