@@ -15,6 +15,7 @@ from bench.subjects import (
     inbox,
     offline,
     online,
+    processes,
     segments,
     writes,
 )
@@ -27,6 +28,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "processes": processes.measure,
     "online": online.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
