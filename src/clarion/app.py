@@ -82,11 +82,12 @@ class Server:
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": redis},
+                others={"redis": redis, "bus": bus if isinstance(bus, RedisBus) else None},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
                 is_of_tests=services.virtual_time is not None,
+                membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
@@ -94,11 +95,11 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
+            stack.push_async_callback(supervisor.stop, 0)
+            _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
-            stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
@@ -182,6 +183,7 @@ class Server:
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.membership.leave()
         await services.audit_loop.stop()
 
     def _report_ready(self) -> None:
@@ -216,6 +218,8 @@ def _start_loops(
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
     _watch_other_nodes(supervisor, services)
+    supervisor.start("membership", services.membership.run)
+    supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -227,6 +231,7 @@ def _start_loops(
         eraser=services.eraser,
         last_seen=services.last_seen,
         used_keys=services.callers.used,
+        membership=services.membership,
     )
     if services.virtual_time is not None:
         services.virtual_time.clean_ups.extend(task.run_once for task in tasks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from clarion import descriptors
+from clarion import __version__, descriptors
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
@@ -37,6 +37,9 @@ from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.nodes.bus import Bus
+from clarion.nodes.membership import SharedMembership, SoleNode
+from clarion.nodes.model import Node
+from clarion.nodes.port import Membership
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -98,16 +101,20 @@ class Services:
             stores.directory.read_master_keys(), settings.external_url
         )
         self.channels = self._build_channels(settings, stores)
-        self.pipeline = _build_pipeline(settings, stores, self)
-        self.virtual_time = _make_virtual_time(stores, self.pipeline)
-        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
-        self.publisher = Publisher(self.pipeline.intake)
-        self.eraser = self._build_eraser(settings, stores)
-        self.wake = self.pipeline.wake
+        self._build_work(settings, stores)
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
+
+    def _build_work(self, settings: Settings, stores: Stores) -> None:
+        self.pipeline = _build_pipeline(settings, stores, self)
+        self.virtual_time = _make_virtual_time(stores, self.pipeline)
+        self.membership = _join_nodes(settings, stores, self.pipeline)
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
+        self.publisher = Publisher(self.pipeline.intake)
+        self.eraser = self._build_eraser(settings, stores)
+        self.wake = self.pipeline.wake
 
     def _build_registries(self, settings: Settings, stores: Stores) -> None:
         self.provider_tokens = ProviderTokens(stores.apps, self.deleted_apps)
@@ -328,6 +335,8 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         gateway=services.dispatch,
         registry=services.registry,
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
+        node_id=stores.node_id,
+        is_live=lambda: services.membership.is_live,
     )
     return Pipeline(
         ports,
@@ -339,3 +348,11 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
     )
+
+
+def _join_nodes(settings: Settings, stores: Stores, pipeline: Pipeline) -> Membership:
+    name, now = settings.server_id, stores.clock.now()
+    node = Node(stores.node_id or name, name, __version__, started_at=now, seen_at=now)
+    if not stores.node_id:
+        return SoleNode(node, stores.clock)
+    return SharedMembership(stores.nodes, stores.clock, node, pipeline.take_over)

@@ -41,6 +41,7 @@ from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.key_rotation import refuse_retired_key
+from clarion.nodes.sql import SqlNodes
 from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
@@ -62,6 +63,9 @@ from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
 from clarion.store.postgres.release_locks import hold_release
 from clarion.telemetry.logs import get_logger
+
+# It is in the row of every job: the random part of a UUID is enough.
+NODE_ID_LENGTH = 12
 
 
 class Stores:
@@ -110,7 +114,7 @@ class Stores:
         self.push_endpoints = SqlPushEndpoints(engine)
         self._open_statistics(engine)
         self.events = SqlEvents(engine)
-        self.queue = SqlQueue(engine)
+        self._open_queue(engine, clock)
         self.notifications = SqlNotificationReader(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
@@ -132,6 +136,12 @@ class Stores:
         self.statistics = SqlStatistics(engine)
         self.tally = SqlTally(engine)
         self.analytics = SqlAnalytics(engine)
+
+    def _open_queue(self, engine: Engine, clock: Clock) -> None:
+        # Of this process among the nodes on PostgreSQL; with SQLite there is one node.
+        self.node_id = clock.new_id()[-NODE_ID_LENGTH:] if isinstance(clock, DatabaseClock) else ""
+        self.nodes = SqlNodes(engine)
+        self.queue = SqlQueue(engine, self.node_id)
 
     def _make_keyring(self) -> Keyring:
         return Keyring(

@@ -32,6 +32,8 @@ from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis.address import parse_address
 from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
+from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
+from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
@@ -154,6 +156,21 @@ def _migrations(database: str, missing: int) -> Finding:
     if missing:
         return "note", f"{database}; the next start applies {missing} migrations"
     return "ok", f"{database}, up to date"
+
+
+async def _nodes(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "one, with SQLite"
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        nodes = [NODES.read(row) for row in await fetch(SELECT_NODES)]
+        leaders = [LEADERS.read(row) for row in await fetch(SELECT_LEADER)]
+    if not nodes:
+        return "ok", "none is running"
+    leads = {each.node_id for each in leaders}
+    names = [f"{n.name} {n.version}{' (leader)' * (n.id in leads)}" for n in nodes]
+    return "ok", f"{len(nodes)}: {', '.join(names)}"
 
 
 async def _vault(settings: Settings) -> Finding:
@@ -324,6 +341,7 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "disk": _disk,
     "database": _database,
     "clock": _clock,
+    "nodes": _nodes,
     "vault": _vault,
     "keys": _keys,
     "audit log": _audit,

@@ -52,6 +52,11 @@ app.command(
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
 )
 app.command(
+    "clarion.cli.version:version",
+    name="version",
+    help="Print the version, and the commit it was built from.",
+)
+app.command(
     "clarion.cli.backup:backup",
     name="backup",
     help="Write a consistent copy of the database to one file, while servers run. Takes --data and "

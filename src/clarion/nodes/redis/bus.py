@@ -49,6 +49,8 @@ _AT_A_TIME = 1_000
 _CHANGES_LIMIT = 200_000
 _HOPS_LIMIT = 1
 _CLOSE_WITHIN_S = 1.0
+# How long a check waits for a node that has just found Redis.
+_BEGINS_WITHIN_S = 1.0
 
 
 class Deaf(ConnectionError):
@@ -91,7 +93,7 @@ class RedisBus:
         self._gone: list[tuple[str, Sequence[str]]] = []
         self._outbox = Outbox()
         self._settling: list[asyncio.Future[None]] = []
-        self._is_subscribed = False
+        self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
         self._probes_heard: dict[bytes, int] = {}
@@ -114,7 +116,13 @@ class RedisBus:
 
     @property
     def is_hearing(self) -> bool:
-        return self._is_subscribed and not self._breaker.is_open
+        return self._subscribed.is_set() and not self._breaker.is_open
+
+    async def check(self) -> None:
+        """Return if this node hears the others: the `Dependency` port."""
+        await self._breaker.check()
+        async with asyncio.timeout(_BEGINS_WITHIN_S):
+            await self._subscribed.wait()
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -181,7 +189,8 @@ class RedisBus:
             except FAILURES as error:
                 self._breaker.open(error)
             finally:
-                was_hearing, self._is_subscribed = self._is_subscribed, False
+                was_hearing = self._subscribed.is_set()
+                self._subscribed.clear()
             if was_hearing:
                 deaf_at = clock()
                 get_logger().warning("bus_deaf", effect="what other nodes say is not heard")
@@ -207,7 +216,7 @@ class RedisBus:
                 await self._send_all()
                 if self.is_hearing:
                     await self._client.run(self._presence.unmark())
-        self._is_subscribed = False
+        self._subscribed.clear()
 
     def _tell_holder(self, note: Note) -> None:
         if note.device_id in self._held:
@@ -413,7 +422,7 @@ class RedisBus:
         await self._write_presence()
         if self._breaker.is_open:
             raise ConnectionError("lost again")
-        self._is_subscribed = True
+        self._subscribed.set()
         self.counts.rebuilds += 1
         self._wake.set()
         self._receivers.miss()
