@@ -59,7 +59,6 @@ from clarion.push.api import topics as topics_api
 from clarion.push.apns.channels import BroadcastChannels
 from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.push.apns.intake import PushIntake
-from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.webpush import api as endpoints_api
 from clarion.push.webpush.endpoint import WebPushEndpoint
 from clarion.push.webpush.intake import WebPushIntake
@@ -139,7 +138,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
-        tokens=ProviderTokens(stores.apps, services.deleted_apps),
+        tokens=services.provider_tokens,
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock

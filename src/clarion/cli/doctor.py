@@ -30,7 +30,10 @@ from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
-from clarion.nodes.redis import connect, ping
+from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
+from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
+from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
@@ -155,6 +158,21 @@ def _migrations(database: str, missing: int) -> Finding:
     return "ok", f"{database}, up to date"
 
 
+async def _nodes(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "one, with SQLite"
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        nodes = [NODES.read(row) for row in await fetch(SELECT_NODES)]
+        leaders = [LEADERS.read(row) for row in await fetch(SELECT_LEADER)]
+    if not nodes:
+        return "ok", "none is running"
+    leads = {each.node_id for each in leaders}
+    names = [f"{n.name} {n.version}{' (leader)' * (n.id in leads)}" for n in nodes]
+    return "ok", f"{len(nodes)}: {', '.join(names)}"
+
+
 async def _vault(settings: Settings) -> Finding:
     directory = DataDirectory(settings.data)
     path, has_key = directory.master_key, directory.master_key.exists()
@@ -260,12 +278,18 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
-    redis = connect(settings.redis)
     try:
-        await ping(redis)
-    finally:
-        await redis.aclose()
-    return "ok", "connected"
+        about = await connect_once(parse_address(settings.redis))
+    except FAILURES as error:
+        reason = str(error) or type(error).__name__
+        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+    detail = f"{about.product} {about.version}"
+    if about.primaries:
+        detail += f", a Cluster with {about.primaries} primaries"
+    if not about.is_new_enough:
+        least = ".".join(map(str, LEAST_VERSION))
+        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
+    return "ok", detail
 
 
 async def _ports(settings: Settings) -> Finding:
@@ -317,6 +341,7 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "disk": _disk,
     "database": _database,
     "clock": _clock,
+    "nodes": _nodes,
     "vault": _vault,
     "keys": _keys,
     "audit log": _audit,

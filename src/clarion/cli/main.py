@@ -42,7 +42,9 @@ app.command(
 app.command(
     "clarion.cli.migrate:migrate",
     name="migrate",
-    help="Apply missing database migrations. Takes --data and --database.",
+    help="Apply missing database migrations. What nodes of an earlier release cannot live with "
+    "waits until none is connected; with --after it is an error if one is. Takes --data and "
+    "--database.",
 )
 app.command(
     "clarion.cli.doctor:doctor",
