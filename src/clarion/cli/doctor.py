@@ -78,6 +78,8 @@ async def _run(check: Callable[[Settings], Awaitable[Finding]], settings: Settin
         return await check(settings)
     except ClarionError as error:
         return "fault", error.detail
+    except OSError as error:
+        return "fault", f"this account cannot use {error.filename}: {error.strerror}"
 
 
 async def _python(_settings: Settings) -> Finding:
