@@ -1,6 +1,7 @@
 """A TCP proxy between a client and a server that can be cut, or stop forwarding silently."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Self
@@ -10,9 +11,12 @@ from urllib.parse import urlsplit, urlunsplit
 class Proxy:
     """Forwards bytes both ways, until it does not."""
 
-    def __init__(self, url: str, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, url: str, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
         self._parts = urlsplit(url)
         self._host = host
+        self._tls = tls
         self._requests_flow = asyncio.Event()
         self._answers_flow = asyncio.Event()
         self._resume()
@@ -23,9 +27,14 @@ class Proxy:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, url: str, host: str = "127.0.0.1") -> AsyncIterator[Self]:
-        """Listen at an address of this machine as long as the context lasts."""
-        proxy = cls(url, host)
+    async def to(
+        cls, url: str, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[Self]:
+        """Listen at an address of this machine as long as the context lasts.
+
+        With `tls` it ends TLS, as a server of a provider does.
+        """
+        proxy = cls(url, host, tls)
         await proxy.restore()
         try:
             yield proxy
@@ -41,7 +50,9 @@ class Proxy:
     async def restore(self) -> None:
         self._resume()
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, self._host, self._port)
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, ssl=self._tls
+            )
             self._port = self._server.sockets[0].getsockname()[1]
 
     def freeze(self) -> None:

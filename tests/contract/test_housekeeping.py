@@ -14,6 +14,8 @@ from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
 from clarion.installation import Installation
+from clarion.nodes.membership import SoleNode
+from clarion.nodes.model import Node
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
@@ -85,6 +87,7 @@ def tasks(stores: Stores, dispatch: Dispatch, last_seen: LastSeen) -> dict[str, 
         eraser=eraser,
         last_seen=last_seen,
         used_keys=set(),
+        membership=SoleNode(Node("node", "node", "0", NOW, NOW), stores.clock),
     )
     return {task.name: task for task in tasks}
 

@@ -37,6 +37,9 @@ class MemoryEngine:
         (outcome,) = report.outcomes([unit])
         return outcome.rows if isinstance(outcome, Done) else None
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self.write(unit)
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         self.reads += 1
         return self._connection.execute(statement.text, statement.bind(**values)).fetchall()

@@ -10,7 +10,8 @@ import msgspec
 
 from clarion.clock import Clock, to_rfc3339
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
-from clarion.nodes.port import Dependency
+from clarion.nodes.model import Node
+from clarion.nodes.port import Dependency, Membership
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
@@ -35,7 +36,11 @@ class Health:
     clock: Clock
     metrics: Metrics
     find_failing_loops: Callable[[], Sequence[str]] = tuple
+    # None with SQLite: there is one node.
+    membership: Membership | None = None
     is_stopping: bool = False
+    # Tests move the clock of this server.
+    is_of_tests: bool = False
     # Returns the metrics of all processes that share the listeners, if there are several.
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
@@ -57,8 +62,12 @@ class Health:
         services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
         body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
+        if self.is_of_tests:
+            body["clock"] = "test"
         if request.is_trusted:
             body |= {"server_id": self.server_id, "services": services}
+        if request.is_trusted and self.membership is not None:
+            body["nodes"] = [_view(each, self.membership) for each in self.membership.nodes]
         code = 503 if status == "unhealthy" else 200
         return respond_json(code, msgspec.json.encode(body), _NO_STORE)
 
@@ -89,6 +98,17 @@ class Health:
             return "disconnected"
         self.metrics.dependency_health.labels(name).set(1)
         return "connected"
+
+
+def _view(node: Node, membership: Membership) -> dict[str, object]:
+    return {
+        "id": node.id,
+        "name": node.name,
+        "version": node.version,
+        "started_at": to_rfc3339(node.started_at),
+        "seen_at": to_rfc3339(node.seen_at),
+        "is_leader": node.id == membership.leader_id,
+    }
 
 
 def _summarise(services: Mapping[str, str]) -> str:

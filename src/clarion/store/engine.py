@@ -29,6 +29,12 @@ class Engine(Protocol):
         if too many units are waiting: in both cases nothing is changed.
         """
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        """Do as `write` does, on a connection apart from requests, as far as there is one.
+
+        For claims and heart-beats: requests do not wait for them, nor they for requests.
+        """
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         """Return the rows of a short, indexed read."""
 

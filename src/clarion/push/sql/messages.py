@@ -94,6 +94,13 @@ COUNT_WAITING = statement(
     WHERE device_id IN (SELECT key FROM json_each(:ids)) AND {WAITS}
     AND is_stored = 1 AND expires_at > :now GROUP BY device_id""",
 )
+# Each device is one look into the index, however much waits for it.
+FIND_WAITING = statement(
+    "find_devices_with_waiting_messages",
+    f"""SELECT asked.key FROM json_each(:ids) AS asked WHERE EXISTS (
+    SELECT 1 FROM messages WHERE device_id = asked.key AND {WAITS} AND is_stored = 1
+    AND expires_at > :now)""",
+)
 ACKNOWLEDGE = statement(
     "acknowledge_message",
     f"""UPDATE messages SET status = 'delivered', reason = 'acknowledged', updated_at = :now
@@ -192,6 +199,10 @@ class SqlMessages:
         rows = await self._engine.fetch(COUNT_WAITING, ids=ids, now=max(now for _, now in asked))
         counts = {device_id: int(count) for device_id, count in rows}
         return {each: counts.get(each[0], 0) for each in asked}
+
+    async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
+        rows = await self._engine.fetch(FIND_WAITING, ids=keys_of(device_ids), now=now)
+        return frozenset(device_id for (device_id,) in rows)
 
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()

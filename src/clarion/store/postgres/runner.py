@@ -35,6 +35,9 @@ _OF_A_UNIT = (
 _OF_THE_CONNECTION = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+_FOR_POSTGRES = re.compile(r"/\*postgres (.*?)\*/")
+
+
 class PostgresRunner:
     """Runs each batch in one transaction; a unit that fails does not affect the others."""
 
@@ -135,9 +138,14 @@ async def _fetch_rows(
     arguments = [(*row, unit) for unit, rows in members for row in rows]
     if not arguments:
         return
-    text = _with_position(group.text, len(arguments[0]))
+    text = _with_position(unveil(group.text), len(arguments[0]))
     for *row, unit in await connection.fetchmany(text, arguments):
         report.rows.setdefault(unit, {}).setdefault(group.position, []).append(tuple(row))
+
+
+def unveil(text: str) -> str:
+    """Return a statement with what SQLite takes for a comment."""
+    return _FOR_POSTGRES.sub(r"\1", text)
 
 
 def _with_position(text: str, parameter: int) -> str:

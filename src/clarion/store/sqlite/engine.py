@@ -63,6 +63,9 @@ class SqliteEngine:
     async def write(self, unit: Unit) -> Rows | None:
         return await write_accompanied(self.commit, unit)
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self.commit.write(unit)
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         try:
             return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
