@@ -93,8 +93,6 @@ class ClusterRun:
         """Wait until nothing is left to do, and return the seconds that took."""
         began = time.monotonic()
         self.devices.stabilise()
-        for device in self.devices.devices:
-            device.disconnect()
         await self._drain_events()
         await self._drain_messages()
         self.settled_s = time.monotonic() - began
