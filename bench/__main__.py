@@ -16,6 +16,7 @@ from bench.subjects import (
     inbox,
     offline,
     online,
+    processes,
     segments,
     writes,
 )
@@ -28,6 +29,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "processes": processes.measure,
     "online": online.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
