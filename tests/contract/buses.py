@@ -47,11 +47,19 @@ async def joined_redis(
     clock: Clock = SYSTEM_CLOCK,
     probe_every_s: float = 0.1,
     beat_every_s: float = 20.0,
+    silent_s: float = 5.0,
+    gone_s: float = 60.0,
 ) -> AsyncIterator[RedisBus]:
     """A node on Redis, from when it hears."""
     breaker = make_breaker(url, installation_id, probe_every_s=probe_every_s)
     bus = RedisBus(
-        breaker, clock, name="node", probe_every_s=probe_every_s, beat_every_s=beat_every_s
+        breaker,
+        clock,
+        name="node",
+        probe_every_s=probe_every_s,
+        beat_every_s=beat_every_s,
+        silent_s=silent_s,
+        gone_s=gone_s,
     )
     with suppress(RedisUnavailable):  # on a busy machine; then the loop probes it
         await breaker.check()

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from clarion.nodes.bus_counts import DropReason
 from clarion.nodes.redis.breaker import RedisUnavailable, make_breaker
-from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.bus import Deaf, RedisBus
 from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.frames import Note, pack_for_all, pack_for_node
 from clarion.nodes.redis.link import Command
@@ -101,8 +101,9 @@ async def test_everything_that_is_kept_expires_by_itself(network: Network) -> No
     bus = await network.join()
     bus.hold("d", 1)
     await bus.settle()
+    await until(lambda: bus._probe_number > 1)
     keys = await ask(bus, "KEYS", "*")
-    assert len(keys) == 16
+    assert len(keys) == 17
     lives = [await ask(bus, "TTL", key) for key in keys]
     assert all(0 < life <= 240 for life in lives)
 
@@ -253,6 +254,46 @@ async def test_what_does_not_fit_is_dropped_and_counted(network: Network) -> Non
     await until(lambda: heard.of("all")[-1] == b"after")
 
 
+async def test_who_may_have_missed_something_is_told(network: Network) -> None:
+    teller, listener = await network.join(), await network.join()
+    heard = Heard(listener, "all")
+    teller._outbox = Outbox(bytes_limit=10 * KIB)
+    for _ in range(20):
+        teller.tell("all", bytes(KIB))
+    await until(lambda: heard.gaps == 1)
+    teller._breaker.open(ConnectionError("a moment"))
+    teller.tell("all", b"lost")
+    await until(lambda: heard.gaps == 2)
+    assert listener.is_hearing
+
+
+async def test_a_node_that_does_not_count_is_not_heard_until_it_is_gone(
+    redis_url: str,
+) -> None:
+    async with joined_redis(redis_url, silent_s=0.5, gone_s=2.0) as bus:
+        heard = Heard(bus)
+        with capture_logs() as logs:
+            await ask(bus, "HSET", f"{bus._client.namespace}:nodes", "other.1", 7)
+            await until(lambda: not bus.is_hearing)
+            with pytest.raises(Deaf):
+                await bus.check()
+            assert not heard.gaps
+            await until(lambda: bus.is_hearing and heard.gaps == 1)
+        assert [each["event"] for each in logs] == ["node_silent", "nodes_heard"]
+        assert await ask(bus, "HKEYS", f"{bus._client.namespace}:nodes") == [bus.node.encode()]
+
+
+async def test_a_node_that_was_killed_and_started_anew_replaces_itself(redis_url: str) -> None:
+    async with joined_redis(redis_url, "one") as first:
+        key = f"{first._client.namespace}:nodes"
+        await ask(first, "HSET", key, "node.killed", 7, "other.1", 7)
+        async with joined_redis(redis_url, "one") as second:
+            fields = {b"other.1", first.node.encode(), second.node.encode()}
+            async with asyncio.timeout(30):
+                while set(await ask(second, "HKEYS", key)) != fields:  # noqa: ASYNC110 - silent
+                    await asyncio.sleep(0.01)
+
+
 async def test_installations_on_one_server_do_not_hear_each_other(redis_url: str) -> None:
     async with (
         joined_redis(redis_url, "one") as one,
@@ -273,7 +314,8 @@ async def test_a_node_in_good_order_leaves_nothing_behind(redis_url: str) -> Non
     async with joined_redis(redis_url, "one") as one:
         one.hold("d", 1)
         await one.settle()
-        assert await ask(one, "DBSIZE") == 16
+        await until(lambda: one._probe_number > 1)
+        assert await ask(one, "DBSIZE") == 17
     async with joined_redis(redis_url, "two") as two:
         assert await ask(two, "KEYS", "clarion:one:*") == []
 

@@ -34,6 +34,7 @@ from clarion.nodes.redis.frames import (
     pack_for_node,
 )
 from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
+from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
 from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
 from clarion.telemetry.logs import get_logger
@@ -49,6 +50,9 @@ _AT_A_TIME = 1_000
 # What is kept of changes while Redis is away: then all of it is written anew anyway.
 _CHANGES_LIMIT = 200_000
 _HOPS_LIMIT = 1
+# The subject of a node that says that others may have missed something.
+_MISSED = ""
+_MISSED_AFTER_S = 0.2
 _CLOSE_WITHIN_S = 1.0
 # How long a check waits for a node that has just found Redis.
 _BEGINS_WITHIN_S = 1.0
@@ -69,6 +73,8 @@ class RedisBus:
         name: str,
         probe_every_s: float = PROBE_EVERY_S,
         beat_every_s: float = BEAT_EVERY_S,
+        silent_s: float = SILENT_S,
+        gone_s: float = GONE_S,
     ) -> None:
         self._breaker = breaker
         self._client = breaker.client
@@ -85,6 +91,10 @@ class RedisBus:
         self.on_replaced = self._receivers.on_replaced
         self._name_channels(self._client.namespace)
         self._presence = Presence(self._client.namespace, self.node)
+        self._members = Members(self._client.namespace, self.node, silent_s=silent_s, gone_s=gone_s)
+        # Others may have missed something that this node said, and are to be told so.
+        self._was_missed = False
+        self._missing: asyncio.TimerHandle | None = None
         self._held: dict[str, int] = {}
         # Since when devices are held that others do not know of yet; None: released.
         self._changes: dict[str, int | None] = {}
@@ -120,13 +130,16 @@ class RedisBus:
 
     @property
     def is_hearing(self) -> bool:
-        return self._subscribed.is_set() and not self._breaker.is_open
+        is_joined = self._subscribed.is_set() and not self._breaker.is_open
+        return is_joined and not self._members.silent
 
     async def check(self) -> None:
         """Return if this node hears the others: the `Dependency` port."""
         await self._breaker.check()
         async with asyncio.timeout(_BEGINS_WITHIN_S):
             await self._subscribed.wait()
+        if self._members.silent:
+            raise Deaf
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -220,8 +233,10 @@ class RedisBus:
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._send_all()
                 if not self._breaker.is_open:
-                    await self._client.run(self._presence.unmark())
+                    await self._client.run([*self._presence.unmark(), self._members.remove()])
         self._subscribed.clear()
+        if self._missing:
+            self._missing.cancel()
 
     def _tell_holder(self, note: Note) -> None:
         if note.device_id in self._held:
@@ -242,6 +257,7 @@ class RedisBus:
     def _drop(self, reason: DropReason, count: int) -> None:
         if count:
             self.counts.dropped[reason] += count
+            self._was_missed |= reason is not DropReason.UNREADABLE
 
     @property
     def _second(self) -> int:
@@ -268,7 +284,8 @@ class RedisBus:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._outbox or self._changes or self._replaced or self._gone)
+        waiting = self._outbox or self._changes or self._replaced or self._gone
+        return bool(waiting or self._was_missed)
 
     def _take_changes(self) -> dict[str, int | None]:
         taken = dict(islice(self._changes.items(), _AT_A_TIME))
@@ -291,6 +308,9 @@ class RedisBus:
         """Write who holds what, find the holders of devices, and publish the frames."""
         gone, self._gone = self._gone, []
         said, notes = self._outbox.take_said(), self._outbox.take_notes()
+        if self._was_missed and not self._outbox:
+            self._was_missed = False
+            said.append((_MISSED, b""))
         held = [(each, since) for each, since in changes.items() if since is not None]
         released = [each for each, since in changes.items() if since is None]
         second = self._second
@@ -386,7 +406,20 @@ class RedisBus:
             return
         for subject, said in frame.said.items():
             self.counts.messages_received += len(said)
-            self._receivers.receive(subject, said)
+            if subject == _MISSED:
+                self._miss_soon()
+            else:
+                self._receivers.receive(subject, said)
+
+    def _miss_soon(self) -> None:
+        """Announce a gap, once for all nodes that come back together."""
+        if self._missing is None:
+            loop = asyncio.get_running_loop()
+            self._missing = loop.call_later(_MISSED_AFTER_S, self._miss)
+
+    def _miss(self) -> None:
+        self._missing = None
+        self._receivers.miss()
 
     def _receive_for_node(self, data: bytes) -> None:
         self._count_received(data)
@@ -442,6 +475,8 @@ class RedisBus:
             raise ConnectionError("lost again")
         self._subscribed.set()
         self.counts.rebuilds += 1
+        # What was on its way when the connection was lost.
+        self._was_missed |= self.counts.rebuilds > 1
         self._wake.set()
         self._receivers.miss()
 
@@ -478,12 +513,26 @@ class RedisBus:
             for each in self._choose_probes().values()
         ]
         marks = self._presence.find_mark()
-        answers = await self._client.run([*probes, *marks])
+        counts = self._members.count(self._probe_number)
+        answers = await self._client.run([*probes, *marks, *counts])
         if not all(answers[: len(probes)]):
             raise Deaf
-        if not all(answers[len(probes) :]):
+        await self._note_members(answers[-1])
+        if not all(answers[len(probes) : len(probes) + len(marks)]):
             get_logger().warning("presence_lost", effect="it is written anew")
             await self._write_presence()
+            self._receivers.miss()
+
+    async def _note_members(self, numbers: Mapping[bytes, bytes]) -> None:
+        """Notice which nodes cannot be heard, and when all can be heard again."""
+        before = self._members.silent
+        gone = self._members.note(numbers, asyncio.get_running_loop().time())
+        if gone:
+            await self._client.run([self._members.remove(*gone)])
+        for node in self._members.silent - before:
+            get_logger().warning("node_silent", node=node, effect="what it changes is not heard")
+        if before and not self._members.silent:
+            get_logger().info("nodes_heard", nodes=sorted(before))
             self._receivers.miss()
 
     async def _write_presence(self) -> None:
