@@ -146,7 +146,7 @@ async def test_a_push_reaches_a_device_of_another_process(group: Group) -> None:
 async def test_the_newest_connection_wins_over_all_processes(group: Group) -> None:
     device = await asyncio.to_thread(register, group.app)
     for first, second in ((1, 2), (2, 1)):
-        codes: list[int] = []
+        codes: list[int | None] = []
         while not codes:
             async with (
                 connected_to(group, device, first) as older,
