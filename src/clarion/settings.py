@@ -94,7 +94,8 @@ class Settings:
     )
     redis: str = _url(
         parse.redis,
-        "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
+        "redis://HOST:PORT/NUMBER of the Redis or Valkey that nodes share: a server, or several "
+        "of a Cluster, separated by commas; rediss:// for TLS. Empty: none.",
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
