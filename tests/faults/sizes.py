@@ -40,6 +40,7 @@ class Sizes:
     cluster_devices: int
     cluster_pushes: int
     cluster_pushes_per_second: float
+    stops: int  # of a node by SIGTERM
     cluster_rounds: int  # how often each fault is made
     cluster_fault_s: float  # how long a fault lasts
     lock_s: float
@@ -133,6 +134,7 @@ TABLE = {
         cluster_devices=30,
         cluster_pushes=800,
         cluster_pushes_per_second=60,
+        stops=4,
         cluster_rounds=1,
         cluster_fault_s=2,
         lock_s=3,
@@ -193,6 +195,7 @@ TABLE = {
         cluster_devices=200,
         cluster_pushes=60_000,
         cluster_pushes_per_second=60,
+        stops=100,
         cluster_rounds=20,
         cluster_fault_s=20,
         lock_s=30,

@@ -19,6 +19,9 @@ from clarion.telemetry.limited_log import LimitedLog
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
 UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
+# How long a stop waits for acknowledgements, and how often it looks.
+_DRAIN_S = 2.0
+_DRAIN_LOOK_S = 0.02
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
 
@@ -74,6 +77,7 @@ class SocketListener:
         """Accept no more connections, close the open ones with 1012, finish background work."""
         for acceptor in self._acceptors:
             acceptor.close()
+        await self._drain(min(grace_s / 2, _DRAIN_S))
         endings = [asyncio.ensure_future(each.end_for_restart()) for each in self._open()]
         if endings:
             await asyncio.wait(endings, timeout=min(grace_s, _CLOSE_GRACE_S))
@@ -81,6 +85,17 @@ class SocketListener:
             socket.cut()
         self.newcomers.drop_all()
         await asyncio.gather(*(each.finish(grace_s) for each in self._endpoints.values()))
+
+    async def _drain(self, limit_s: float) -> None:
+        """Wait until clients have acknowledged what was sent: they would get it again."""
+        give_up = asyncio.get_running_loop().time() + limit_s
+        left = True
+        while left and asyncio.get_running_loop().time() < give_up:
+            left = False
+            async for socket in self._pace.over(self._open()):
+                socket.session.drain()
+                left = left or not socket.is_drained
+            await asyncio.sleep(_DRAIN_LOOK_S if left else 0)
 
     def _is_full(self) -> bool:
         # Sockets that have not authenticated are counted twice, for the moment that lasts.
