@@ -65,15 +65,12 @@ class Stops:
         return longest_s
 
     async def settle(self) -> None:
-        """Wait until every push has come, and then for what may come again."""
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self.arrived) < len(self.pushes):  # noqa: ASYNC110 - nothing signals us
-                await asyncio.sleep(0.1)
+        """Have every device read what waits for it, until every push has come."""
         for device in self.devices.devices:
             device.disconnect()
         async with asyncio.timeout(PATIENCE_S):
-            for device in self.devices.devices:
-                await device.ready.wait()
+            while len(self.arrived) < len(self.pushes):  # noqa: ASYNC110 - nothing signals us
+                await asyncio.sleep(0.1)
 
 
 def stop(node: Node) -> float:
