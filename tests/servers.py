@@ -203,7 +203,7 @@ class ClusterMember(RedisServer):
     def is_in_sync(self) -> bool:
         """Whether this is a primary, or a replica that could take its place."""
         role, *details = self.ask("ROLE")
-        return role == "master" or details[2] == "connected"
+        return bool(role == "master" or details[2] == "connected")
 
 
 class RedisCluster:

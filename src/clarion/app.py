@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import gc
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -25,9 +26,12 @@ from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.limits import RedisLimits
 from clarion.processes.gathered_metrics import GatheredMetrics
 from clarion.processes.member import Member
+from clarion.push.catch_up import CatchUp
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
@@ -71,16 +75,18 @@ class Server:
                 await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
             stores = await self._open_stores(stack)
-            redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor, _open_bus(settings, member))
+            redis = await _open_redis(settings, stores, stack)
+            bus = self._open_bus(redis, stores, stack)
+            services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": redis},
+                others={"redis": redis, "bus": bus if isinstance(bus, RedisBus) else None},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                is_of_tests=services.virtual_time is not None,
                 membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
@@ -89,11 +95,11 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
+            stack.push_async_callback(supervisor.stop, 0)
+            _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            _start_redis(supervisor, services, redis)
             supervisor.start("http_connections", front.connections.run)
-            stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
@@ -108,6 +114,17 @@ class Server:
         if self._set_up:
             await self._set_up(stores, self._settings)
         return stores
+
+    def _open_bus(
+        self, redis: RedisBreaker | None, stores: Stores, stack: contextlib.AsyncExitStack
+    ) -> Bus:
+        """Return what tells other nodes: on SQLite there are none but processes of our own."""
+        is_alone = sqlite_path(self._settings.database_url) is not None
+        if redis and not is_alone:
+            bus = RedisBus(redis, stores.clock, name=self._settings.server_id)
+            stack.push_async_callback(bus.close)
+            return bus
+        return self._member.bus if self._member else NoBus(is_alone=is_alone)
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
@@ -158,8 +175,11 @@ class Server:
         # An HTTP listener would wait for an open stream for ever.
         await services.live_clients.stop(min(grace_s / 2, _STREAMS_GRACE_S))
         left_s = max(0.0, ends_at - clock())
+        # Devices find another node, if there is one; a node alone is back the sooner it stops.
+        is_gentle = not sqlite_path(self._settings.database_url)
         await asyncio.gather(
-            services.sockets.stop(left_s), *(listener.stop(left_s) for listener in listeners)
+            services.sockets.stop(left_s, is_gentle=is_gentle),
+            *(listener.stop(left_s) for listener in listeners),
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
@@ -169,7 +189,7 @@ class Server:
     def _report_ready(self) -> None:
         server_id = self._settings.server_id
         if self._member:  # the parent says when all are ready
-            get_logger().info("process_ready", server_id=server_id)
+            get_logger().info("process_ready", server_id=server_id, pid=os.getpid())
             self._member.report_ready()
         else:
             get_logger().info("ready", server_id=server_id)
@@ -197,9 +217,7 @@ def _start_loops(
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
-    if not sqlite_path(settings.database_url):
-        changes = DeviceChanges(services.registry, services.deleted_apps.poll)
-        supervisor.start("device_changes", changes.run)
+    _watch_other_nodes(supervisor, services)
     supervisor.start("membership", services.membership.run)
     supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
@@ -215,8 +233,21 @@ def _start_loops(
         used_keys=services.callers.used,
         membership=services.membership,
     )
+    if services.virtual_time is not None:
+        services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
     for task in tasks:
         supervisor.start(task.name, task.run)
+
+
+def _watch_other_nodes(supervisor: Supervisor, services: Services) -> None:
+    """Look for what other nodes change, unless there is none."""
+    bus = services.bus
+    if isinstance(bus, NoBus) and bus.is_hearing:
+        return
+    changes = DeviceChanges(services.registry, services.deleted_apps.poll, bus)
+    supervisor.start("device_changes", changes.run)
+    supervisor.start("told_device_changes", changes.run_told)
+    supervisor.start("catch_up", CatchUp(services.dispatch, services.connections, bus).run)
 
 
 def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker | None) -> None:
@@ -224,6 +255,10 @@ def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker
         redis.on_change = services.metrics.dependency_health.labels("redis").set
         redis.on_change(int(not redis.is_open))
         supervisor.start("redis_probe", redis.run)
+    if isinstance(services.bus, RedisBus):
+        services.metrics.watch_bus(services.bus)
+        for name, loop in services.bus.loops.items():
+            supervisor.start(name, loop)
 
 
 def _raise_descriptor_limit() -> None:
@@ -241,6 +276,7 @@ def _claim_directory_and_addresses(
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    directory.reserve(for_tests=settings.clock == "test")
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
     if not is_member:
@@ -258,12 +294,13 @@ def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[P
     return tls.certificate, tls.key
 
 
-async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
+async def _open_redis(
+    settings: Settings, stores: Stores, stack: contextlib.AsyncExitStack
+) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    client = connect(settings.redis)
-    stack.push_async_callback(client.aclose)
-    breaker = RedisBreaker(client)
+    breaker = make_breaker(settings.redis, stores.installation.id)
+    stack.callback(breaker.client.close)
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
@@ -273,13 +310,6 @@ def _gather_metrics(
     member: Member | None, services: Services
 ) -> Callable[[], Awaitable[bytes]] | None:
     return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
-
-
-def _open_bus(settings: Settings, member: Member | None) -> Bus:
-    """Return what tells other nodes: on SQLite there are none."""
-    if member:
-        return member.bus
-    return NoBus(is_alone=sqlite_path(settings.database_url) is not None)
 
 
 def _tune_interpreter() -> None:

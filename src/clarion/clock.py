@@ -45,6 +45,28 @@ class SystemClock:
         return str(uuid_utils.uuid7())
 
 
+class MovableClock:
+    """Another clock, moved ahead by a test; it runs on from there.
+
+    Its ids stay those of the other clock: they sort in the order in which they are made.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_ms = 0
+        self.new_id = clock.new_id
+
+    def now(self) -> int:
+        return self._clock.now() + self._ahead_ms
+
+    def monotonic(self) -> int:
+        return self._clock.monotonic() + self._ahead_ms
+
+    def move_to(self, moment: int) -> None:
+        """Make it this time now; it never goes back."""
+        self._ahead_ms += max(0, moment - self.now())
+
+
 class SortedIds:
     """Makes UUIDv7 for times that are not those of the system: ids made later sort later.
 

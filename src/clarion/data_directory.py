@@ -31,11 +31,26 @@ def write_private(path: Path, content: bytes) -> None:
 
 def write_private_once(path: Path, content: bytes) -> None:
     """Write a private file unless it exists. Of several processes at once, one succeeds."""
-    temporary = _write_beside(path, content)
     with contextlib.suppress(FileExistsError):
+        publish_once(_write_beside(path, content), path)
+
+
+def publish_once(temporary: Path, path: Path) -> None:
+    """Give a file that is durable its name, and remove the other; `FileExistsError` if it is taken.
+
+    Of several processes at once, one succeeds.
+    """
+    try:
         path.hardlink_to(temporary)
-    temporary.unlink()
-    _sync(path.parent)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError(path) from None
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        _sync(path.parent)
 
 
 def new_master_key() -> bytes:
@@ -100,6 +115,7 @@ class DataDirectory:
         self.first_run = path / "first-run.json"
         self.master_key = path / "master.key"
         self._lock = path / "clarion.lock"
+        self._for_tests = path / "for-tests"
         # Beside the file of the keys, which is replaced as a whole.
         self._key_lock = path / "master.key.lock"
 
@@ -175,6 +191,23 @@ class DataDirectory:
     def write_master_keys(self, keys: Sequence[bytes]) -> None:
         """Replace the keys of the vault; they are durable when this returns."""
         write_private(self.master_key, b"".join(keys))
+
+    def reserve(self, *, for_tests: bool) -> None:
+        """Make sure that a directory serves tests that move the clock, or everything else.
+
+        In a time to come, everything that is stored expires. So the data of a server whose clock
+        is that of the system must never be served by one that moves it, nor the other way round.
+        """
+        if for_tests and not self._lock.exists():  # it has never been served
+            self._for_tests.touch(mode=0o600)
+        if for_tests != self._for_tests.exists():
+            raise StartError(
+                f"{self.path} was served without --clock test, and moving the clock would expire "
+                "what is in it. Choose another directory with --data."
+                if for_tests
+                else f"{self.path} is for tests: its clock was moved. Start with --clock test, or "
+                "choose another directory with --data."
+            )
 
     @contextlib.contextmanager
     def use_keys(self) -> Iterator[None]:

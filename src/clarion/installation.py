@@ -9,7 +9,7 @@ from clarion.access.vault import AesVault, find_key_id
 from clarion.clock import Clock
 from clarion.data_directory import DataDirectory
 from clarion.errors import InternalError, StartError
-from clarion.key_rotation import find_unreadable, seal_context
+from clarion.key_rotation import SEALED, find_unreadable, seal_context
 from clarion.store.engine import Engine, Fetch
 from clarion.store.opening import describe_url
 from clarion.store.statement import Unit, statement
@@ -44,9 +44,17 @@ class Installation:
 
 
 async def find_key_of(fetch: Fetch) -> bytes | None:
-    """Return the id of the master key of a database; None if nothing is sealed there yet."""
-    rows = await fetch(SELECT)
-    return find_key_id(rows[0][1]) if rows else None
+    """Return the id of the master key of a database; None if nothing is sealed there yet.
+
+    It is empty if all that is known of the key is that there is one.
+    """
+    if rows := await fetch(SELECT):
+        return find_key_id(rows[0][1])
+    # A database of an earlier release, which this one has never opened.
+    for column in SEALED:
+        for row in await fetch(column.select_sample()):
+            return find_key_id(row[-1]) or b""
+    return None
 
 
 def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -> StartError:
@@ -54,7 +62,7 @@ def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -
     return StartError(
         f"The secrets in {describe_url(database_url)} are encrypted with the master key "
         f"{key_id.hex()}, and there is no {directory.master_key}. Copy master.key from another "
-        "node of this database, or from a backup."
+        "node of this database, or from a backup. A new key could not read them."
     )
 
 

@@ -122,6 +122,13 @@ class Settings:
         "Who can read /metrics, /docs and /openapi.json: local (from this machine, and not through "
         "a proxy), public or off. Others get 404.",
     )
+    clock: str = _choice(
+        "system",
+        "test",
+        "WHICH",
+        "system; or test, a clock that `POST /v1/test/clock` moves ahead, for tests of your own: "
+        "only with SQLite, and in a data directory that is for tests alone.",
+    )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
@@ -398,6 +405,9 @@ def _find_contradictions(settings: Settings) -> list[str]:
     faults = []
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         faults.append("--tls-certificate and --tls-key: give both or neither")
+    is_alone = settings.database_url.startswith("sqlite:") and not settings.redis
+    if settings.clock == "test" and not (is_alone and "worker" in settings.roles):
+        faults.append("--clock test: needs SQLite, no --redis, and the role worker")
     if settings.process_count > 1 and sys.platform != "linux":
         faults.append("--processes: several need Linux; give 1")
     elif settings.process_count > 1 and settings.database_url.startswith("sqlite:"):

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
+import asyncpg
+
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
@@ -27,7 +29,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
-from clarion.clock import Clock, SystemClock
+from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
@@ -54,10 +56,12 @@ from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
+from clarion.store.migrations.plan import find_newest
 from clarion.store.opening import fetch_once, migrate, open_engine, sqlite_path
 from clarion.store.postgres.clock import DatabaseClock
 from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
+from clarion.store.postgres.release_locks import hold_release
 from clarion.telemetry.logs import get_logger
 
 # It is in the row of every job: the random part of a UUID is enough.
@@ -170,12 +174,14 @@ async def open_stores(
             reread=directory.read_master_keys,
         )
         audit_keys = open_audit_keys(directory)
-        on_connect = partial(hold_key, vault.key_id)
+        on_connect = partial(_hold_key_and_release, vault.key_id)
         async with _open(settings, on_broken, on_connect) as engine:
             clock = await open_clock(engine)
             await refuse_retired_key(engine, vault.key_id)
             installation = await identify(engine, vault, clock, directory, settings.database_url)
             await load_retired_keys(engine.fetch, audit_keys, vault)
+            if settings.clock == "test":
+                clock = MovableClock(clock)
             audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
@@ -214,6 +220,11 @@ async def prepare_database(settings: Settings) -> None:
         make_private(list_database_files(path))
     if applied := await migrate(settings.database_url):
         get_logger().info("migrated", migrations=applied)
+
+
+async def _hold_key_and_release(key_id: bytes, connection: asyncpg.Connection) -> None:
+    await hold_release(find_newest("postgres"), connection)
+    await hold_key(key_id, connection)
 
 
 async def _ensure_keys(directory: DataDirectory, database_url: str) -> tuple[bytes, ...]:

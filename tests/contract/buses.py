@@ -2,14 +2,21 @@
 
 import asyncio
 import socket
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import count
 
+from clarion.clock import Clock, SystemClock
 from clarion.nodes.bus import Bus
 from clarion.nodes.local_bus import LocalBus
+from clarion.nodes.redis.breaker import make_breaker
+from clarion.nodes.redis.bus import RedisBus
 from tests.hub import Hub
 
+SYSTEM_CLOCK = SystemClock()
+HEARS_WITHIN_S = 30.0
 # Joins another node, which hears already, until the block ends: then it leaves in good order.
 Join = Callable[[], AbstractAsyncContextManager[Bus]]
 
@@ -25,6 +32,41 @@ async def join_hub(_address: str) -> AsyncIterator[Join]:
         hub.leave(bus)
 
     yield join
+
+
+@asynccontextmanager
+async def join_redis(url: str) -> AsyncIterator[Join]:
+    yield partial(joined_redis, url, uuid.uuid4().hex)
+
+
+@asynccontextmanager
+async def joined_redis(
+    url: str,
+    installation_id: str = "",
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    probe_every_s: float = 0.1,
+    beat_every_s: float = 20.0,
+) -> AsyncIterator[RedisBus]:
+    """A node on Redis, from when it hears."""
+    breaker = make_breaker(url, installation_id, probe_every_s=probe_every_s)
+    bus = RedisBus(
+        breaker, clock, name="node", probe_every_s=probe_every_s, beat_every_s=beat_every_s
+    )
+    await breaker.check()
+    runs = (breaker.run, *bus.loops.values())
+    loops = [asyncio.ensure_future(run()) for run in runs]
+    try:
+        async with asyncio.timeout(HEARS_WITHIN_S):
+            while not bus.is_hearing:  # noqa: ASYNC110 - nobody announces it
+                await asyncio.sleep(0.005)
+        yield bus
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await bus.close()
+        breaker.client.close()
 
 
 @asynccontextmanager
@@ -50,6 +92,8 @@ async def join_processes(_address: str) -> AsyncIterator[Join]:
 BUSES: dict[str, tuple[str, Callable[[str], AbstractAsyncContextManager[Join]]]] = {
     "hub": ("no_address", join_hub),
     "processes": ("no_address", join_processes),
+    "redis": ("redis_url", join_redis),
+    "redis_cluster": ("redis_cluster_url", join_redis),
 }
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -33,12 +34,15 @@ class Heard:
         self.replaced: list[str] = []
         self.gaps = 0
         for subject in subjects:
-            bus.hear(subject, lambda said, subject=subject: self.calls[subject].append(list(said)))
+            bus.hear(subject, partial(self._receive, subject))
         bus.on_replaced(self.replaced.extend)
         bus.on_gap(self._count_gap)
 
     def of(self, subject: str) -> list[bytes]:
         return [each for call in self.calls[subject] for each in call]
+
+    def _receive(self, subject: str, said: Sequence[bytes]) -> None:
+        self.calls[subject].append(list(said))
 
     def _count_gap(self) -> None:
         self.gaps += 1
@@ -249,6 +253,10 @@ async def test_a_release_by_the_former_holder_changes_nothing(nodes: Nodes) -> N
     assert await third.find_held(["d"]) == {"d"}
 
 
+def has_lost(heard: Heard, count: int) -> bool:
+    return len(heard.replaced) == count
+
+
 async def test_a_device_may_come_back_to_the_node_that_lost_it(nodes: Nodes) -> None:
     one, two = await nodes.join(), await nodes.join()
     heard_one, heard_two = Heard(one, "push"), Heard(two, "push")
@@ -256,7 +264,7 @@ async def test_a_device_may_come_back_to_the_node_that_lost_it(nodes: Nodes) -> 
         bus, lost = ((one, heard_two), (two, heard_one))[since % 2]
         bus.hold("d", since)
         await bus.settle()
-        await until(lambda since=since, lost=lost: len(lost.replaced) == since // 2)
+        await until(partial(has_lost, lost, since // 2))
     assert await two.find_held(["d"]) == {"d"}
     two.tell_holder("push", "d", b"a")
     await until(lambda: heard_one.of("push") == [b"a"])

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tests.processes import find_stalls, free_port
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 ASK_EVERY_S = 0.02
 

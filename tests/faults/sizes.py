@@ -29,6 +29,9 @@ class Sizes:
     failing_syncs: int
     disk_full_cycles: int
 
+    # T09: backups under load, on each engine.
+    backups: int
+
     # T10: migrations.
     migration_rounds: int
     migrates_every_crash: bool  # also those that SQLite repairs to the same database
@@ -128,6 +131,7 @@ TABLE = {
         clients=50,
         failing_syncs=20,
         disk_full_cycles=5,
+        backups=2,
         migration_rounds=1,
         migrates_every_crash=False,
         postgres_kills=6,
@@ -189,6 +193,7 @@ TABLE = {
         clients=50,
         failing_syncs=100,
         disk_full_cycles=20,
+        backups=10,
         migration_rounds=5,
         migrates_every_crash=True,
         postgres_kills=100,

@@ -7,13 +7,12 @@ import datetime as dt
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import apsw
-import asyncpg
 from cryptography import x509
 
 from clarion import descriptors
@@ -22,6 +21,7 @@ from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
 from clarion.channels.sql import PROVIDERS, read_provider
+from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.provider_trials import TRIED_LIMIT, State, describe_trials, try_providers
@@ -30,7 +30,8 @@ from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
-from clarion.nodes.redis import connect, ping
+from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
 from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
@@ -39,7 +40,7 @@ from clarion.store.migrations.plan import RECORDED, find_missing, load
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connect_or_explain
-from clarion.store.statement import Row, Statement, Value, statement
+from clarion.store.statement import statement
 from clarion.stores import open_audit_keys
 
 _MIN_FREE_BYTES = 1 << 30
@@ -265,36 +266,30 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
         with contextlib.closing(
             apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         ) as connection:
-            yield partial(_fetch_sqlite, connection)
+            yield partial(fetch_sqlite, connection)
     else:
         client = await connect_or_explain(settings.database_url)
         try:
-            yield partial(_fetch_postgres, client)
+            yield partial(fetch_postgres, client)
         finally:
             await client.close()
-
-
-async def _fetch_sqlite(
-    connection: apsw.Connection, statement: Statement, **values: Value
-) -> Sequence[Row]:
-    return connection.execute(statement.text, statement.bind(**values)).fetchall()
-
-
-async def _fetch_postgres(
-    connection: asyncpg.Connection, statement: Statement, **values: Value
-) -> Sequence[Row]:
-    return list(map(tuple, await connection.fetch(statement.text, *statement.bind(**values))))
 
 
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
-    redis = connect(settings.redis)
     try:
-        await ping(redis)
-    finally:
-        await redis.aclose()
-    return "ok", "connected"
+        about = await connect_once(parse_address(settings.redis))
+    except FAILURES as error:
+        reason = str(error) or type(error).__name__
+        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+    detail = f"{about.product} {about.version}"
+    if about.primaries:
+        detail += f", a Cluster with {about.primaries} primaries"
+    if not about.is_new_enough:
+        least = ".".join(map(str, LEAST_VERSION))
+        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
+    return "ok", detail
 
 
 async def _ports(settings: Settings) -> Finding:

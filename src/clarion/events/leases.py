@@ -33,6 +33,9 @@ class Leases:
         # The latest claims of the held jobs; `due_at` is the end of the lease.
         self._claims: dict[str, Job] = {}
 
+    def __len__(self) -> int:
+        return len(self._holders)
+
     def hold(self, job: Job) -> None:
         """Keep a claim until it is released as often as it is held."""
         self._holders[job.id] = self._holders.get(job.id, 0) + 1

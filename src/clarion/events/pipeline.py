@@ -89,6 +89,7 @@ class Pipeline:
         }
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
+        self._handover = handover
         self.intake = Intake(
             ports,
             handover,
@@ -181,6 +182,19 @@ class Pipeline:
                 at_once = min(HASTENED_AT_ONCE, left)
                 found = await self._ports.queue.hasten(channel, lane, app_id, due_at, at_once)
                 left -= found
+
+    async def settle(self, pause_s: float) -> int:
+        """Wait until everything that is due is done; return when the next job is due."""
+        while True:
+            next_at = await self.backlog.measure()
+            if self._is_idle and next_at > self._ports.clock.now():
+                return next_at
+            await asyncio.sleep(pause_s)
+
+    @property
+    def _is_idle(self) -> bool:
+        is_working = self._handover or self._leases
+        return not is_working and all(each.is_idle for each in self._turns.values())
 
     async def take_over(self, node_id: str = "") -> None:
         """Release the jobs that a node had claimed, which works no more."""

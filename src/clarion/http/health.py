@@ -39,6 +39,8 @@ class Health:
     # None with SQLite: there is one node.
     membership: Membership | None = None
     is_stopping: bool = False
+    # Tests move the clock of this server.
+    is_of_tests: bool = False
     # Returns the metrics of all processes that share the listeners, if there are several.
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
@@ -60,6 +62,8 @@ class Health:
         services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
         body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
+        if self.is_of_tests:
+            body["clock"] = "test"
         if request.is_trusted:
             body |= {"server_id": self.server_id, "services": services}
         if request.is_trusted and self.membership is not None:

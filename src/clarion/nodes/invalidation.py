@@ -27,23 +27,22 @@ class Invalidation:
         self._subject = subject
         self._forget = forget
         self._forget_all = forget_all
-        self._bus: Bus = ALONE
+        self.bus: Bus = ALONE
 
     def join(self, bus: Bus) -> None:
         """Tell other nodes from now on, and hear them."""
-        self._bus = bus
+        self.bus = bus
         bus.hear(self._subject, self._hear)
         bus.on_gap(self._forget_all)
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether changes by other nodes are known: what is cached may be used for long."""
-        return self._bus.is_hearing
 
     def __call__(self, *key: str | bytes | bool) -> None:
         """Drop what is cached under a key, everywhere; call it after the commit."""
         self._forget(*key)
-        self._bus.tell(self._subject, _encode(key))
+        self.tell(*key)
+
+    def tell(self, *key: str | bytes | bool) -> None:
+        """Have the other nodes drop what is cached under a key."""
+        self.bus.tell(self._subject, _encode(key))
 
     def _hear(self, keys: Sequence[bytes]) -> None:
         for data in keys:

@@ -25,9 +25,10 @@ class Watch:
         self._deaf_s = deaf_s
         self._hearing_s = hearing_s
         self._had_gap = False
-        bus.on_gap(self._note_gap)
+        bus.on_gap(self.note_gap)
 
-    def _note_gap(self) -> None:
+    def note_gap(self) -> None:
+        """Have the loop look soon."""
         self._had_gap = True
 
     async def until_due(self) -> None:

@@ -8,6 +8,7 @@ is not connected here, the message is forwarded to the node that has its connect
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
@@ -170,6 +171,15 @@ class Dispatch:
     def _note_seen(self, device: Device) -> None:
         self.seen.add(device.id)
         self._stored.forget(device.id)
+
+    async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
+        """Have connections of an app read what is stored, which nobody may have told them of."""
+        ready = [each for each in connections if each.session.is_ready]
+        devices = [each.session.device.id for each in ready if each.session.device is not None]
+        for device_id in await self._messages.find_waiting(devices, self._clock.now()):
+            if connection := self._connections.get(device_id):
+                read_store(connection)
+        await self.topics.catch_up(app_id, ready)
 
     def refill(self, connection: Connection, least: PushPriority) -> None:
         """Read more stored messages for a connection, of at least this priority."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Pace
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
-from clarion.push.model import Device, Message, PushPriority, StoragePolicy
+from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
 from clarion.push.port import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
 
@@ -224,6 +224,40 @@ class TopicDispatch:
                 start = max(subscription.cursor, (known or {}).get(topic, 0))
                 cursor = TopicCursor(start, start)
                 self._connections.subscribe(device.app_id, topic, connection, cursor)
+
+    async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
+        """Compare the subscriptions of an app's connections with the store.
+
+        What was subscribed or unsubscribed on another node, or published there, is found so.
+        """
+        # One that resumes reads its subscriptions itself.
+        before = {
+            each: dict(each.topics or {}) for each in connections if each not in self._unsubscribed
+        }
+        ids = {each: each.session.device.id for each in before if each.session.device is not None}
+        self._unsubscribed.update((each, set()) for each in before)
+        try:
+            found = await self._broadcasts.find_subscriptions(app_id, ids.values())
+        finally:
+            unsubscribed = {each: self._unsubscribed.pop(each) for each in before}
+        for connection, device_id in ids.items():
+            if connection.session.is_closed:
+                continue
+            states = found.get(device_id, {})
+            for topic, cursor in before[connection].items():
+                if topic not in states and (connection.topics or {}).get(topic) is cursor:
+                    self._connections.unsubscribe(app_id, topic, connection)
+            for topic in states.keys() - unsubscribed[connection]:
+                self._compare(connection, app_id, topic, states[topic])
+
+    def _compare(
+        self, connection: Connection, app_id: str, topic: str, state: SubscriptionState
+    ) -> None:
+        cursor = (connection.topics or {}).get(topic)
+        if cursor is None:
+            self._subscribe(connection, app_id, topic, state.cursor)
+        elif cursor.read < state.last_sequence:
+            _fall_behind(connection, cursor)
 
     async def read_missed(
         self, connection: Connection, least: PushPriority, now: int

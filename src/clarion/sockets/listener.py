@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from typing import Any
 
@@ -19,11 +20,14 @@ from clarion.telemetry.limited_log import LimitedLog
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
 UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
-# How long a stop waits for acknowledgements, and how often it looks.
-_DRAIN_S = 2.0
-_DRAIN_LOOK_S = 0.02
+# How long a stop waits for a client to acknowledge what was sent, and how often it looks.
+_SETTLE_S = 2.0
+_LOOK_EVERY_S = 0.02
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
+# Closed in a second by a node that stops, unless half of its grace period is too short for it.
+_DRAINED_PER_S = 200
+_DRAINING_SHARE = 0.5
 
 
 class SocketListener:
@@ -73,29 +77,31 @@ class SocketListener:
                 socket.tick(now)
             await endpoint.tick(now)
 
-    async def stop(self, grace_s: float) -> None:
-        """Accept no more connections, close the open ones with 1012, finish background work."""
+    async def stop(self, grace_s: float, *, is_gentle: bool = False) -> None:
+        """Accept no more connections, close the open ones with 1012, finish background work.
+
+        If it is gentle, they are closed one by one, at random moments within half of the grace
+        period: clients connect to other nodes, which would otherwise have them all at once.
+        """
         for acceptor in self._acceptors:
             acceptor.close()
-        await self._drain(min(grace_s / 2, _DRAIN_S))
-        endings = [asyncio.ensure_future(each.end_for_restart()) for each in self._open()]
+        spread_s = self._choose_spread(grace_s) if is_gentle else 0.0
+        settle_s = min(grace_s / 4, _SETTLE_S)
+        endings = [
+            asyncio.ensure_future(_end_after(random.uniform(0, spread_s), each, settle_s))  # noqa: S311 - jitter
+            for each in self._open()
+        ]
         if endings:
-            await asyncio.wait(endings, timeout=min(grace_s, _CLOSE_GRACE_S))
+            limit_s = min(grace_s, spread_s + settle_s + _CLOSE_GRACE_S)
+            await asyncio.wait(endings, timeout=limit_s)
         for socket in self._open():
             socket.cut()
         self.newcomers.drop_all()
         await asyncio.gather(*(each.finish(grace_s) for each in self._endpoints.values()))
 
-    async def _drain(self, limit_s: float) -> None:
-        """Wait until clients have acknowledged what was sent: they would get it again."""
-        give_up = asyncio.get_running_loop().time() + limit_s
-        left = True
-        while left and asyncio.get_running_loop().time() < give_up:
-            left = False
-            async for socket in self._pace.over(self._open()):
-                socket.session.drain()
-                left = left or not socket.is_drained
-            await asyncio.sleep(_DRAIN_LOOK_S if left else 0)
+    def _choose_spread(self, grace_s: float) -> float:
+        """Return over how long the open sockets are closed."""
+        return min(grace_s * _DRAINING_SHARE, len(self._open()) / _DRAINED_PER_S)
 
     def _is_full(self) -> bool:
         # Sockets that have not authenticated are counted twice, for the moment that lasts.
@@ -108,3 +114,13 @@ class SocketListener:
     def _route(self, request: WSUpgradeRequest) -> WSListener | None:
         endpoint = self._endpoints.get(request.path.partition(b"?")[0])
         return endpoint.accept() if endpoint else None
+
+
+async def _end_after(delay_s: float, socket: Socket[Any], settle_s: float) -> None:
+    """Close a socket when its client has acknowledged what was sent: it would get that again."""
+    await asyncio.sleep(delay_s)
+    socket.session.drain()
+    give_up = asyncio.get_running_loop().time() + settle_s
+    while not socket.is_drained and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - a bounded wait
+        await asyncio.sleep(_LOOK_EVERY_S)
+    await socket.end_for_restart()

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 
+from clarion.store.migrations.plan import OnPostponed, log_postponed
 from clarion.store.postgres import engine as postgres
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
@@ -31,10 +32,13 @@ def describe_url(url: str) -> str:
     return f"PostgreSQL {name} at {host}" if name else f"PostgreSQL at {host}"
 
 
-async def migrate(url: str) -> list[str]:
-    """Apply the missing migrations and return their titles."""
+async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[str]:
+    """Apply the missing migrations and return their titles.
+
+    `on_postponed` is called for an `after` step that waits for nodes of earlier releases.
+    """
     path = sqlite_path(url)
-    return sqlite.migrate(path) if path else await postgres.migrate(url)
+    return sqlite.migrate(path) if path else await postgres.migrate(url, on_postponed)
 
 
 async def fetch_once(url: str, statement: Statement, **values: Value) -> Sequence[Row]:

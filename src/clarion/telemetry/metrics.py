@@ -65,6 +65,31 @@ class SandboxCounts(Protocol):
     def waiting(self) -> int: ...
 
 
+class BusCounts(Protocol):
+    """What a bus has done since its start."""
+
+    messages_sent: int
+    messages_received: int
+    frames_sent: int
+    frames_received: int
+    bytes_sent: int
+    bytes_received: int
+    rebuilds: int
+
+    @property
+    def dropped(self) -> Mapping[Any, int]: ...
+
+
+class WatchedBus(Protocol):
+    """A bus that counts what it does."""
+
+    @property
+    def counts(self) -> BusCounts: ...
+
+    @property
+    def is_hearing(self) -> bool: ...
+
+
 class Metrics:
     """The metrics of the server, in a registry of their own."""
 
@@ -151,6 +176,29 @@ class Metrics:
         self.registry.register(_Collector(read))
         doc = "Schemas and templates that wait for the sandbox."
         self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
+
+    def watch_bus(self, bus: WatchedBus) -> None:
+        """Export what is said to other nodes, and whether they are heard."""
+
+        def read() -> Iterable[Metric]:
+            counts = bus.counts
+            for name, what, sent, received in (
+                ("messages", "Messages", counts.messages_sent, counts.messages_received),
+                ("frames", "Frames of messages", counts.frames_sent, counts.frames_received),
+                ("bytes", "Bytes of frames", counts.bytes_sent, counts.bytes_received),
+            ):
+                doc = f"{what} sent to other nodes, or received from them."
+                by_direction = {("sent",): sent, ("received",): received}
+                yield _counter(f"clarion_bus_{name}", doc, ("direction",), by_direction)
+            doc = "Messages to or from other nodes that were dropped, by reason."
+            dropped = {(str(reason),): count for reason, count in counts.dropped.items()}
+            yield _counter("clarion_bus_dropped", doc, ("reason",), dropped)
+            doc = "Times the node began to hear other nodes."
+            yield CounterMetricFamily("clarion_bus_rebuilds", doc, counts.rebuilds)
+
+        self.registry.register(_Collector(read))
+        doc = "1 if the node hears all other nodes, otherwise 0."
+        self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_hearing))
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""

@@ -44,9 +44,7 @@ async def test_everything_is_forgotten_after_a_gap() -> None:
     bus = RecordedHub().join()
     cache = Cache(bus)
     bus.is_hearing = False
-    assert not cache.forget.is_heard
     bus.hear_again()
-    assert cache.forget.is_heard
     assert cache.forgotten == ["everything"]
 
 
@@ -64,4 +62,4 @@ async def test_without_a_bus_only_this_node_forgets() -> None:
     forget = Invalidation("test.entry", forgotten.append, forgotten.clear)
     forget("a")
     assert forgotten == ["a"]
-    assert forget.is_heard
+    assert forget.bus.is_hearing

@@ -12,7 +12,7 @@ import asyncpg
 from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows
-from clarion.store.migrations.plan import apply_to_postgres
+from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
 from clarion.store.statement import Row, Statement, Unit, Value
@@ -208,11 +208,11 @@ async def _skip_reset(_connection: object) -> None:
     """Do not reset: a read changes nothing, and the reset costs as much as the read."""
 
 
-async def migrate(url: str) -> list[str]:
+async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[str]:
     """Apply the missing migrations and return their titles."""
     connection = await connect_or_explain(url)
     try:
-        return await apply_to_postgres(connection)
+        return await apply_to_postgres(connection, on_postponed=on_postponed)
     finally:
         await connection.close()
 
