@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bench.subjects import (
     broadcast,
+    bus,
     channels,
     connections,
     dashboard,
@@ -16,6 +17,7 @@ from bench.subjects import (
     nodes,
     offline,
     online,
+    processes,
     segments,
     writes,
 )
@@ -28,12 +30,14 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "processes": processes.measure,
     "online": online.measure,
     "nodes": nodes.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
     "segments": segments.measure,
+    "bus": bus.measure,
 }
 
 

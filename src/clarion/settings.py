@@ -85,8 +85,8 @@ class Settings:
         "auto",
         parse.number_or_auto(1, 64),
         "NUMBER",
-        "Processes of this node, which share its listeners; `auto`: 1 with SQLite or if the system "
-        "is not Linux, otherwise one for each processor, 8 at most.",
+        "Processes on this machine, which share the listeners; each is a node. `auto`: 1 with "
+        "SQLite, or if the system is not Linux; otherwise one for each processor, 8 at most.",
     )
     database: str = _url(
         parse.database,
