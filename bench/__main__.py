@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bench.subjects import (
     broadcast,
+    bus,
     channels,
     connections,
     dashboard,
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "broadcast": broadcast.measure,
     "channels": channels.measure,
     "segments": segments.measure,
+    "bus": bus.measure,
 }
 
 

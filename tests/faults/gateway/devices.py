@@ -1,6 +1,7 @@
 """Devices that crash, disconnect and reconnect under load, and the messages that each keeps."""
 
 import asyncio
+import itertools
 import json
 import random
 from collections import Counter
@@ -88,11 +89,12 @@ class ChaosDevices:
     """All the devices of a test."""
 
     def __init__(
-        self, count: int, port: int, chance: random.Random, *, acknowledges_early: bool = False
+        self, count: int, *ports: int, chance: random.Random, acknowledges_early: bool = False
     ) -> None:
+        """Devices take turns with the ports."""
         self.devices = [
             ChaosDevice(number, port, chance, acknowledges_early=acknowledges_early)
-            for number in range(count)
+            for number, port in zip(range(count), itertools.cycle(ports), strict=False)
         ]
         self.disconnects = 0
         self._chance = chance

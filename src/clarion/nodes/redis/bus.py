@@ -214,7 +214,7 @@ class RedisBus:
         with contextlib.suppress(TimeoutError, *FAILURES):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._send_all()
-                if self.is_hearing:
+                if not self._breaker.is_open:
                     await self._client.run(self._presence.unmark())
         self._subscribed.clear()
 
@@ -246,9 +246,7 @@ class RedisBus:
 
     async def _send_all(self) -> None:
         """Send portion by portion, until nothing waits or Redis is away."""
-        is_first = True
-        while not self._breaker.is_open and (is_first or self._has_work):
-            is_first = False
+        while self._has_work and not self._breaker.is_open:
             changes, self._changes = self._changes, {}
             settling, self._settling = self._settling, []
             try:
@@ -265,7 +263,8 @@ class RedisBus:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._outbox or self._changes or self._replaced or self._gone)
+        waiting = self._outbox or self._changes or self._replaced or self._gone
+        return bool(waiting or self._settling)
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
         """Write who holds what, find the holders of devices, and publish the frames."""
@@ -293,11 +292,9 @@ class RedisBus:
         """Note which devices were taken from other nodes, and which are theirs."""
         lost = []
         for device_id, former in read_changes(answers):
-            if self._held.get(device_id) != held[device_id]:
-                continue  # it was released or held anew in the meantime
             if former:
                 self._replaced[former][device_id] = held[device_id]
-            else:
+            elif self._held.get(device_id) == held[device_id]:  # it was not held anew meanwhile
                 del self._held[device_id]
                 lost.append(device_id)
         self._receivers.replace(lost)

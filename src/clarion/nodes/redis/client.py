@@ -111,7 +111,7 @@ class RedisClient:
             for link, positions in by_link.items()
         ]
         replies: list[Any] = [None] * len(commands)
-        for positions, answers in zip(by_link.values(), await _all(sent), strict=True):
+        for positions, answers in zip(by_link.values(), await _wait(sent), strict=True):
             for position, answer in zip(positions, answers, strict=True):
                 is_error = isinstance(answer, hiredis.ReplyError)
                 command = commands[position][1]
@@ -174,6 +174,14 @@ def slot_of(name: str) -> int:
     end = name.find("}", start + 2) if start >= 0 else -1
     tag = name[start + 1 : end] if end > 0 else name
     return binascii.crc_hqx(tag.encode(), 0) % _SLOTS
+
+
+async def _wait(sent: Sequence[asyncio.Future[list[Any]]]) -> list[list[Any]]:
+    """Wait for all that was sent, also if some of it fails; then raise the failure."""
+    if len(sent) == 1:
+        return [await sent[0]]
+    await asyncio.wait(sent)
+    return [each.result() for each in sent]
 
 
 async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:

@@ -140,8 +140,9 @@ async def _iterate(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _list_migrations(archive: Archive) -> list[Migration]:
-    last = max(version for version, _ in archive.manifest.migrations)
-    return [each for each in load("postgres") if each.version <= last]
+    # Not all up to the last: while nodes are upgraded one by one, some are postponed.
+    applied = {version for version, _ in archive.manifest.migrations}
+    return [each for each in load("postgres") if each.version in applied]
 
 
 def _list_names(versions: Iterable[int]) -> set[str]:
@@ -149,9 +150,9 @@ def _list_names(versions: Iterable[int]) -> set[str]:
 
     There may be tables of others in the database.
     """
-    last = max(versions)
+    applied = set(versions)
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
-        apply_to_sqlite(connection, [each for each in load("sqlite") if each.version <= last])
+        apply_to_sqlite(connection, [each for each in load("sqlite") if each.version in applied])
         names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     return {str(name) for (name,) in names} - {_RECORDS}
 
