@@ -18,10 +18,11 @@ from clarion import descriptors
 from clarion.data_directory import DataDirectory
 from clarion.endpoints import build_front
 from clarion.housekeeping import list_tasks
-from clarion.http.certificates import DevelopmentTls, load_context
+from clarion.http.certificates import DevelopmentTls, load_context, read_expiry
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.measurements import list_measurements
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
 from clarion.push.device_changes import DeviceChanges
@@ -74,11 +75,11 @@ class Server:
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
             listeners = await self._listen(front, services, tls)
+            services.metrics.watch_certificate(read_expiry(tls[0]))
             _start_loops(supervisor, services, stores, settings)
+            supervisor.start("dependency_checks", health.run)
             if redis:
-                redis.on_change = services.metrics.dependency_health.labels("redis").set
-                redis.on_change(int(not redis.is_open))
-                supervisor.start("redis_probe", redis.run)
+                _watch_redis(redis, services, supervisor)
             supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
             self._handle_signals()
@@ -156,6 +157,13 @@ class Server:
         self._stop.set()
 
 
+def _watch_redis(redis: RedisBreaker, services: Services, supervisor: Supervisor) -> None:
+    redis.on_change = services.metrics.dependency_health.labels("redis").set
+    redis.on_change(int(not redis.is_open))
+    services.circuits.watch(redis.list_circuits)
+    supervisor.start("redis_probe", redis.run)
+
+
 def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
@@ -180,7 +188,7 @@ def _start_loops(
         last_seen=services.last_seen,
         used_keys=services.callers.used,
     )
-    for task in tasks:
+    for task in (*tasks, *list_measurements(stores, services, settings)):
         supervisor.start(task.name, task.run)
 
 

@@ -30,6 +30,7 @@ COMPOSITION = {
     "services",
     "stores",
     "housekeeping",
+    "measurements",
     "key_rotation",
     "personal_data",
     "cli",

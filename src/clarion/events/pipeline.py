@@ -68,7 +68,7 @@ class Pipeline:
             jobs_limit=app_waiting,
             on_due=self._note_due,
         )
-        self.metrics.watch_ages(self.backlog.ages_s)
+        self.metrics.watch_queue(self.backlog)
         self._writer = OutcomeWriter(
             ports.outcomes,
             ports.clock,

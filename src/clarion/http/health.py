@@ -14,6 +14,7 @@ from clarion.nodes.port import Dependency
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
+CHECK_EVERY_S = 10.0
 _NO_STORE = (b"cache-control", b"no-store")
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
@@ -75,6 +76,13 @@ class Health:
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
         return Response(200, self.metrics.render(), _TEXT)
+
+    async def run(self) -> None:
+        """Check the dependencies every so often, so that their metrics are never old."""
+        dependencies = {"database": self.database, **self.others}
+        while True:
+            await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
+            await asyncio.sleep(CHECK_EVERY_S)
 
     async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:

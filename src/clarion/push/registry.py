@@ -83,8 +83,8 @@ class Registry:
         # The number of changes so far, and for each device changed lately the number of its last.
         self._changes = 0
         self._changed: dict[str, int] = {}
-        self.hits = 0
-        self.misses = 0
+        # Since the start, for the metrics.
+        self.hits = self.misses = self.registered = self.invalidated = 0
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
@@ -169,6 +169,7 @@ class Registry:
         if not added:
             return None
         self._forget(device)
+        self.registered += 1
         return Registered(device, await self._revoke_excess(device))
 
     async def refresh(
@@ -219,6 +220,7 @@ class Registry:
         now = self._clock.now()
         invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
         device = self._forget(invalidated)
+        self.invalidated += device is not None
         if device is not None or address is None:
             self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device
