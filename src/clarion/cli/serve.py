@@ -9,6 +9,7 @@ from cyclopts import App
 
 from clarion.app import Server
 from clarion.cli.flags import SettingFlags, load_settings
+from clarion.privileges import change_account
 from clarion.settings import describe
 
 
@@ -27,6 +28,7 @@ serve = App(name="serve", help_epilogue=_describe_settings())
 @serve.default
 def _serve(**settings: SettingFlags) -> int:
     loaded = load_settings(settings)
+    change_account(loaded.user, loaded.data)
 
     async def run() -> int:
         return await Server(loaded).run()

@@ -59,7 +59,7 @@ class Pipeline:
         self._ports = ports
         self._deleted_apps = deleted_apps
         self._leases = Leases()
-        self.metrics = PipelineMetrics()
+        self.metrics = PipelineMetrics(JobKind)
         self._cases = CaseReader(ports, caps)
         self.backlog = Backlog(
             ports.queue,

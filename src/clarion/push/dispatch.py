@@ -137,6 +137,7 @@ class Dispatch:
         """Add a device's connection, and start to send what the device missed."""
         session = connection.session
         session.recognise(device)
+        session.connected_at = self._clock.now()
         self._connections.add(device.id, connection)
         self._note_seen(device)
         await self.topics.resume(connection, device, known)

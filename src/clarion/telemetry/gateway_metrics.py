@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from clarion.telemetry.tallies import Scraped, Tally, counter, gauge
 
+_PRIORITIES = (10, 5, 1)
 _DELIVERY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -35,6 +36,9 @@ class GatewayMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._sent: dict[tuple[int | str, str], int] = defaultdict(int)
+        # From the start: of a counter that appears with a 1, Prometheus sees no increase.
+        self._sent |= {(priority, "delivered"): 0 for priority in _PRIORITIES}
+        self._sent |= {("any", status): 0 for status in ("expired", "failed")}
         self._times = Tally()
         # How many wait, as of the last count.
         self.pending = 0
@@ -48,15 +52,19 @@ class GatewayMetrics:
         """Count messages that ended without being delivered, whatever their priority."""
         self._sent["any", status] += count
 
-    def observe_delivery(self, priority: int, seconds: float) -> None:
-        """Count a delivered message, with the time since it was accepted."""
+    def observe_delivery(self, priority: int, seconds: float | None) -> None:
+        """Count a delivered message, with the time since it was accepted.
+
+        None for one that waited for its device to connect: that says nothing of the gateway.
+        """
         self._sent[priority, "delivered"] += 1
-        self._times.add(seconds, (int(priority),))
+        if seconds is not None:
+            self._times.add(seconds, (int(priority),))
 
     def _read(self) -> Iterable[Metric]:
         doc = "Messages to devices by priority and status."
         yield counter("apns_notifications_sent", doc, ("priority", "status"), self._sent)
-        doc = "Time from acceptance to the device's acknowledgement."
+        doc = "Time from acceptance to acknowledgement, of messages to connected devices."
         yield self._times.read(
             "apns_notification_delivery_seconds", doc, ("priority",), _DELIVERY_BUCKETS_S
         )

@@ -36,12 +36,14 @@ class QueueFigures(Protocol):
 class PipelineMetrics(Collector):
     """Counts and times of events, deliveries and failed jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Iterable[str] = ()) -> None:
         self.accepted = 0
         # Recipients for whom an event was decided, by the status that the event takes by it.
         self.decided: dict[str, int] = defaultdict(int)
         self.deliveries: dict[tuple[str, str, str], int] = defaultdict(int)
         self.failures: dict[tuple[str, bool], int] = defaultdict(int)
+        # From the start: of a counter that appears with a 1, Prometheus sees no increase.
+        self.failures |= {(kind, is_dead): 0 for kind in kinds for is_dead in (False, True)}
         self.decide_times = Tally()
         self.delivery_times = Tally(_DELIVERY_BUCKETS_S)
         self._queue: QueueFigures | None = None

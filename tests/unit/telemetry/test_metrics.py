@@ -82,6 +82,7 @@ def test_the_names_labels_and_buckets_of_the_gateway() -> None:
     metrics = Metrics()
     gateway = GatewayMetrics(metrics.registry)
     gateway.observe_delivery(PushPriority.IMMEDIATE, 0.3)
+    gateway.observe_delivery(PushPriority.IMMEDIATE, None)
     gateway.count_ended("expired", 2)
     gateway.pending = 7
     metrics.observe_request("POST", "/3/", 200, 0.03)
@@ -94,6 +95,7 @@ def test_the_names_labels_and_buckets_of_the_gateway() -> None:
     assert list(limits.values()) == [0, 0, 0, 1, 1, 1, 1, 1, 1]
     assert list(limits) == ["0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "+Inf"]
     assert found["apns_http_request_duration_seconds_count POST /3/ 200"] == 1
+    assert found["apns_notifications_sent_total 10 delivered"] == 2
     assert found["apns_notifications_sent_total any expired"] == 2
     assert found["apns_pending_notifications"] == 7
     assert not any("/v1/users" in name for name in found if name.startswith("apns_"))
