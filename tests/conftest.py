@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TypeVar
@@ -16,7 +16,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from tests.servers import POSTGRES, REDIS, SharedServers, shared_url
+from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_url
 
 T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
@@ -94,6 +94,25 @@ def redis_url() -> str:
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return url
+
+
+@pytest.fixture(scope="session")
+def worker_redis_cluster() -> Iterator[RedisCluster]:
+    """A Redis Cluster of this worker: three primaries."""
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster(worker_redis_cluster: RedisCluster) -> RedisCluster:
+    """A Redis Cluster without keys. Whoever stops one of its servers takes one of their own."""
+    worker_redis_cluster.flush()
+    return worker_redis_cluster
+
+
+@pytest.fixture
+def redis_cluster_url(redis_cluster: RedisCluster) -> str:
+    return redis_cluster.url
 
 
 def worker_number() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from clarion.endpoints import build_front
 from clarion.http.front import Front
 from clarion.http.health import Health
+from clarion.nodes.bus import NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.services import Services
 from clarion.settings import load
@@ -18,7 +19,7 @@ from clarion.supervisor import Supervisor
 async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
     settings, supervisor = load({"data": str(folder)}), Supervisor()
     async with open_stores(settings) as stores:
-        services = Services(settings, stores, supervisor)
+        services = Services(settings, stores, supervisor, NoBus(is_alone=True))
         health = Health(
             server_id="test",
             database=stores.engine,

@@ -8,7 +8,7 @@ from clarion.access.vault import AesVault
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.idempotency.model import answer_context
-from clarion.key_rotation import SEALED
+from clarion.key_rotation import SEALED, seal_context
 from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine
@@ -56,6 +56,12 @@ _INSERT_AUDIT_KEY = statement(
     "plant_audit_key",
     "INSERT INTO audit_keys (id, sealed_key, created_at) VALUES (:id, :sealed, 1)",
 )
+_INSERT_INSTALLATION = statement(
+    "plant_installation",
+    "INSERT INTO installation (id, slot, seal, created_at) VALUES (:id, :slot, :sealed, 1)",
+)
+# The first is that of the database itself.
+_PLANTED_SLOTS = 2
 
 
 async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) -> None:
@@ -87,6 +93,11 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
             (_INSERT_ERASURE_KEY, {"app_id": app}, hash_key_context(app)),
             (_INSERT_AUDIT_KEY, {"id": f"key-{number}"}, retired_key_context(f"key-{number}")),
             (_INSERT_TOTP, {"administrator_id": app}, totp_context(app)),
+            (
+                _INSERT_INSTALLATION,
+                {"id": f"key-{number}", "slot": _PLANTED_SLOTS + number},
+                seal_context(f"key-{number}"),
+            ),
         ]
         steps = [
             each.step(**values, sealed=vault.seal(secret, context))
@@ -103,12 +114,13 @@ async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) 
 async def read_rows(engine: Engine, table: str) -> list[Row]:
     """Return the fields of the context and the sealed value of each row that has one.
 
-    A rotation adds a key of its own to those of the audit log, which was not planted.
+    A rotation adds a key of its own to those of the audit log, and a database has a row that says
+    which installation it is: these were not planted.
     """
     (column,) = (each for each in SEALED if each.table == table)
     fields = ", ".join((*column.fields, column.column))
     order = ", ".join(column.key)
-    added = "WHERE id LIKE 'key-%'" if table == "audit_keys" else ""
+    added = "WHERE id LIKE 'key-%'" if table in ("audit_keys", "installation") else ""
     select = statement("read_planted", f"SELECT {fields} FROM {table} {added} ORDER BY {order}")  # noqa: S608 - constants
     return [row for row in await engine.fetch(select) if row[-1] is not None]
 

@@ -10,12 +10,21 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any, Self
+
+import redis
 
 from tests.processes import (
+    ASK_EVERY_SECONDS,
     LOG_TAIL_CHARACTERS,
+    START_LIMIT_SECONDS,
     Account,
     Daemon,
     Server,
@@ -25,11 +34,22 @@ from tests.processes import (
     within_reach,
 )
 
-__all__ = ["PostgresServer", "RedisServer", "ServerUnavailableError", "SharedServers", "free_port"]
+__all__ = [
+    "PostgresServer",
+    "RedisCluster",
+    "RedisServer",
+    "ServerUnavailableError",
+    "SharedServers",
+    "free_port",
+]
 
 CHOICE = "CLARION_TEST_SERVERS"
 POSTGRES = "CLARION_TEST_POSTGRES"
 REDIS = "CLARION_TEST_REDIS"
+PRIMARIES = 3
+SLOTS = 16_384
+# After this time without an answer, the other servers of a Cluster replace one.
+NODE_TIMEOUT_MS = 2_000
 
 
 class PostgresServer(Server):
@@ -51,6 +71,11 @@ class PostgresServer(Server):
         make_cluster(programs, folder, account)
         command = [str(programs / "postgres"), "-D", str(folder / "data"), *self._options(folder)]
         return Daemon(command, folder, account, lambda pid: postgres_is_ready(folder / "data", pid))
+
+    def stop_immediately(self) -> None:
+        """PostgreSQL's "immediate" shutdown: its processes leave at once, as after a crash."""
+        if self._daemon is not None:
+            self._daemon.stop(signal.SIGQUIT)
 
     def _options(self, folder: Path) -> Iterator[str]:
         settings = {
@@ -128,17 +153,136 @@ def copy_bundled(programs: Path, folder: Path) -> Path:
 class RedisServer(Server):
     """A Redis or Valkey of its own that keeps nothing over a restart, as Clarion must expect."""
 
-    def __init__(self, *, bundled: bool = False) -> None:
+    def __init__(self, *arguments: str, bundled: bool = False) -> None:
         super().__init__()
         self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._arguments = arguments
         self._bundled = bundled
 
     def prepare(self, folder: Path) -> Daemon:
         program = redis_program(bundled=self._bundled)
         listen = ["--bind", "127.0.0.1", "--port", str(self.port), "--databases", "256"]
         keep_nothing = ["--save", "", "--appendonly", "no", "--dir", str(folder)]
-        command = [str(program), *listen, *keep_nothing]
+        command = [str(program), *listen, *keep_nothing, *self._arguments]
         return Daemon(command, folder, Account(), lambda _: redis_answers(self.port))
+
+
+class ClusterMember(RedisServer):
+    """A server of a Redis Cluster. It keeps its place in the Cluster over a kill."""
+
+    def __init__(self) -> None:
+        self.bus_port = free_port()
+        options = {
+            "cluster-enabled": "yes",
+            "cluster-port": str(self.bus_port),
+            "cluster-announce-ip": "127.0.0.1",
+            "cluster-node-timeout": str(NODE_TIMEOUT_MS),
+            "databases": "1",
+            # By default a primary waits for 5 s, in case that more replicas come.
+            "repl-diskless-sync-delay": "0",
+        }
+        arguments = [(f"--{name}", value) for name, value in options.items()]
+        super().__init__(*chain.from_iterable(arguments))
+
+    def ask(self, *command: str | int) -> Any:
+        """Run one command, whatever the keys of this server are."""
+        with redis.Redis(port=self.port, decode_responses=True) as client:
+            return client.execute_command(*command)
+
+    @property
+    def id(self) -> str:
+        return str(self.ask("CLUSTER", "MYID"))
+
+    def knows(self, other_id: str) -> bool:
+        return other_id in str(self.ask("CLUSTER", "NODES"))
+
+    def is_well(self) -> bool:
+        """Whether all slots are served, as far as this server knows."""
+        return "cluster_state:ok" in str(self.ask("CLUSTER", "INFO"))
+
+    def is_in_sync(self) -> bool:
+        """Whether this is a primary, or a replica that could take its place."""
+        role, *details = self.ask("ROLE")
+        return bool(role == "master" or details[2] == "connected")
+
+
+class RedisCluster:
+    """A Redis Cluster with three primaries, and with a replica of each if that is asked for."""
+
+    def __init__(self, *, has_replicas: bool = False) -> None:
+        self.primaries = [ClusterMember() for _ in range(PRIMARIES)]
+        self.replicas = [ClusterMember() for _ in range(PRIMARIES if has_replicas else 0)]
+        self._stack = ExitStack()
+
+    @property
+    def members(self) -> Sequence[ClusterMember]:
+        return [*self.primaries, *self.replicas]
+
+    @property
+    def url(self) -> str:
+        """All addresses: a client finds the Cluster whichever of them answers."""
+        return "redis://" + ",".join(f"127.0.0.1:{each.port}" for each in self.members)
+
+    def __enter__(self) -> Self:
+        with self._stack as stack:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(stack.enter_context, self.members))
+            self._join()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def flush(self) -> None:
+        """Delete all keys."""
+        for each in self.primaries:
+            each.ask("FLUSHALL")
+
+    def find_owner(self, key: str) -> ClusterMember:
+        """Return the server that answers for the slot of a key or channel now."""
+        asked = next(each for each in self.members if redis_answers(each.port))
+        slot = int(asked.ask("CLUSTER", "KEYSLOT", key))
+        for first, last, (_host, port, *_), *_replicas in asked.ask("CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(each for each in self.members if each.port == port)
+        raise AssertionError(f"nobody serves slot {slot}")
+
+    def _join(self) -> None:
+        share = -(-SLOTS // PRIMARIES)
+        for number, each in enumerate(self.primaries):
+            first, last = number * share, min((number + 1) * share, SLOTS) - 1
+            each.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
+        for number, each in enumerate(self.members):
+            each.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        first_member, *others = self.members
+        for other in others:
+            first_member.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
+        for primary, replica in zip(self.primaries, self.replicas, strict=False):
+            wait_until(partial(replica.knows, primary.id))
+            replica.ask("CLUSTER", "REPLICATE", primary.id)
+        for each in self.members:
+            wait_until(partial(self._is_complete, each))
+
+    def _is_complete(self, member: ClusterMember) -> bool:
+        """Whether a server knows all others, and in which role: a failover needs that."""
+        nodes = str(member.ask("CLUSTER", "NODES"))
+        return (
+            member.is_well()
+            and member.is_in_sync()
+            and len(nodes.splitlines()) == len(self.members)
+            and nodes.count("slave") == len(self.replicas)
+            and all("connected" in line for line in nodes.splitlines())
+        )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds that no server announces."""
+    limit = time.monotonic() + START_LIMIT_SECONDS
+    while not condition():
+        if time.monotonic() > limit:
+            raise ServerUnavailableError("the Redis Cluster does not come up")
+        time.sleep(ASK_EVERY_SECONDS)
 
 
 def redis_program(*, bundled: bool) -> Path:

@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import datetime as dt
 import gc
+import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
@@ -23,12 +25,19 @@ from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
 from clarion.measurements import list_measurements
+from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
-from clarion.nodes.redis import RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.limits import RedisLimits
+from clarion.processes.gathered_metrics import GatheredMetrics
+from clarion.processes.member import Member
+from clarion.push.catch_up import CatchUp
 from clarion.push.device_changes import DeviceChanges
 from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
@@ -42,66 +51,96 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 # The least that Python allows to set.
 _DIGITS = sys.int_info.str_digits_check_threshold
 
+# Called with the open database before anything uses it.
+SetUp = Callable[[Stores, Settings], Awaitable[None]]
+
 
 class Server:
     """A node: serves until it is stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, set_up: SetUp | None = None, member: Member | None = None
+    ) -> None:
         self._settings = settings
+        self._set_up = set_up
+        self._member = member
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a broken store; return the exit code."""
-        settings, supervisor = self._settings, Supervisor()
+        settings, member, supervisor = self._settings, self._member, Supervisor()
         async with contextlib.AsyncExitStack() as stack:
-            tls = _claim_directory_and_addresses(settings, stack)
+            tls = _claim_directory_and_addresses(settings, stack, is_member=member is not None)
+            if member:
+                await stack.enter_async_context(member.join(self._stop.set))
             _raise_descriptor_limit()
-            stores = await stack.enter_async_context(open_stores(settings, self._fail))
-            redis = await _open_redis(settings, stack)
-            services = Services(settings, stores, supervisor)
+            stores = await self._open_stores(stack)
+            redis = await _open_redis(settings, stores, stack)
+            bus = self._open_bus(redis, stores, stack)
+            services = Services(settings, stores, supervisor, bus)
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
                 database=stores.engine,
-                others={"redis": redis},
+                others={"redis": redis, "bus": bus if isinstance(bus, RedisBus) else None},
                 clock=stores.clock,
                 metrics=services.metrics,
                 find_failing_loops=supervisor.find_failing,
+                is_of_tests=services.virtual_time is not None,
+                membership=services.membership if stores.node_id else None,
+                gather_metrics=_gather_metrics(member, services),
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
-            listeners = await self._listen(front, services, tls)
-            services.metrics.watch_certificate(read_expiry(tls[0]))
-            _start_loops(supervisor, services, stores, settings)
-            supervisor.start("dependency_checks", health.run)
-            if redis:
-                _watch_redis(redis, services, supervisor)
-            supervisor.start("http_connections", front.connections.run)
             stack.push_async_callback(supervisor.stop, 0)
+            _start_redis(supervisor, services, redis)
+            listeners = await self._listen(front, services, tls)
+            _start_loops(supervisor, services, stores, settings)
+            _watch(front, health, supervisor)
             self._handle_signals()
             _tune_interpreter()
-            get_logger().info("ready", server_id=settings.server_id)
+            self._report_ready()
             await self._stop.wait()
             health.is_stopping = True
             await self._shut_down(listeners, services, supervisor)
-        get_logger().info("stopped", exit_code=self._exit_code)
+        get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
+        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        if self._set_up:
+            await self._set_up(stores, self._settings)
+        return stores
+
+    def _open_bus(
+        self, redis: RedisBreaker | None, stores: Stores, stack: contextlib.AsyncExitStack
+    ) -> Bus:
+        """Return what tells other nodes: on SQLite there are none but processes of our own."""
+        is_alone = sqlite_path(self._settings.database_url) is not None
+        if redis and not is_alone:
+            bus = RedisBus(redis, stores.clock, name=self._settings.server_id)
+            stack.push_async_callback(bus.close)
+            return bus
+        return self._member.bus if self._member else NoBus(is_alone=is_alone)
 
     async def _listen(
         self, front: Front, services: Services, tls: tuple[Path, Path]
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
+        is_shared = self._member is not None
+        services.metrics.watch_certificate(read_expiry(certificate))
         await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
-            await sockets.listen(settings.gateway_listen)
+            await sockets.listen(settings.gateway_listen, is_shared=is_shared)
         if "gateway" in settings.roles and settings.gateway_tls_listen:
-            await sockets.listen(settings.gateway_tls_listen, load_context(certificate, key))
+            context = load_context(certificate, key)
+            await sockets.listen(settings.gateway_tls_listen, context, is_shared=is_shared)
         # The plain one last: when `/ready` answers there, everything is open.
         listeners = [
             HttpListener(
@@ -138,12 +177,24 @@ class Server:
         # An HTTP listener would wait for an open stream for ever.
         await services.live_clients.stop(min(grace_s / 2, _STREAMS_GRACE_S))
         left_s = max(0.0, ends_at - clock())
+        # Devices find another node, if there is one; a node alone is back the sooner it stops.
+        is_gentle = not sqlite_path(self._settings.database_url)
         await asyncio.gather(
-            services.sockets.stop(left_s), *(listener.stop(left_s) for listener in listeners)
+            services.sockets.stop(left_s, is_gentle=is_gentle),
+            *(listener.stop(left_s) for listener in listeners),
         )
         services.pipeline.stop()
         await supervisor.stop(grace_s)
+        await services.membership.leave()
         await services.audit_loop.stop()
+
+    def _report_ready(self) -> None:
+        server_id = self._settings.server_id
+        if self._member:  # the parent says when all are ready
+            get_logger().info("process_ready", server_id=server_id, pid=os.getpid())
+            self._member.report_ready()
+        else:
+            get_logger().info("ready", server_id=server_id)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -157,25 +208,25 @@ class Server:
         self._stop.set()
 
 
-def _watch_redis(redis: RedisBreaker, services: Services, supervisor: Supervisor) -> None:
-    redis.on_change = services.metrics.dependency_health.labels("redis").set
-    redis.on_change(int(not redis.is_open))
-    services.circuits.watch(redis.list_circuits)
-    supervisor.start("redis_probe", redis.run)
+def _watch(front: Front, health: Health, supervisor: Supervisor) -> None:
+    supervisor.start("http_connections", front.connections.run)
+    supervisor.start("dependency_checks", health.run)
 
 
 def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
     supervisor.start("loop_watch", services.loop_watch.run)
+    if isinstance(stores.clock, DatabaseClock):
+        supervisor.start("clock", stores.clock.run)
     supervisor.start("socket_heartbeats", services.sockets.run)
     supervisor.start("inbox_poll", services.live_clients.run)
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
-    if not sqlite_path(settings.database_url):
-        changes = DeviceChanges(services.registry, services.deleted_apps.poll)
-        supervisor.start("device_changes", changes.run)
+    _watch_other_nodes(supervisor, services)
+    supervisor.start("membership", services.membership.run)
+    supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -187,9 +238,35 @@ def _start_loops(
         eraser=services.eraser,
         last_seen=services.last_seen,
         used_keys=services.callers.used,
+        membership=services.membership,
     )
+    if services.virtual_time is not None:
+        services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
     for task in (*tasks, *list_measurements(stores, services, settings)):
         supervisor.start(task.name, task.run)
+
+
+def _watch_other_nodes(supervisor: Supervisor, services: Services) -> None:
+    """Look for what other nodes change, unless there is none."""
+    bus = services.bus
+    if isinstance(bus, NoBus) and bus.is_hearing:
+        return
+    changes = DeviceChanges(services.registry, services.deleted_apps.poll, bus)
+    supervisor.start("device_changes", changes.run)
+    supervisor.start("told_device_changes", changes.run_told)
+    supervisor.start("catch_up", CatchUp(services.dispatch, services.connections, bus).run)
+
+
+def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker | None) -> None:
+    if redis:
+        redis.on_change = services.metrics.dependency_health.labels("redis").set
+        redis.on_change(int(not redis.is_open))
+        services.circuits.watch(redis.list_circuits)
+        supervisor.start("redis_probe", redis.run)
+    if isinstance(services.bus, RedisBus):
+        services.metrics.watch_bus(services.bus)
+        for name, loop in services.bus.loops.items():
+            supervisor.start(name, loop)
 
 
 def _raise_descriptor_limit() -> None:
@@ -199,18 +276,24 @@ def _raise_descriptor_limit() -> None:
 
 
 def _claim_directory_and_addresses(
-    settings: Settings, stack: contextlib.AsyncExitStack
+    settings: Settings, stack: contextlib.AsyncExitStack, *, is_member: bool
 ) -> tuple[Path, Path]:
-    """Make sure that no other server has them; return certificate and key."""
+    """Make sure that no other server has them; return certificate and key.
+
+    For one of several processes, their parent has done so.
+    """
     directory = DataDirectory(settings.data)
     directory.ensure()
+    directory.reserve(for_tests=settings.clock == "test")
     if sqlite_path(settings.database_url):
         stack.enter_context(directory.lock())
-    check_free(settings.addresses)
-    return _certificate(settings, directory)
+    if not is_member:
+        check_free(settings.addresses)
+    return prepare_certificate(settings, directory)
 
 
-def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+def prepare_certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Path]:
+    """Return the files of the certificate and its key; if none is set, one for development."""
     if settings.tls_certificate and settings.tls_key:
         load_context(settings.tls_certificate, settings.tls_key)
         return settings.tls_certificate, settings.tls_key
@@ -219,15 +302,22 @@ def _certificate(settings: Settings, directory: DataDirectory) -> tuple[Path, Pa
     return tls.certificate, tls.key
 
 
-async def _open_redis(settings: Settings, stack: contextlib.AsyncExitStack) -> RedisBreaker | None:
+async def _open_redis(
+    settings: Settings, stores: Stores, stack: contextlib.AsyncExitStack
+) -> RedisBreaker | None:
     if not settings.redis:
         return None
-    client = connect(settings.redis)
-    stack.push_async_callback(client.aclose)
-    breaker = RedisBreaker(client)
+    breaker = make_breaker(settings.redis, stores.installation.id)
+    stack.callback(breaker.client.close)
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
+
+
+def _gather_metrics(
+    member: Member | None, services: Services
+) -> Callable[[], Awaitable[bytes]] | None:
+    return GatheredMetrics(member.bus, services.metrics.render).gather if member else None
 
 
 def _tune_interpreter() -> None:

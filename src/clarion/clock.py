@@ -1,7 +1,12 @@
-"""The clock: the one place that asks the system for the time."""
+"""The clock: the one place that asks the system for the time.
+
+With SQLite, the time is that of this machine. With PostgreSQL it is that of the database, which all
+nodes share: `store/postgres/clock.py` measures how far this machine is off.
+"""
 
 from __future__ import annotations
 
+import random
 import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -11,6 +16,9 @@ import uuid_utils
 
 # Integer arithmetic throughout: a float would lose milliseconds.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# RFC 9562, 5.7: after the 48 bits of the time, 12 and 62 bits are free.
+_VERSION, _VARIANT = 7 << 12, 2 << 62
+_LOW_BITS, _TAIL_BITS = 62, 74
 
 
 class Clock(Protocol):
@@ -35,6 +43,50 @@ class SystemClock:
 
     def new_id(self) -> str:
         return str(uuid_utils.uuid7())
+
+
+class MovableClock:
+    """Another clock, moved ahead by a test; it runs on from there.
+
+    Its ids stay those of the other clock: they sort in the order in which they are made.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_ms = 0
+        self.new_id = clock.new_id
+
+    def now(self) -> int:
+        return self._clock.now() + self._ahead_ms
+
+    def monotonic(self) -> int:
+        return self._clock.monotonic() + self._ahead_ms
+
+    def move_to(self, moment: int) -> None:
+        """Make it this time now; it never goes back."""
+        self._ahead_ms += max(0, moment - self.now())
+
+
+class SortedIds:
+    """Makes UUIDv7 for times that are not those of the system: ids made later sort later.
+
+    Those of one millisecond, and those made while the clock is set back, count up from a random
+    number.
+    """
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+        self._moment = self._tail = 0
+
+    def make(self, now: int) -> str:
+        """Return the id of something that is made at this time."""
+        if now > self._moment:
+            self._moment, self._tail = now, self._random.getrandbits(_TAIL_BITS - 1)
+        else:
+            self._tail += 1 + self._random.getrandbits(32)
+        high, low = divmod(self._tail, 1 << _LOW_BITS)
+        text = f"{self._moment:012x}{_VERSION | high:04x}{_VARIANT | low:016x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def to_monotonic(clock: Clock, moment: int | None) -> int | None:

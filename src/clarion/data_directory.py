@@ -31,11 +31,26 @@ def write_private(path: Path, content: bytes) -> None:
 
 def write_private_once(path: Path, content: bytes) -> None:
     """Write a private file unless it exists. Of several processes at once, one succeeds."""
-    temporary = _write_beside(path, content)
     with contextlib.suppress(FileExistsError):
+        publish_once(_write_beside(path, content), path)
+
+
+def publish_once(temporary: Path, path: Path) -> None:
+    """Give a file that is durable its name, and remove the other; `FileExistsError` if it is taken.
+
+    Of several processes at once, one succeeds.
+    """
+    try:
         path.hardlink_to(temporary)
-    temporary.unlink()
-    _sync(path.parent)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError(path) from None
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        _sync(path.parent)
 
 
 def new_master_key() -> bytes:
@@ -100,6 +115,7 @@ class DataDirectory:
         self.first_run = path / "first-run.json"
         self.master_key = path / "master.key"
         self._lock = path / "clarion.lock"
+        self._for_tests = path / "for-tests"
         # Beside the file of the keys, which is replaced as a whole.
         self._key_lock = path / "master.key.lock"
 
@@ -125,11 +141,16 @@ class DataDirectory:
         yield from (self.path, self.tls, self.provider_keys)
         yield from (self.master_key, self.first_run, self._lock, self._key_lock)
         yield from list_database_files(str(self.path / "clarion.db"))
+        yield from self.list_other_first_runs()
         yield from self.path.glob("device-listen*.json")
         yield from self.path.glob("audit.log*")
         for directory in (self.tls, self.provider_keys):
             with contextlib.suppress(OSError):
                 yield from directory.iterdir()
+
+    def list_other_first_runs(self) -> Iterator[Path]:
+        """Yield the files with the first keys of databases that were used here before."""
+        yield from sorted(self.path.glob("first-run-*.json"))
 
     def ensure_master_keys(self) -> tuple[bytes, ...]:
         """Return the keys of the vault; the first one is created once."""
@@ -171,6 +192,23 @@ class DataDirectory:
         """Replace the keys of the vault; they are durable when this returns."""
         write_private(self.master_key, b"".join(keys))
 
+    def reserve(self, *, for_tests: bool) -> None:
+        """Make sure that a directory serves tests that move the clock, or everything else.
+
+        In a time to come, everything that is stored expires. So the data of a server whose clock
+        is that of the system must never be served by one that moves it, nor the other way round.
+        """
+        if for_tests and not self._lock.exists():  # it has never been served
+            self._for_tests.touch(mode=0o600)
+        if for_tests != self._for_tests.exists():
+            raise StartError(
+                f"{self.path} was served without --clock test, and moving the clock would expire "
+                "what is in it. Choose another directory with --data."
+                if for_tests
+                else f"{self.path} is for tests: its clock was moved. Start with --clock test, or "
+                "choose another directory with --data."
+            )
+
     @contextlib.contextmanager
     def use_keys(self) -> Iterator[None]:
         """Hold the keys: as long as somebody does, they are not replaced."""
@@ -194,6 +232,13 @@ class DataDirectory:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except OSError as error:
                 raise StartError(refused) from error
+            yield
+
+    @contextlib.contextmanager
+    def set_up_alone(self) -> Iterator[None]:
+        """Wait for others who set up an installation here, and keep them out meanwhile."""
+        with (self.path / "set-up.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def lock(self) -> IO[bytes]:

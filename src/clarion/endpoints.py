@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from clarion.access.administrators.api import administrators as administrators_api
 from clarion.access.administrators.api import keys as admin_keys_api
@@ -30,6 +31,7 @@ from clarion.events.api import events as events_api
 from clarion.events.api import live as live_api
 from clarion.events.api import notifications as notifications_api
 from clarion.events.api import publish as publish_api
+from clarion.events.api import virtual_time as virtual_time_api
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, openapi, static_files
 from clarion.http.asgi import FastRoute
@@ -57,7 +59,6 @@ from clarion.push.api import topics as topics_api
 from clarion.push.apns.channels import BroadcastChannels
 from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.push.apns.intake import PushIntake
-from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.webpush import api as endpoints_api
 from clarion.push.webpush.endpoint import WebPushEndpoint
 from clarion.push.webpush.intake import WebPushIntake
@@ -122,6 +123,8 @@ TAGS = (
     Tag("Audit", "Who changed or read what, and when."),
 )
 
+_TESTS = Tag("Tests", "The clock of a test server, which tests move ahead.")
+
 
 def _build_apns(
     settings: Settings, stores: Stores, services: Services, health: Health
@@ -135,7 +138,7 @@ def _build_apns(
         app_per_minute=settings.app_messages_per_minute,
     )
     return ApnsEndpoint(
-        tokens=ProviderTokens(stores.apps, services.deleted_apps),
+        tokens=services.provider_tokens,
         intake=intake,
         channels=BroadcastChannels(
             topics=stores.topics, dispatch=services.dispatch, clock=stores.clock
@@ -177,6 +180,13 @@ def _list_demo_routes(
     return page.routes
 
 
+def _list_routes(services: Services) -> tuple[tuple[Any, ...], tuple[Tag, ...]]:
+    """Return the handlers and their tags; a test server has more."""
+    if services.virtual_time is None:
+        return ROUTES, TAGS
+    return (*ROUTES, *virtual_time_api.ROUTES), (*TAGS, _TESTS)
+
+
 def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
@@ -193,7 +203,8 @@ def build_front(
         "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,
     }
-    framework = build(ROUTES, {**vars(stores), **vars(services), **more}, fast_routes)
+    routes, tags = _list_routes(services)
+    framework = build(routes, {**vars(stores), **vars(services), **more}, fast_routes)
     audited = AuditedFramework(
         framework, stores.audit_log, ACTIONS, limits, stores.clock, settings.trusted_proxies
     )
@@ -206,7 +217,7 @@ def build_front(
         clock=stores.clock,
         settings=settings,
     )
-    document = openapi.OpenApiDocument(framework, fast_routes, TAGS)
+    document = openapi.OpenApiDocument(framework, fast_routes, tags)
     return Front(
         routes=(*fast_routes, *document.routes, *dashboard.routes),
         prefixes={

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from clarion.access.port import Apps, Keys
     from clarion.clock import Clock
+    from clarion.nodes.port import Membership
     from clarion.people.erasure.eraser import Eraser
     from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
@@ -53,11 +54,15 @@ class Task:
     every_s: float
     step: Step
     clock: Clock
+    # Whether this node does it; others do not then.
+    is_mine: Callable[[], bool] = lambda: True
 
     async def run(self) -> None:
         """Do it again and again, until cancelled."""
         while True:
             await asyncio.sleep(self.every_s)
+            if not self.is_mine():
+                continue
             try:
                 await self.run_once()
             except ClarionError as error:  # the store is away; the next time will do
@@ -66,7 +71,7 @@ class Task:
     async def run_once(self) -> None:
         """Do all that is due now, a chunk at a time."""
         now = self.clock.now()
-        while await self.step(now) >= CHUNK:  # noqa: ASYNC110 - a pause, not a wait
+        while await self.step(now) >= CHUNK and self.is_mine():  # noqa: ASYNC110 - a pause
             await asyncio.sleep(_PAUSE_S)
 
 
@@ -78,12 +83,18 @@ def list_tasks(
     eraser: Eraser,
     last_seen: LastSeen,
     used_keys: set[str],
+    membership: Membership,
 ) -> tuple[Task, ...]:
-    """Return everything that is expired, recorded, erased or pruned in the background."""
-    steps: dict[str, tuple[float, Step]] = {
+    """Return everything that is expired, recorded, erased or pruned in the background.
+
+    What is about the memory of a node is done by each, the rest by the leader alone.
+    """
+    of_each: dict[str, tuple[float, Step]] = {
         "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
         "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
+    }
+    steps: dict[str, tuple[float, Step]] = {
         "expire_messages": (10, partial(dispatch.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
@@ -92,8 +103,14 @@ def list_tasks(
         "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
     }
     prune = {name: (_PRUNE_EVERY_S, step) for name, step in _list_prunes(stores, settings).items()}
-    table = {**steps, **prune}
-    return tuple(Task(name, every_s, step, stores.clock) for name, (every_s, step) in table.items())
+    clock, of_leader = stores.clock, {**steps, **prune}
+    return (
+        *(Task(name, every_s, step, clock) for name, (every_s, step) in of_each.items()),
+        *(
+            Task(name, every_s, step, clock, lambda: membership.is_leading)
+            for name, (every_s, step) in of_leader.items()
+        ),
+    )
 
 
 def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:

@@ -29,8 +29,20 @@ from clarion.store.statement import Row, Unit, Value, statement
 _PASSES = 3
 
 
+def seal_context(installation_id: str) -> str:
+    """Return the context of the value that shows which master key a database has."""
+    return f"installation/{installation_id}"
+
+
 # A new column of bytes belongs here, or to `PLAIN`.
 SEALED = (
+    SealedColumn(
+        table="installation",
+        column="seal",
+        key=("id",),
+        fields=("id",),
+        context=seal_context,
+    ),
     SealedColumn(
         table="user_keys",
         column="key",
@@ -108,6 +120,7 @@ PLAIN = frozenset(
         ("topic_messages", "payload"),
         ("erasures", "user_hash"),
         ("former_device_users", "token_hash"),
+        ("copied_tables", "last_key"),
     }
 )
 

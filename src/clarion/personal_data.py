@@ -36,7 +36,11 @@ PERSONAL = (
             "lane": PLAIN,
             "pool": PLAIN,
         },
-        omitted={**_USER, "token": "counts the claims of workers"},
+        omitted={
+            **_USER,
+            "token": "counts the claims of workers",
+            "node_id": "the node of the latest claim",
+        },
     ),
     PersonalTable(
         table="users",
@@ -365,7 +369,9 @@ IMPERSONAL = {
     "categories": "of apps",
     "erasure_keys": "keys of apps",
     "erasures": "the hash of a user is keyed; what is sealed is removed when an erasure is done",
+    "leader": "which node does what one does for all",
     "migrations": "of the schema",
+    "nodes": "of the installation",
     "notification_types": "of apps",
     "provider_keys": "of apps",
     "providers": "of apps",

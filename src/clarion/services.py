@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from clarion import descriptors
+from clarion import __version__, descriptors
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
@@ -26,19 +26,26 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
+from clarion.clock import MovableClock
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.events.publisher import Publisher
+from clarion.events.virtual_time import VirtualTime
 from clarion.http.idempotency import Idempotency
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
+from clarion.nodes.bus import Bus
+from clarion.nodes.membership import SharedMembership, SoleNode
+from clarion.nodes.model import Node
+from clarion.nodes.port import Membership
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
+from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
@@ -46,8 +53,10 @@ from clarion.push.sockets import DeviceEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.settings import Settings
 from clarion.sockets.listener import SocketListener
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores
 from clarion.supervisor import Supervisor
+from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
 from clarion.telemetry.metrics import (
     ChannelMetrics,
@@ -64,12 +73,15 @@ class Services:
     Handlers get these attributes by name, beside those of `Stores`.
     """
 
-    def __init__(self, settings: Settings, stores: Stores, supervisor: Supervisor) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+    ) -> None:
         clock = stores.clock
+        self.bus = bus
         self._open_metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
-            stores.inboxes, per_user=settings.user_streams, total=settings.node_streams
+            stores.inboxes, per_user=settings.user_streams, total=settings.node_streams, bus=bus
         )
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
@@ -79,9 +91,10 @@ class Services:
         self.active_users = ActiveUsers(
             stores.users,
             clock,
-            (self.live_clients.disconnect_user, self.connections.disconnect_user),
+            (self._disconnect_user,),
             gone=GoneUsers(stores.deleted_users, stores.erasures),
             forgets=(self._forget_users,),
+            bus=bus,
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
         self.callers = self._build_callers(settings, stores)
@@ -94,12 +107,7 @@ class Services:
             stores.directory.read_master_keys(), settings.external_url
         )
         self.channels = self._build_channels(settings, stores)
-        self.pipeline = _build_pipeline(settings, stores, self)
-        self.explainer = self.pipeline.explainer
-        self.backlog = self.pipeline.backlog
-        self.publisher = Publisher(self.pipeline.intake)
-        self.eraser = self._build_eraser(settings, stores)
-        self.wake = self.pipeline.wake
+        self._build_work(settings, stores)
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
@@ -110,7 +118,17 @@ class Services:
         self.gateway_metrics = GatewayMetrics(self.metrics.registry)
         self.circuits = CircuitMetrics(self.metrics.registry)
 
+    def _build_work(self, settings: Settings, stores: Stores) -> None:
+        self.pipeline = _build_pipeline(settings, stores, self)
+        self.virtual_time = _make_virtual_time(stores, self.pipeline)
+        self.membership = _join_nodes(settings, stores, self.pipeline)
+        self.explainer, self.backlog = self.pipeline.explainer, self.pipeline.backlog
+        self.publisher = Publisher(self.pipeline.intake)
+        self.eraser = self._build_eraser(settings, stores)
+        self.wake = self.pipeline.wake
+
     def _build_registries(self, settings: Settings, stores: Stores) -> None:
+        self.provider_tokens = ProviderTokens(stores.apps, self.deleted_apps)
         self.registry = Registry(
             stores.devices,
             self.connections,
@@ -126,6 +144,22 @@ class Services:
             settings.external_url,
             self.deleted_apps,
         )
+
+    def _join_caches(self, stores: Stores) -> None:
+        """Have what is cached here dropped when another node changes it, and vice versa."""
+        stores.keyring.on_provider_key_changed = self.provider_tokens.forget
+        for cached in (
+            self.callers.forget,
+            stores.known_apps.forget,
+            self.provider_tokens.forget,
+            self.deleted_apps.deleted,
+            stores.catalog.forget,
+            stores.catalog.forget_app,
+            self.channels.forget,
+            self.registry.changed,
+            self.endpoint_registry.forget,
+        ):
+            cached.join(self.bus)
 
     def _build_eraser(self, settings: Settings, stores: Stores) -> Eraser:
         return Eraser(
@@ -162,7 +196,10 @@ class Services:
         )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
-        """Export what the services count by themselves."""
+        """Export what the services count by themselves, and hear what other nodes change."""
+        self._join_caches(stores)
+        if isinstance(clock := stores.clock, DatabaseClock):
+            self.metrics.watch_clock(lambda: clock.skew_ms)
         self.metrics.watch_writer(stores.engine.commit)
         self.metrics.watch_inbox(self.live_clients)
         self.metrics.watch_sandbox(stores.sandbox)
@@ -189,6 +226,7 @@ class Services:
             tickets=stores.tickets,
             is_active=self.active_users.is_active,
             on_seen=self.last_seen.note,
+            foreign_keys=stores.foreign_keys,
         )
 
     def _build_dispatch(self, settings: Settings, stores: Stores) -> Dispatch:
@@ -199,6 +237,7 @@ class Services:
             clock=stores.clock,
             metrics=self.gateway_metrics,
             stored_limit=settings.device_stored,
+            bus=self.bus,
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -215,6 +254,12 @@ class Services:
         self._known_apps.forget(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
+
+    def _disconnect_user(self, app_id: str, user_id: str) -> None:
+        """End the connections of a user who is inactive or gone; look them up again next time."""
+        self.live_clients.disconnect_user(app_id, user_id)
+        self.connections.disconnect_user(app_id, user_id)
+        self.pipeline.intake.forget_user(app_id, user_id)
 
     def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
         """Drop what this node has cached of users who were erased."""
@@ -269,6 +314,14 @@ class Services:
         )
 
 
+def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None:
+    """Return what moves the clock of a test server; None for any other."""
+    if not isinstance(stores.clock, MovableClock):
+        return None
+    get_logger().warning("clock_of_tests", meaning="POST /v1/test/clock moves the time of all apps")
+    return VirtualTime(clock=stores.clock, pipeline=pipeline)
+
+
 def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
     path = settings.audit_log_path
     log = stores.audit_log
@@ -294,6 +347,8 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         gateway=services.dispatch,
         registry=services.registry,
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
+        node_id=stores.node_id,
+        is_live=lambda: services.membership.is_live,
     )
     return Pipeline(
         ports,
@@ -305,3 +360,11 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
     )
+
+
+def _join_nodes(settings: Settings, stores: Stores, pipeline: Pipeline) -> Membership:
+    name, now = settings.server_id, stores.clock.now()
+    node = Node(stores.node_id or name, name, __version__, started_at=now, seen_at=now)
+    if not stores.node_id:
+        return SoleNode(node, stores.clock)
+    return SharedMembership(stores.nodes, stores.clock, node, pipeline.take_over)

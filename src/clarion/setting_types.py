@@ -88,6 +88,18 @@ def number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def number_or_auto(low: int, high: int) -> Callable[[str], int | None]:
+    parse_number = number(low, high)
+
+    def parse(text: str) -> int | None:
+        try:
+            return None if text == "auto" else parse_number(text)
+        except Unsuitable as error:
+            raise Unsuitable(f"auto, or {error}") from None
+
+    return parse
+
+
 def choice(*values: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in values:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import socket
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from clarion import setting_types as parse
+from clarion.cores import count_cores
 from clarion.errors import SettingsError
 from clarion.fields import REFUSED_SCHEMES
 from clarion.setting_types import Address
@@ -28,6 +30,8 @@ PREFIX = "CLARION_"
 TEST_PREFIX = "CLARION_TEST_"
 # What it sets for a service whose name begins with `clarion`; no setting has such a name.
 _OF_KUBERNETES = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_\d+_\w+)?$")
+# Each opens a dozen connections; a PostgreSQL server allows a hundred unless it is told otherwise.
+_AUTO_PROCESSES = 8
 
 
 def _setting(
@@ -80,6 +84,13 @@ class Settings:
     roles: frozenset[str] = _setting(
         "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
     )
+    processes: int | None = _setting(
+        "auto",
+        parse.number_or_auto(1, 64),
+        "NUMBER",
+        "Processes of this node, which share its listeners; `auto`: 1 with SQLite or if the system "
+        "is not Linux, otherwise one for each processor, 8 at most.",
+    )
     database: str = _url(
         parse.database,
         "sqlite:///PATH or postgresql://USER@HOST:PORT/NAME. Empty: `clarion.db` in --data.",
@@ -120,6 +131,13 @@ class Settings:
         "WHO",
         "Who can read /metrics, /docs and /openapi.json: local (from this machine, and not through "
         "a proxy), public or off. Others get 404.",
+    )
+    clock: str = _choice(
+        "system",
+        "test",
+        "WHICH",
+        "system; or test, a clock that `POST /v1/test/clock` moves ahead, for tests of your own: "
+        "only with SQLite, and in a data directory that is for tests alone.",
     )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
@@ -275,6 +293,16 @@ class Settings:
         return self.database or f"sqlite:///{self.data / 'clarion.db'}"
 
     @property
+    def process_count(self) -> int:
+        """How many processes to run."""
+        if self.processes is not None:
+            return self.processes
+        return min(count_cores(), _AUTO_PROCESSES) if self._can_share() else 1
+
+    def _can_share(self) -> bool:
+        return sys.platform == "linux" and not self.database_url.startswith("sqlite:")
+
+    @property
     def audit_log_path(self) -> Path | None:
         """The file of the audit log, by default in the data directory; None if it is off."""
         if self.audit_log == "off":
@@ -403,6 +431,16 @@ def _find_contradictions(settings: Settings) -> list[str]:
     faults = []
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         faults.append("--tls-certificate and --tls-key: give both or neither")
+    is_alone = settings.database_url.startswith("sqlite:") and not settings.redis
+    if settings.clock == "test" and not (is_alone and "worker" in settings.roles):
+        faults.append("--clock test: needs SQLite, no --redis, and the role worker")
+    if settings.process_count > 1 and sys.platform != "linux":
+        faults.append("--processes: several need Linux; give 1")
+    elif settings.process_count > 1 and settings.database_url.startswith("sqlite:"):
+        faults.append(
+            "--processes: a SQLite database is used by one process; give 1, or a PostgreSQL "
+            "database with --database"
+        )
     addresses = settings.addresses
     for position, (flag, address) in enumerate(addresses):
         users = [user for user, other in addresses[:position] if other.overlaps(address)]

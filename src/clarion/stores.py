@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
+
+import asyncpg
 
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
@@ -26,7 +29,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
-from clarion.clock import Clock, SystemClock
+from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
@@ -37,7 +40,9 @@ from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.key_rotation import refuse_retired_key
+from clarion.nodes.sql import SqlNodes
 from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
@@ -52,14 +57,23 @@ from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
-from clarion.store.opening import migrate, open_engine, sqlite_path
+from clarion.store.migrations.plan import find_newest
+from clarion.store.opening import fetch_once, migrate, open_engine, sqlite_path
+from clarion.store.postgres.clock import DatabaseClock
 from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
+from clarion.store.postgres.release_locks import hold_release
 from clarion.telemetry.logs import get_logger
+
+# It is in the row of every job: the random part of a UUID is enough.
+NODE_ID_LENGTH = 12
 
 
 class Stores:
     """The adapters on one engine. Handlers get them by the names of these attributes."""
+
+    # API keys in the data directory that are for other databases, and the names of these.
+    foreign_keys: Mapping[str, str] = MappingProxyType({})
 
     def __init__(  # noqa: PLR0915 - a line a port
         self,
@@ -69,8 +83,10 @@ class Stores:
         sandbox: ProcessSandbox,
         vault: Vault,
         audit_log: SqlAuditLog,
+        installation: Installation,
     ) -> None:
         self.engine = engine
+        self.installation = installation
         self.clock = clock
         self.directory = directory
         self.vault = vault
@@ -89,11 +105,7 @@ class Stores:
         self.deleted_users = SqlDeletedUsers(engine)
         self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
         self.exports = SqlExports(engine, PERSONAL)
-        self.types = SqlTypes(engine)
-        self.templates = SqlTemplates(engine)
-        self.sandbox = sandbox
-        self.categories = SqlCategories(engine)
-        self.catalog = CachedCatalog(self.types, self.categories, self.templates, clock, sandbox)
+        self._open_catalog(engine, sandbox)
         self.devices = SqlDevices(engine)
         self.feedback = SqlFeedback(engine)
         self.messages = SqlMessages(engine)
@@ -103,7 +115,7 @@ class Stores:
         self.push_endpoints = SqlPushEndpoints(engine)
         self._open_statistics(engine)
         self.events = SqlEvents(engine)
-        self.queue = SqlQueue(engine)
+        self._open_queue(engine, clock)
         self.notifications = SqlNotificationReader(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
@@ -112,11 +124,26 @@ class Stores:
         self.inboxes = SqlInboxes(engine)
         self.providers = SqlProviders(engine, self.vault)
 
+    def _open_catalog(self, engine: Engine, sandbox: ProcessSandbox) -> None:
+        self.types = SqlTypes(engine)
+        self.templates = SqlTemplates(engine)
+        self.sandbox = sandbox
+        self.categories = SqlCategories(engine)
+        self.catalog = CachedCatalog(
+            self.types, self.categories, self.templates, self.clock, sandbox
+        )
+
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = SqlStatistics(engine)
         self.ledger = SqlLedger(engine)
         self.tally = SqlTally(engine)
         self.analytics = SqlAnalytics(engine)
+
+    def _open_queue(self, engine: Engine, clock: Clock) -> None:
+        # Of this process among the nodes on PostgreSQL; with SQLite there is one node.
+        self.node_id = clock.new_id()[-NODE_ID_LENGTH:] if isinstance(clock, DatabaseClock) else ""
+        self.nodes = SqlNodes(engine)
+        self.queue = SqlQueue(engine, self.node_id)
 
     def _make_keyring(self) -> Keyring:
         return Keyring(
@@ -143,21 +170,40 @@ async def open_stores(
     # On PostgreSQL, nodes hold their keys in the database: see `hold_key`.
     is_sqlite = sqlite_path(settings.database_url) is not None
     with directory.use_keys() if is_sqlite else contextlib.nullcontext():
-        keys = directory.ensure_master_keys()
+        await prepare_database(settings)
+        vault = AesVault(
+            *await _ensure_keys(directory, settings.database_url),
+            reread=directory.read_master_keys,
+        )
         audit_keys = open_audit_keys(directory)
-        vault = AesVault(*keys, reread=directory.read_master_keys)
-        on_connect = partial(hold_key, vault.key_id)
-        async with open_database(settings, on_broken, on_connect) as engine:
+        on_connect = partial(_hold_key_and_release, vault.key_id)
+        async with _open(settings, on_broken, on_connect) as engine:
+            clock = await open_clock(engine)
             await refuse_retired_key(engine, vault.key_id)
+            installation = await identify(engine, vault, clock, directory, settings.database_url)
             await load_retired_keys(engine.fetch, audit_keys, vault)
-            clock = SystemClock()
+            if settings.clock == "test":
+                clock = MovableClock(clock)
             audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
                 async with record_command(audit_log):
-                    yield Stores(engine, clock, directory, sandbox, vault, audit_log)
+                    yield Stores(engine, clock, directory, sandbox, vault, audit_log, installation)
             finally:
                 await sandbox.close()
+
+
+async def open_clock(engine: Engine) -> Clock:
+    """Return the clock by which everything is stored: that of the database, if it has one.
+
+    Tokens are checked by it, too: one that is valid on one node is valid on all of them, and a
+    machine with a wrong clock refuses nobody.
+    """
+    if await engine.read_time() is None:
+        return SystemClock()
+    clock = DatabaseClock(engine.read_time)
+    await clock.measure()
+    return clock
 
 
 def open_audit_keys(directory: DataDirectory) -> ChainKeys:
@@ -170,17 +216,42 @@ def open_audit_keys(directory: DataDirectory) -> ChainKeys:
     return ChainKeys(*derive(), reread=derive)
 
 
-@contextlib.asynccontextmanager
-async def open_database(
-    settings: Settings,
-    on_broken: Callable[[str], None] = lambda _message: None,
-    on_connect: OnConnect | None = None,
-) -> AsyncIterator[Engine]:
-    """Bring the database up to date, open it, and close it behind the caller."""
+async def prepare_database(settings: Settings) -> None:
+    """Bring the database up to date; what is new on the disk is for this account alone."""
     if path := sqlite_path(settings.database_url):
         make_private(list_database_files(path))
     if applied := await migrate(settings.database_url):
         get_logger().info("migrated", migrations=applied)
+
+
+async def _hold_key_and_release(key_id: bytes, connection: asyncpg.Connection) -> None:
+    await hold_release(find_newest("postgres"), connection)
+    await hold_key(key_id, connection)
+
+
+async def _ensure_keys(directory: DataDirectory, database_url: str) -> tuple[bytes, ...]:
+    """Return the master keys. The first is created, unless the database has secrets already."""
+    if not directory.master_key.exists():
+        key_id = await find_key_of(partial(fetch_once, database_url))
+        if key_id is not None:
+            raise refuse_new_key(directory, key_id, database_url)
+    return directory.ensure_master_keys()
+
+
+@contextlib.asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[Engine]:
+    """Bring the database up to date, open it, and close it behind the caller."""
+    await prepare_database(settings)
+    async with _open(settings) as engine:
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def _open(
+    settings: Settings,
+    on_broken: Callable[[str], None] = lambda _message: None,
+    on_connect: OnConnect | None = None,
+) -> AsyncIterator[Engine]:
     engine = await open_engine(
         settings.database_url,
         waiting_limit=settings.write_waiting,

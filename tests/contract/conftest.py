@@ -29,7 +29,8 @@ from clarion.channels.port import Providers
 from clarion.channels.sql import SqlProviders
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
-from clarion.nodes.redis import RedisBreaker, RedisLimits, connect
+from clarion.nodes.redis.breaker import make_breaker
+from clarion.nodes.redis.limits import RedisLimits
 from clarion.people.port import Segments, Users
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
@@ -55,8 +56,9 @@ from tests.conftest import run_apart, run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
 STORES = {"sqlite": "sqlite_database", "postgres": "emptied_database"}
-HOT = {"memory": "no_address", "redis": "redis_url"}
-DEPENDENCIES = {**STORES, "redis": "redis_url"}
+REDIS = {"redis": "redis_url", "redis_cluster": "redis_cluster_url"}
+HOT = {"memory": "no_address", **REDIS}
+DEPENDENCIES = {**STORES, **REDIS}
 
 REMEMBER_TABLES = """
 CREATE SCHEMA kept;
@@ -256,9 +258,12 @@ async def limits(hot_url: str) -> AsyncIterator[Limits]:
     if not hot_url:
         yield MemoryLimits()
         return
-    async with nothing_left(), connect(hot_url) as redis:
+    async with nothing_left():
+        breaker = make_breaker(hot_url, "test")
+        await breaker.check()
         # Were Redis to fail, the limit of the fallback would be counted by nobody.
-        yield RedisLimits(RedisBreaker(redis), NoLimits())
+        yield RedisLimits(breaker, NoLimits())
+        breaker.client.close()
 
 
 class NoLimits:
@@ -278,8 +283,9 @@ def dependency_url(request: pytest.FixtureRequest) -> str:
 async def depending_on(url: str) -> AsyncIterator[Dependency]:
     """Open whatever has this address."""
     if url.startswith("redis"):
-        async with connect(url) as redis:
-            yield RedisBreaker(redis)
+        breaker = make_breaker(url, "test")
+        yield breaker
+        breaker.client.close()
     else:
         await migrate(url)
         async with opened(url) as engine:

@@ -1,6 +1,7 @@
 """A TCP proxy between a client and a server that can be cut, or stop forwarding silently."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Self
@@ -10,8 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 class Proxy:
     """Forwards bytes both ways, until it does not."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         self._parts = urlsplit(url)
+        self._tls = tls
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -21,8 +23,9 @@ class Proxy:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, url: str) -> AsyncIterator[Self]:
-        proxy = cls(url)
+    async def to(cls, url: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Self]:
+        """Open one; with `tls` it ends TLS, as a server of a provider does."""
+        proxy = cls(url, tls)
         await proxy.restore()
         try:
             yield proxy
@@ -38,7 +41,9 @@ class Proxy:
     async def restore(self) -> None:
         self._flows.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+            self._server = await asyncio.start_server(
+                self._serve, "127.0.0.1", self._port, ssl=self._tls
+            )
             self._port = self._server.sockets[0].getsockname()[1]
 
     def freeze(self) -> None:

@@ -38,6 +38,21 @@ async def cursor_of(broadcasts: Broadcasts, device_id: str = "device") -> int:
     return subscription.cursor
 
 
+async def test_the_subscriptions_of_several_devices_are_found_in_one_read(
+    broadcasts: Broadcasts, topics: Topics
+) -> None:
+    for device_id, topic in (("d1", "a"), ("d1", "b"), ("d2", "a"), ("d3", "a"), ("d2", "gone")):
+        await broadcasts.subscribe("app", device_id, topic, NOW)
+    await published(broadcasts, make_broadcast("a"), make_broadcast("a"))
+    await broadcasts.advance("d2", "a", 1)
+    await topics.delete("app", "gone", NOW)
+    assert await broadcasts.find_subscriptions("app", ["d1", "d2", "none"]) == {
+        "d1": {"a": (0, 2), "b": (0, 0)},
+        "d2": {"a": (1, 2)},
+    }
+    assert await broadcasts.find_subscriptions("other", ["d1"]) == {}
+
+
 @pytest.mark.parametrize("priority", PushPriority)
 async def test_a_message_comes_back_as_published(
     broadcasts: Broadcasts, priority: PushPriority

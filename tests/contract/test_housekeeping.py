@@ -13,6 +13,9 @@ from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
+from clarion.installation import Installation
+from clarion.nodes.membership import SoleNode
+from clarion.nodes.model import Node
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
@@ -45,7 +48,8 @@ def stores(engine: Engine, tmp_path: Path) -> Stores:
     vault = AesVault(*directory.ensure_master_keys())
     clock = FixedClock(NOW)
     audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
-    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log)
+    here = Installation("here", "a test")
+    return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log, here)
 
 
 @pytest.fixture
@@ -83,6 +87,7 @@ def tasks(stores: Stores, dispatch: Dispatch, last_seen: LastSeen) -> dict[str, 
         eraser=eraser,
         last_seen=last_seen,
         used_keys=set(),
+        membership=SoleNode(Node("node", "node", "0", NOW, NOW), stores.clock),
     )
     return {task.name: task for task in tasks}
 

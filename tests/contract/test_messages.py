@@ -51,6 +51,16 @@ async def test_a_message_comes_back_as_stored(
     assert await waiting(messages) == [message]
 
 
+async def test_the_devices_for_which_messages_wait_are_found(messages: Messages) -> None:
+    await stored(messages, *(make_message(each) for each in ("d1", "d1", "d2", "d5")))
+    await stored(messages, make_message("d3", expires_at=NOW), make_message("d4", is_stored=False))
+    done = make_message("d6")
+    await stored(messages, done)
+    await messages.acknowledge([("d6", done.id)], NOW)
+    asked = ["d1", "d2", "d3", "d4", "d6", "none"]
+    assert await messages.find_waiting(asked, NOW) == {"d1", "d2"}
+
+
 @pytest.mark.parametrize("ms", [0, 1, DAY - 1])
 async def test_the_same_id_within_24_hours_is_not_stored_again(messages: Messages, ms: int) -> None:
     (message,) = await stored(messages, make_message(expires_at=NOW + 9 * DAY))

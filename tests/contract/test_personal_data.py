@@ -50,6 +50,7 @@ async def test_tables_without_personal_data_have_no_suspicious_columns(
         ("erasures", "user_hash"),
         ("migrations", "name"),
         ("providers", "name"),
+        ("nodes", "name"),
         ("segments", "name"),
         ("templates", "body"),
         ("topic_messages", "payload"),

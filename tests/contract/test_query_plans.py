@@ -129,6 +129,7 @@ VALUES: dict[str, Value] = {
     "last_seen_at": NOW,
     "least": 5,
     "limit": 100,
+    "node_id": "node",
     "now": NOW,
     "password_hash": "hash",
     "payload": b"{}",
@@ -186,6 +187,8 @@ VALUES: dict[str, Value] = {
     "updated_at": NOW,
     "variables": "[]",
     "version": 5,
+    "started_at": NOW,
+    "seen_at": NOW,
     "settings": "{}",
     "secrets": b"sealed",
     "position": 0,
@@ -247,6 +250,7 @@ VALUES |= {
 }
 # Parameters that have another meaning in some statements.
 OWN_VALUES: dict[str, dict[str, Value]] = {
+    "beat_node": {"version": "1.0"},
     **{
         name: {"since": NOW + 10, "until": NOW + 12}
         for name in (
@@ -447,7 +451,8 @@ def job_row(app_id: str, n: int) -> tuple[Value, ...]:
     lane = -1 if n % 500 == 0 else n % 4
     kind = ("decide", "deliver", "held", "digest")[n % 4]
     due_at = NEVER if n % 200 in {2, 3} else NOW + n
-    return (f"job-{n}", lane, due_at, 0, 0, kind, app_id, f"event-{n}", f"user-{n}", "x" * 500, "")
+    ids = (f"event-{n}", f"user-{n}")
+    return (f"job-{n}", lane, due_at, 0, 0, kind, app_id, *ids, "x" * 500, "", "node")
 
 
 def delivery_row(app_id: str, n: int) -> tuple[Value, ...]:

@@ -21,9 +21,10 @@ from clarion.events.model import (
     JobOutcome,
     Reschedule,
 )
+from clarion.events.sql.jobs import SqlQueue
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
-from tests.pipeline import LEASE, PipelineStore, make_event, make_job
+from tests.pipeline import EACH_LANE, LEASE, PipelineStore, make_event, make_job
 
 JOBS = 200
 
@@ -201,10 +202,34 @@ async def test_only_claimed_jobs_are_released(
     first, second = sorted(await store.claim(), key=lambda job: job.id != claimed.id)
     await store.write(JobOutcome(job=second, next=Reschedule(due_at=NOW + 2)))
     await add(store, due_at=NOW + 2)
-    await store.queue.release_claims(now=NOW + 1, until=NOW + 1 + LEASE)
+    await store.queue.release_claims("", now=NOW + 1, until=NEVER)
     (again,) = await store.claim(NOW + 1)
     assert (again.id, again.token) == (first.id, first.token + 1)
     assert moved.id in {job.id for job in await store.claim(NOW + 2)}
+
+
+async def test_the_claims_of_one_node_are_released(engine: Engine, store: PipelineStore) -> None:
+    await add(store)
+    of_a, of_b = (SqlQueue(engine, each) for each in ("a", "b"))
+    claim = partial(of_a.claim, DECISIONS, store.app_id, EACH_LANE)
+    (job,) = await claim(now=NOW, until=NOW + LEASE)
+    assert job.node_id == "a"
+    await of_b.release_claims("b", now=NOW + 1, until=NEVER)
+    assert await claim(now=NOW + 1, until=NOW + LEASE) == ()
+    await of_b.release_claims("a", now=NOW + 1, until=NEVER)
+    (again,) = await of_b.claim(DECISIONS, store.app_id, EACH_LANE, now=NOW + 1, until=NOW + LEASE)
+    assert (again.id, again.token, again.node_id) == (job.id, job.token + 1, "b")
+
+
+async def test_a_claim_is_renewed_as_long_as_it_holds(store: PipelineStore) -> None:
+    await add(store)
+    (job,) = await store.claim()
+    assert await store.queue.renew((job,), NOW + 2 * LEASE) == {job.id}
+    assert await store.claim(NOW + LEASE) == []
+    (again,) = await store.claim(NOW + 2 * LEASE)
+    assert await store.queue.renew((job,), NOW + 3 * LEASE) == set()
+    assert await store.queue.renew((again,), NOW + 3 * LEASE) == {job.id}
+    assert await store.queue.renew((), NOW) == set()
 
 
 async def test_the_number_of_due_jobs_of_an_app_in_a_lane(store: PipelineStore) -> None:

@@ -31,7 +31,11 @@ OF_ALL = {
     "apps",
     "audit_chain",
     "audit_keys",
+    "leader",
+    "copied_tables",
+    "installation",
     "migrations",
+    "nodes",
     "recovery_codes",
     "retired_keys",
     "sign_in_attempts",
@@ -94,8 +98,8 @@ EXCEPTIONS = (
     by(
         "By the id of a job, which this process has claimed or makes; ids hold that of the event.",
         "id event_id",
-        """add_or_hasten_job claim_jobs delete_dead_job end_job make_dead_letter reschedule_job
-        retry_job select_dead_jobs""",
+        """add_or_hasten_job claim_jobs delete_dead_job end_job make_dead_letter renew_claim
+        reschedule_job retry_job select_dead_jobs""",
     ),
     by(
         "Authentication: finds the app of a credential, by its id or the hash of its secret.",

@@ -1,6 +1,7 @@
 """A real server for each constellation, once per worker; tests share it, each with its own app."""
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,15 +17,23 @@ from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
 from clarion.data_directory import DataDirectory
 from clarion.store.opening import open_engine
-from tests.conftest import run_apart, run_sql, worker_number
+from tests.cluster.nodes import Cluster
+from tests.conftest import IS_NIGHT, run_apart, run_sql, worker_number
 from tests.e2e.administrators import make_key as make_admin_key
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.servers import REDIS, shared_url
 
 CONSTELLATIONS = ["embedded", "standard"]
+# Three nodes behind a round-robin proxy.
+CLUSTER = "cluster"
+# Tests by files that also run against three nodes in CI; the long run has all of them there, and so
+# has CLARION_TEST_NODES=3.
+CLUSTER_FILES: frozenset[str] = frozenset()
+HAS_ALL_ON_CLUSTER = IS_NIGHT or os.environ.get("CLARION_TEST_NODES") == "3"
 # The lower half of the databases is emptied by tests that use Redis themselves.
 REDIS_HALF = 128
+CLUSTER_SHIFT = 64
 
 
 @dataclass(frozen=True)
@@ -97,28 +106,46 @@ class Server:
         return card
 
 
-@pytest.fixture(scope="session", params=CONSTELLATIONS)
-def constellation(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[dict[str, str]]:
-    """The flags that make an installation what it is."""
+class Constellation(dict[str, str]):
+    """The flags that make an installation what it is, and whether it has several nodes."""
+
+    is_cluster = False
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the constellations of a test, unless it says itself which ones it is for."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "constellation" in metafunc.fixturenames and "constellation" not in {
+        mark.args[0] for mark in marks
+    }:
+        is_on_cluster = HAS_ALL_ON_CLUSTER or metafunc.definition.path.stem in CLUSTER_FILES
+        chosen = [*CONSTELLATIONS, *([CLUSTER] if is_on_cluster else [])]
+        metafunc.parametrize("constellation", chosen, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def constellation(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Constellation]:
     if request.param == "embedded":
-        yield {}
+        yield Constellation()
         return
     name = f"e2e_{uuid.uuid4().hex}"
     run_apart(run_sql(postgres_url, f"CREATE DATABASE {name}"))
-    yield {
-        "database": urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}")),
-        "redis": own_redis(),
-    }
+    made = Constellation(
+        database=urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}")),
+        redis=own_redis(is_cluster=request.param == CLUSTER),
+    )
+    made.is_cluster = request.param == CLUSTER
+    yield made
     run_apart(run_sql(postgres_url, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @pytest.fixture(scope="session")
 def server(
-    constellation: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    constellation: Constellation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    installation = Installation(
-        tmp_path_factory.mktemp("server"), max_header_bytes="8192", **constellation
-    )
+    folder = tmp_path_factory.mktemp("server")
+    build = Cluster if constellation.is_cluster else Installation
+    installation = build(folder, max_header_bytes="8192", **constellation)
     first = installation.initialise()
     with installation:
         yield Server(installation, first)
@@ -133,6 +160,6 @@ def no_stall(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not isinstance(shared, Server) or shared.installation.take_stalls() == []
 
 
-def own_redis() -> str:
-    number = REDIS_HALF + worker_number()
+def own_redis(*, is_cluster: bool = False) -> str:
+    number = REDIS_HALF + worker_number() + (CLUSTER_SHIFT if is_cluster else 0)
     return urlunsplit(urlsplit(shared_url(REDIS))._replace(path=f"/{number}"))

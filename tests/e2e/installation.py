@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tests.processes import find_stalls, free_port
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 ASK_EVERY_S = 0.02
 
@@ -22,7 +22,7 @@ class Installation:
     def __init__(self, folder: Path, **flags: str) -> None:
         self.data = folder / "data"
         self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
-        self.log = folder / "log"
+        self._log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self._stalls_taken = 0
         # Thousands of requests that end in one moment make the loop late, although none is long.
@@ -36,6 +36,8 @@ class Installation:
             "listen": f"127.0.0.1:{self.port}",
             "tls_listen": f"127.0.0.1:{self.tls_port}",
             "gateway_listen": f"127.0.0.1:{self.gateway_port}",
+            # As many as the machine has processors would make each test with PostgreSQL slower.
+            "processes": "1",
             **flags,
         }
 
@@ -50,6 +52,11 @@ class Installation:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def log(self) -> Path:
+        """What the server has printed since its last start."""
+        return self._log
 
     @property
     def flags(self) -> dict[str, str]:
@@ -78,8 +85,13 @@ class Installation:
 
     def start(self) -> None:
         """Start the server and wait until it has logged that it is ready."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process of the server."""
         self._stalls_taken = 0
-        with self.log.open("wb") as log:
+        with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*self.under, *self._limited(), *command("serve", **self._flags)],
                 env=environment(),
@@ -88,6 +100,9 @@ class Installation:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def wait_until_ready(self) -> None:
+        assert self.process is not None
         give_up = time.monotonic() + START_LIMIT_S
         while "ready" not in self.events():
             assert self.process.poll() is None, self.log.read_text()

@@ -16,10 +16,13 @@ def push(server: Server, device_token: str, text: str = "hello") -> Answer:
 
 def push_as(server: Server, app: dict[str, Any], device_token: str, text: str = "hello") -> Answer:
     """Push as the provider of an app; its key may be in memory, for one whose file is gone."""
+    body = {"aps": {"alert": text}}
+    return server.anyone.post(f"/3/device/{device_token}", body, headers=headers_of(app))
+
+
+def headers_of(app: dict[str, Any]) -> dict[str, str]:
+    """Return the headers with which the provider of an app pushes."""
     key = app.get("provider_key") or Path(app["provider_key_path"]).read_bytes()
     claims = {"iss": app["team_id"], "iat": int(time.time())}
     token = jwt.encode(claims, key, "ES256", {"kid": app["key_id"]})
-    headers = {"authorization": f"bearer {token}", "apns-topic": app["bundle_id"]}
-    return server.anyone.post(
-        f"/3/device/{device_token}", {"aps": {"alert": text}}, headers=headers
-    )
+    return {"authorization": f"bearer {token}", "apns-topic": app["bundle_id"]}

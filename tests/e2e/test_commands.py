@@ -32,7 +32,7 @@ def faults_of(done: subprocess.CompletedProcess[str], code: int = 2) -> list[str
 
 def test_the_first_run_prints_everything_a_client_needs(installation: Installation) -> None:
     first = installation.initialise()
-    assert set(first) == {"admin", "app", "tls", "urls"}
+    assert set(first) == {"admin", "app", "tls", "urls", "database"}
     assert set(first["admin"]) == {"setup_url"}
     assert set(first["app"]) == {
         "id",

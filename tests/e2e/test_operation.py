@@ -28,6 +28,7 @@ def test_a_healthy_server_names_its_services(server: Server, constellation: dict
             "services": {
                 "database": "connected",
                 "redis": "connected" if constellation else "not used",
+                "bus": "connected" if constellation else "not used",
             },
             "timestamp": health.json["timestamp"],
         },
@@ -104,6 +105,24 @@ def test_without_redis_the_server_is_degraded_and_serves(
     assert asker.get("/ready").status == asker.get("/v1/keys").status == 200
     redis.start()
     assert asker.get("/health").json["status"] == "healthy"
+
+
+def test_a_node_reports_the_bus_and_hears_it_again(postgres_database: str, tmp_path: Path) -> None:
+    with RedisServer() as redis:
+        installation = Installation(
+            tmp_path, redis=redis.url, database=postgres_database, tls_listen="off"
+        )
+        installation.initialise()
+        with installation:
+            asker = Asker(installation.port)
+            assert asker.get("/health").json["services"]["bus"] == "connected"
+            assert b"clarion_bus_hearing 1.0" in asker.get("/metrics").body
+            redis.kill()
+            assert asker.get("/health").json["services"]["bus"] == "disconnected"
+            assert b"clarion_bus_hearing 0.0" in asker.get("/metrics").body
+            redis.start()
+            assert asker.get("/health").json["status"] == "healthy"
+            assert b"clarion_bus_rebuilds_total 2.0" in asker.get("/metrics").body
 
 
 def test_a_server_starts_without_its_redis(tmp_path: Path) -> None:

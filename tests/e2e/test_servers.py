@@ -4,7 +4,14 @@ import asyncpg
 import pytest
 import redis
 
-from tests.servers import PostgresServer, RedisServer, ServerUnavailableError, shared_url
+from tests.servers import (
+    PostgresServer,
+    RedisCluster,
+    RedisServer,
+    ServerUnavailableError,
+    shared_url,
+    wait_until,
+)
 
 
 async def fetch(url: str, statement: str) -> object:
@@ -54,6 +61,16 @@ def test_a_private_redis_forgets_everything_over_a_restart(*, bundled: bool) -> 
         client.set("a", "1")
         server.restart()
         assert client.get("a") is None
+
+
+def test_a_redis_cluster_replaces_a_primary_that_is_killed() -> None:
+    with RedisCluster(has_replicas=True) as cluster:
+        owner = cluster.find_owner("a")
+        owner.kill()
+        left = [each for each in cluster.members if each is not owner]
+        wait_until(lambda: cluster.find_owner("a") in left)
+        wait_until(lambda: all(each.is_well() for each in left))
+        cluster.find_owner("a").ask("SET", "a", "1")
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

@@ -269,6 +269,7 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
         "disk",
         "database",
         "vault",
+        "keys",
         "audit log",
         "providers",
         "redis",

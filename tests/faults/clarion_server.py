@@ -151,6 +151,7 @@ class ClarionServer:
             f"--listen=127.0.0.1:{self.port}",
             f"--gateway-listen=127.0.0.1:{self.gateway_port}",
             "--tls-listen=off",
+            "--processes=1",
             "--requests-per-minute=100000000",
             "--app-requests-per-minute=100000000",
         ]

@@ -6,13 +6,12 @@ A request is repeated with its Idempotency-Key until it is accepted, as a carefu
 import asyncio
 import json
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from tests.faults.clarion_server import ClarionServer
 from tests.faults.http_client import Answer, Connection
 
 USERS = 40
@@ -23,8 +22,19 @@ FOLLOWERS = 10
 WAIT_LIMIT_S = 120.0
 ACCEPTED = 202
 UNKNOWN_OUTCOME = {503, 507}
+RETRY_AFTER_S = 0.05
 
 Receipt = tuple[str, str]  # a user, and the text of their notification
+
+
+class Served(Protocol):
+    """A server with an app: where to send its requests, and its key."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def api_key(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -80,15 +90,17 @@ def user_of(number: int) -> str:
 
 
 class Senders:
-    """Clients at work until everything is accepted."""
+    """Clients at work until everything is accepted, or until they are stopped."""
 
-    def __init__(self, server: ClarionServer, requests: list[PlannedRequest]) -> None:
+    def __init__(self, server: Served, requests: Iterable[PlannedRequest]) -> None:
+        self.begun: list[PlannedRequest] = []
         self.accepted: dict[str, list[str]] = {}  # the key of a request → the ids of its events
         self.unknown: set[str] = set()
+        self.statuses: Counter[int] = Counter()
         self.server_is_up = asyncio.Event()
         self.server_is_up.set()
         self._server = server
-        self._left = deque(requests)
+        self._left = iter(requests)
         self._progress = asyncio.Event()
 
     @asynccontextmanager
@@ -106,10 +118,15 @@ class Senders:
                 self._progress.clear()
                 await self._progress.wait()
 
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._left = iter(())
+
     async def _work(self) -> None:
         async with Connection(self._server.port) as connection:
-            while self._left:
-                await self._send(connection, self._left.popleft())
+            while request := next(self._left, None):
+                self.begun.append(request)
+                await self._send(connection, request)
 
     async def _send(self, connection: Connection, request: PlannedRequest) -> None:
         while request.key not in self.accepted:
@@ -121,8 +138,11 @@ class Senders:
                 connection.close()
             else:
                 self._note(request, answer)
+            if request.key not in self.accepted:
+                await asyncio.sleep(RETRY_AFTER_S)
 
     def _note(self, request: PlannedRequest, answer: Answer) -> None:
+        self.statuses[answer.status] += 1
         if answer.status in UNKNOWN_OUTCOME:
             self.unknown.add(request.key)
             return
@@ -141,7 +161,7 @@ def _headers(api_key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {api_key}", "content-type": "application/json"}
 
 
-async def set_up(server: ClarionServer) -> None:
+async def set_up(server: Served) -> None:
     """Create the type, its template, and users without quiet hours."""
     async with Connection(server.port) as connection:
 

@@ -29,12 +29,26 @@ class Sizes:
     failing_syncs: int
     disk_full_cycles: int
 
+    # T09: backups under load, on each engine.
+    backups: int
+
     # T10: migrations.
     migration_rounds: int
     migrates_every_crash: bool  # also those that SQLite repairs to the same database
 
     # T12: PostgreSQL.
     postgres_kills: int
+
+    # T12, T14, T15, T16: three nodes.
+    cluster_devices: int
+    cluster_pushes: int
+    cluster_pushes_per_second: float
+    cluster_rounds: int  # how often each fault is made
+    cluster_fault_s: float  # how long a fault lasts
+    lock_s: float
+
+    # T21: devices that reconnect at once.
+    storm_devices: int
 
     # T01, T20: the gateway.
     chaos_devices: int
@@ -116,9 +130,17 @@ TABLE = {
         clients=50,
         failing_syncs=20,
         disk_full_cycles=5,
+        backups=2,
         migration_rounds=1,
         migrates_every_crash=False,
-        postgres_kills=5,
+        postgres_kills=6,
+        cluster_devices=30,
+        cluster_pushes=800,
+        cluster_pushes_per_second=60,
+        cluster_rounds=1,
+        cluster_fault_s=2,
+        lock_s=3,
+        storm_devices=600,
         chaos_devices=200,
         chaos_pushes=4_000,
         chaos_kills=4,
@@ -169,9 +191,17 @@ TABLE = {
         clients=50,
         failing_syncs=100,
         disk_full_cycles=20,
+        backups=10,
         migration_rounds=5,
         migrates_every_crash=True,
         postgres_kills=100,
+        cluster_devices=200,
+        cluster_pushes=60_000,
+        cluster_pushes_per_second=60,
+        cluster_rounds=20,
+        cluster_fault_s=20,
+        lock_s=30,
+        storm_devices=5_000,
         chaos_devices=1_000,
         chaos_pushes=20_000,
         chaos_kills=10,

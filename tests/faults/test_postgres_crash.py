@@ -1,7 +1,8 @@
-"""T12: PostgreSQL is killed under load; what was acknowledged is there after its restart."""
+"""T12: PostgreSQL is killed or stopped under load; what was acknowledged is there afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -24,6 +25,9 @@ WAIT_LIMIT_S = 60.0
 LATE_WAL_WRITER = {"wal_writer_delay": "10s", "wal_writer_flush_after": "64MB"}
 
 Write = Callable[[Unit], Awaitable[object]]
+End = Callable[[PostgresServer], None]
+# SIGKILL of the postmaster, and the "immediate" and "fast" shutdown.
+ENDS: tuple[End, ...] = (PostgresServer.kill, PostgresServer.stop_immediately, PostgresServer.stop)
 
 
 class Writers:
@@ -70,12 +74,15 @@ class Writers:
                 self._progress.set()
 
 
-async def kill_under_load(server: PostgresServer, writers: Writers) -> None:
+async def end_under_load(
+    server: PostgresServer, writers: Writers, ends: Sequence[End] = ENDS
+) -> None:
+    """End the server in each of these ways in turn, and start it again."""
     async with writers.running():
-        for _ in range(SIZES.postgres_kills):
+        for end in itertools.islice(itertools.cycle(ends), SIZES.postgres_kills):
             await writers.reach(len(writers.accepted) + UNITS_A_KILL)
             writers.server_is_up.clear()
-            server.kill()
+            await asyncio.to_thread(end, server)
             await asyncio.to_thread(server.start)
             writers.server_is_up.set()
 
@@ -99,15 +106,15 @@ def server() -> Iterator[PostgresServer]:
 async def test_a_killed_postgres_has_lost_nothing(
     server: PostgresServer, figures: Callable[[str], None]
 ) -> None:
-    """T12: after every SIGKILL of the postmaster all that was acknowledged is there, whole."""
+    """T12: after every kill and stop all that was acknowledged is there, whole."""
     await migrate(server.url)
     engine = await PostgresEngine.open(server.url, waiting_limit=1000, batch_limit=1000)
     writers = Writers(engine.write)
-    await kill_under_load(server, writers)
+    await end_under_load(server, writers)
     await engine.close()
     found = await read(server.url)
     figures(
-        f"T12 {SIZES.postgres_kills} kills, {len(writers.accepted):,} acknowledged, "
+        f"T12 {SIZES.postgres_kills} kills and stops, {len(writers.accepted):,} acknowledged, "
         f"{len(writers.unknown):,} unknown and retried, "
         f"{len(writers.accepted - found.keys):,} lost"
     )
@@ -128,7 +135,7 @@ async def test_without_synchronous_commit_work_is_lost(
     runner = PostgresRunner(connect)
     commit = GroupCommit(runner, waiting_limit=1000, batch_limit=1000)
     writers = Writers(commit.write)
-    await kill_under_load(server, writers)
+    await end_under_load(server, writers, [PostgresServer.kill])
     await commit.close()
     await runner.close()
     lost = writers.accepted - (await read(server.url)).keys

@@ -1,6 +1,7 @@
 """A store in the memory of this process: the real statements, without the writer process."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import apsw
 import pytest
@@ -36,6 +37,9 @@ class MemoryEngine:
         (outcome,) = report.outcomes([unit])
         return outcome.rows if isinstance(outcome, Done) else None
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self.write(unit)
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         self.reads += 1
         return self._connection.execute(statement.text, statement.bind(**values)).fetchall()
@@ -43,6 +47,19 @@ class MemoryEngine:
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
+    with open_in_memory() as opened:
+        yield opened
+
+
+@pytest.fixture
+def other_engine() -> Iterator[MemoryEngine]:
+    """Another database."""
+    with open_in_memory() as opened:
+        yield opened
+
+
+@contextmanager
+def open_in_memory() -> Iterator[MemoryEngine]:
     connection = apsw.Connection(":memory:")
     apply_to_sqlite(connection)
     yield MemoryEngine(connection)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.clock import SystemClock, to_milliseconds, to_rfc3339
+from clarion.clock import MovableClock, SystemClock, to_milliseconds, to_rfc3339
 from tests.factories import NOW
 
 
@@ -46,3 +46,15 @@ def test_a_time_is_written_in_utc_to_the_millisecond(milliseconds: int, text: st
 def test_no_millisecond_is_lost_in_writing(milliseconds: int) -> None:
     read = dt.datetime.fromisoformat(to_rfc3339(milliseconds))
     assert to_milliseconds(read) == milliseconds
+
+
+def test_a_moved_clock_runs_on_and_never_goes_back() -> None:
+    system = SystemClock()
+    clock = MovableClock(system)
+    clock.move_to(system.now() + 3_600_000)
+    assert 3_600_000 <= clock.now() - system.now() <= 3_601_000
+    assert 3_600_000 <= clock.monotonic() - system.monotonic() <= 3_601_000
+    before = clock.now()
+    clock.move_to(0)
+    assert clock.now() >= before
+    assert clock.new_id() < clock.new_id()

@@ -31,8 +31,10 @@ COMPOSITION = {
     "stores",
     "housekeeping",
     "measurements",
+    "installation",
     "key_rotation",
     "personal_data",
+    "processes",
     "cli",
     "__main__",
 }
@@ -56,7 +58,11 @@ class Module(NamedTuple):
 
     @property
     def is_adapter(self) -> bool:
-        return "sql" in self.parts or self.parts[:2] in (("nodes", "redis"), ("nodes", "memory"))
+        return "sql" in self.parts or self.parts[:2] in (
+            ("nodes", "redis"),
+            ("nodes", "memory"),
+            ("nodes", "local_bus"),
+        )
 
 
 def imported(tree: ast.AST) -> Iterator[Module]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.cores import count_cores
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
 from clarion.settings import PREFIX, Settings, describe, find_unknown, flag_of, load
@@ -251,6 +252,29 @@ def test_two_listeners_cannot_meet_on_a_port(host: str) -> None:
     assert (
         fault == f"--gateway-listen: {host}:9000 is already used by --listen; choose another port"
     )
+
+
+POSTGRES = {"database": "postgresql://a@b/c"}
+
+
+def test_a_sqlite_database_is_used_by_one_process() -> None:
+    assert load().process_count == 1
+    assert load({"processes": "1"}).process_count == 1
+    (fault,) = faults_of({"processes": "2"})
+    assert fault.startswith("--processes: a SQLite database is used by one process; give 1, or")
+
+
+def test_with_postgresql_there_are_as_many_processes_as_processors() -> None:
+    assert load(POSTGRES).process_count == min(count_cores(), 8)
+    assert load({**POSTGRES, "processes": "auto"}).process_count == min(count_cores(), 8)
+    assert load({**POSTGRES, "processes": "3"}).process_count == 3
+
+
+@pytest.mark.parametrize("text", ["0", "65", "some", ""])
+def test_processes_are_a_number_or_auto(text: str) -> None:
+    (fault,) = faults_of({**POSTGRES, "processes": text})
+    expected = "--processes: must be auto, or a whole number from 1 to 64"
+    assert fault == f"{expected}, not {text!r}"
 
 
 def test_two_listeners_may_share_a_port_on_two_addresses() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
@@ -11,9 +12,10 @@ from clarion.access.tickets import hash_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.clock import Clock
 from clarion.errors import Unauthenticated
+from clarion.nodes.invalidation import Invalidation
 
-# How long a key is served from the cache. A revoked key is refused after this at the latest, and at
-# once by the node that revoked it.
+# How long a key is served from the cache. A revoked key is refused at once by the node that revoked
+# it, and by others when they are told; after this at the latest, also if a command revoked it.
 CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
@@ -34,6 +36,7 @@ class Callers:
         tickets: Tickets,
         is_active: IsActive,
         on_seen: OnSeen = lambda _app_id, _user_id: None,
+        foreign_keys: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._keys = keys
         self._user_tokens = user_tokens
@@ -41,6 +44,11 @@ class Callers:
         self._clock = clock
         self._is_active = is_active
         self._on_seen = on_seen
+        self.forget = Invalidation("access.api_key", self._forget, self._forget_all)
+        # How many keys were forgotten: what was read before may be older than a change.
+        self._changes = 0
+        # Whole keys, with the names of the databases that they are for: whoever sends one has it.
+        self._foreign_keys = foreign_keys
         self._cache: dict[str, tuple[int, ApiKey | None]] = {}
         # By the header: when the key was looked up, and whom it stands for. To verify a secret
         # again for each request takes longer than all else that is done for it here.
@@ -90,16 +98,21 @@ class Callers:
             return await self._by_key(credential)
         return await self._by_token(credential)
 
-    def forget(self, key_id: str) -> None:
-        """Remove a key from the cache."""
+    def _forget(self, key_id: str) -> None:
+        self._changes += 1
         self._cache.pop(key_id, None)
         self._verified.clear()
 
+    def _forget_all(self) -> None:
+        self._changes += 1
+        self._cache.clear()
+        self._verified.clear()
+
     def forget_app(self, app_id: str) -> None:
-        """Remove the keys of an app from the cache."""
+        """Remove the keys of an app from the cache of this node."""
         for key_id, (_, key) in list(self._cache.items()):
             if key is not None and key.app_id == app_id:
-                self.forget(key_id)
+                self._forget(key_id)
 
     async def _by_token(self, credential: str) -> UserCaller:
         return await self._check_active(
@@ -117,19 +130,29 @@ class Callers:
         key = await self._find(secret) if secret else None
         now = self._clock.now()
         if secret is None or key is None or not secret.matches(key.secret_hash):
-            raise Unauthenticated("This API key is not valid.")
+            raise self._explain_unknown(credential)
         if not key.is_live(now):
             raise Unauthenticated("This API key was revoked or has expired.")
         return AppCaller(
             app_id=key.app_id, key_id=key.id, scopes=key.scopes, expires_at=key.expires_at
         )
 
+    def _explain_unknown(self, credential: str) -> Unauthenticated:
+        if database := self._foreign_keys.get(credential):
+            return Unauthenticated(
+                f"This API key is for {database}, and this server uses another database."
+            )
+        return Unauthenticated("This API key is not valid.")
+
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
         now = self._clock.now()
         looked_up, key = self._cache.get(secret.id, (0, None))
         if 0 <= now - looked_up < CACHED_MS:
             return key
+        changes = self._changes
         key = await self._keys.find(secret.id)
+        if changes != self._changes:
+            return key
         if len(self._cache) >= CACHED_KEYS:
             self._cache.clear()
         self._cache[secret.id] = (now, key)

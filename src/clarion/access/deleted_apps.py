@@ -1,16 +1,19 @@
 """The apps that are being deleted: nothing of them works any more, on any node.
 
-The node that deletes an app knows it at once, others within `POLL_S`. What is left of an app in the
+The node that deletes an app knows it at once, others when they are told; within `POLL_S` at the
+latest, also if a command deleted it. What is left of an app in the
 store is removed in the background: see `app_deletion.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from clarion.access.port import Apps
 from clarion.errors import ServiceError
+from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.logs import get_logger
 
 POLL_S = 2.0
@@ -35,20 +38,32 @@ class DeletedApps:
         self._poll_s = poll_s
         # Ids are never used again, so none is removed.
         self._ids: set[str] = set()
+        self.deleted = Invalidation("access.deleted_app", self._take, self._look)
+        self._is_told = asyncio.Event()
 
     def __contains__(self, app_id: object) -> bool:
         """Return whether an app was deleted; False if it was never there."""
         return app_id in self._ids
 
     async def add(self, app_id: str) -> None:
-        """Take note of an app that was deleted on this node."""
-        self._ids.add(app_id)
+        """Take note of an app that was deleted on this node, and tell the others."""
+        self.deleted(app_id)
         await self._apply(app_id)
+
+    def _take(self, app_id: str) -> None:
+        self._ids.add(app_id)
+        self._look()
+
+    def _look(self) -> None:
+        """Read at once which apps are deleted."""
+        self._is_told.set()
 
     async def run(self) -> None:
         """Look for apps that any node has deleted, until cancelled."""
         while True:
-            await asyncio.sleep(self._poll_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_told.wait(), self._poll_s)
+            self._is_told.clear()
             try:
                 await self.poll()
             except ServiceError as error:

@@ -15,7 +15,8 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.telemetry.logs import get_logger
 
-POLL_S = 2.0
+# What is known of an app is cached: most of these look-ups read nothing.
+POLL_S = 0.5
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 K = TypeVar("K", UserKey, ProviderKey)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Keyring:
     """What administrators and commands do with the keys of apps.
 
@@ -38,6 +39,8 @@ class Keyring:
     vault: Vault
     clock: Clock
     audit_log: AuditLog
+    # Called with the id of a provider key that was replaced or revoked.
+    on_provider_key_changed: Callable[[str], None] = lambda _key_id: None
 
     async def find_app(self, app_id: str) -> App:
         return found(await self.apps.get(app_id), f"There is no app {app_id!r}.")
@@ -117,6 +120,7 @@ class Keyring:
         ends_at = now + overlap
         self.audit_log.describe(app_id=new.app_id, key_id=key_id, new_key_id=new.key_id)
         done = await self.provider_keys.rotate(key_id, new, now=now, ends_at=ends_at, once=once)
+        self.on_provider_key_changed(key_id)
         return _check_added(done)
 
     async def revoke_user_key(self, app_id: str, kid: str) -> UserKey:
@@ -128,6 +132,7 @@ class Keyring:
     async def revoke_provider_key(self, app_id: str, key_id: str) -> ProviderKey:
         self.audit_log.describe(app_id=app_id, key_id=key_id)
         revoked = await self.provider_keys.revoke(app_id, key_id, self.clock.now())
+        self.on_provider_key_changed(key_id)
         return found(revoked, _explain_missing(key_id))
 
     def _find(self, keys: tuple[K, ...], name: str) -> K:

@@ -11,9 +11,11 @@ from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import CategoryDefinition, NotificationType
 from clarion.catalog.port import Categories, Sandbox, Templates, Types
 from clarion.clock import Clock
+from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.tallies import Tally
 
-# How old a cached entry may be. On the node that changes a type the change is effective at once.
+# How old a cached entry may be. On the node that changes a type the change is effective at once, on
+# others when they are told.
 CACHED_MS = 10_000
 _CACHE_LIMIT = 10_000
 # Of the texts of templates in the cache, in characters.
@@ -37,6 +39,10 @@ class CachedCatalog:
         self._templates = templates
         self._clock = clock
         self._sandbox = sandbox
+        # Remove an entry from the cache of every node after a change of a type or template; and the
+        # entries of an app after a change of a category.
+        self.forget = Invalidation("catalog.type", self._forget, self._forget_all)
+        self.forget_app = Invalidation("catalog.category", self._forget_app, self._forget_all)
         self._size = 0
         self._cache: dict[tuple[str, str], tuple[int, Entry | None]] = {}
         self._changes = 0
@@ -53,13 +59,16 @@ class CachedCatalog:
             cached = self._look_up(key)
             return cached[0] if cached is not None else await self._load(key)
 
-    def forget(self, app_id: str, type_name: str) -> None:
-        """Remove an entry from the cache after a change."""
+    def _forget(self, app_id: str, type_name: str) -> None:
         self._changes += 1
         self._cache.pop((app_id, type_name), None)
 
-    def forget_app(self, app_id: str) -> None:
-        """Remove the entries of an app from the cache after a change of a category."""
+    def _forget_all(self) -> None:
+        self._changes += 1
+        self._cache.clear()
+        self._size = 0
+
+    def _forget_app(self, app_id: str) -> None:
         self._changes += 1
         for key in [key for key in self._cache if key[0] == app_id]:
             del self._cache[key]

@@ -22,11 +22,12 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import Providers, SenderContext
 from clarion.channels.route import Route, close_all, verify
+from clarion.nodes.invalidation import Invalidation
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
-# Other nodes may change a provider; this one sees it after so long.
+# Other nodes may change a provider; this one sees it when it is told, at the latest after so long.
 FRESH_MS = 5_000
 # Every node has seen a change after so long; their clocks may differ a little.
 SEEN_MS = FRESH_MS + 1_000
@@ -102,6 +103,9 @@ class Routing:
         self.targets = context.http.targets
         self._context = context
         self._metrics = metrics
+        # Has the providers of an app read again when they are next needed, on every node.
+        self.forget = Invalidation("channels.provider", self._forget, self._forget_all)
+        self._changes = 0
         self._apps: dict[str, tuple[int, RoutedChannels]] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         metrics.count_open = self.count_open
@@ -116,8 +120,12 @@ class Routing:
                 return await self._load(app_id, found[1] if found else None)
             return found[1]
 
-    def forget(self, app_id: str) -> None:
-        """Read the providers of an app again when they are next needed."""
+    def _forget_all(self) -> None:
+        for app_id in self._apps:
+            self._forget(app_id)
+
+    def _forget(self, app_id: str) -> None:
+        self._changes += 1
         if app_id in self._apps:
             self._apps[app_id] = (0, self._apps[app_id][1])
 
@@ -169,15 +177,19 @@ class Routing:
 
     async def _load(self, app_id: str, old: RoutedChannels | None) -> RoutedChannels:
         known = {_key(route.provider): route for route in _all(old)} if old else {}
+        changes = self._changes
         by_channel: dict[Channel, list[Route]] = {}
-        for provider in (*await self.providers.list(app_id), _make_stub(app_id)):
+        listed = await self.providers.list(app_id)
+        is_fresh = changes == self._changes
+        for provider in (*listed, _make_stub(app_id)):
             if not provider.is_active or provider.kind not in self.kinds:
                 continue
             same = known.pop(_key(provider), None)
             route = same or self.open_route(provider)
             by_channel.setdefault(provider.channel, []).append(route)
         made = _make(by_channel)
-        self._apps[app_id] = (self._context.clock.monotonic() + FRESH_MS, made)
+        until = self._context.clock.monotonic() + FRESH_MS if is_fresh else 0
+        self._apps[app_id] = (until, made)
         if known:
             await close_all(list(known.values()))
         return made

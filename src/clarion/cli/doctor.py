@@ -7,13 +7,12 @@ import datetime as dt
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import apsw
-import asyncpg
 from cryptography import x509
 
 from clarion import descriptors
@@ -22,19 +21,26 @@ from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
 from clarion.channels.sql import PROVIDERS, read_provider
+from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
+from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.provider_trials import TRIED_LIMIT, State, describe_trials, try_providers
 from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
+from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
-from clarion.nodes.redis import connect, ping
+from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
+from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
+from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import RECORDED, find_missing, load
-from clarion.store.opening import sqlite_path
-from clarion.store.postgres.engine import connect_or_explain
-from clarion.store.statement import Row, Statement, Value, statement
+from clarion.store.opening import describe_url, sqlite_path
+from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
+from clarion.store.postgres.engine import READ_TIME, connect_or_explain
+from clarion.store.statement import statement
 from clarion.stores import open_audit_keys
 
 _MIN_FREE_BYTES = 1 << 30
@@ -49,6 +55,7 @@ _SELECT_PROVIDERS = statement(
     f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
     ORDER BY channel, name, app_id LIMIT {TRIED_LIMIT + 1}""",  # noqa: S608 - of constants
 )
+_SELECT_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
 Finding = tuple[State, str]
 
@@ -129,10 +136,41 @@ async def _postgres(url: str) -> Finding:
     return _migrations(f"PostgreSQL {version}", len(missing))
 
 
+async def _clock(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "that of this machine"
+    connection = await connect_or_explain(settings.database_url)
+    try:
+        clock = DatabaseClock(partial(connection.fetchval, READ_TIME))
+        await clock.measure()
+    finally:
+        await connection.close()
+    ahead_s = clock.skew_ms / 1000
+    detail = f"{abs(ahead_s):,.3f} s {'behind' if ahead_s < 0 else 'ahead of'} PostgreSQL"
+    if abs(clock.skew_ms) > SKEW_LIMIT_MS:
+        return "note", f"{detail}; nodes go by PostgreSQL's clock, but set that of this machine"
+    return "ok", detail
+
+
 def _migrations(database: str, missing: int) -> Finding:
     if missing:
         return "note", f"{database}; the next start applies {missing} migrations"
     return "ok", f"{database}, up to date"
+
+
+async def _nodes(settings: Settings) -> Finding:
+    if sqlite_path(settings.database_url):
+        return "ok", "one, with SQLite"
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        nodes = [NODES.read(row) for row in await fetch(SELECT_NODES)]
+        leaders = [LEADERS.read(row) for row in await fetch(SELECT_LEADER)]
+    if not nodes:
+        return "ok", "none is running"
+    leads = {each.node_id for each in leaders}
+    names = [f"{n.name} {n.version}{' (leader)' * (n.id in leads)}" for n in nodes]
+    return "ok", f"{len(nodes)}: {', '.join(names)}"
 
 
 async def _vault(settings: Settings) -> Finding:
@@ -162,6 +200,27 @@ def _missing_key(path: Path, count: int) -> Finding:
     if count:
         return "fault", f"{path} is missing: restore it, or {count:,} secrets cannot be decrypted"
     return "note", f"the first start creates {path}"
+
+
+async def _keys(settings: Settings) -> Finding:
+    saved = DataDirectory(settings.data).first_run
+    if not saved.exists():
+        return "note", f"there is no {saved}; `clarion init` creates it for a new database"
+    first = read_first_run(saved)
+    async with _open_reader(settings) as fetch:
+        if fetch is None:
+            return "note", "not checked without a database that is up to date"
+        if await _has_keys(fetch, first):
+            return "ok", f"{saved} has keys of this database"
+    advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
+    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+
+
+async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
+    """Whether saved keys are those of a database."""
+    if first.database is None:
+        return bool(await fetch(_SELECT_APP, id=first.app.id))
+    return [first.database.id] == [row[0] for row in await fetch(SELECT_INSTALLATION)]
 
 
 async def _audit(settings: Settings) -> Finding:
@@ -207,36 +266,30 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
         with contextlib.closing(
             apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         ) as connection:
-            yield partial(_fetch_sqlite, connection)
+            yield partial(fetch_sqlite, connection)
     else:
         client = await connect_or_explain(settings.database_url)
         try:
-            yield partial(_fetch_postgres, client)
+            yield partial(fetch_postgres, client)
         finally:
             await client.close()
-
-
-async def _fetch_sqlite(
-    connection: apsw.Connection, statement: Statement, **values: Value
-) -> Sequence[Row]:
-    return connection.execute(statement.text, statement.bind(**values)).fetchall()
-
-
-async def _fetch_postgres(
-    connection: asyncpg.Connection, statement: Statement, **values: Value
-) -> Sequence[Row]:
-    return list(map(tuple, await connection.fetch(statement.text, *statement.bind(**values))))
 
 
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
-    redis = connect(settings.redis)
     try:
-        await ping(redis)
-    finally:
-        await redis.aclose()
-    return "ok", "connected"
+        about = await connect_once(parse_address(settings.redis))
+    except FAILURES as error:
+        reason = str(error) or type(error).__name__
+        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+    detail = f"{about.product} {about.version}"
+    if about.primaries:
+        detail += f", a Cluster with {about.primaries} primaries"
+    if not about.is_new_enough:
+        least = ".".join(map(str, LEAST_VERSION))
+        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
+    return "ok", detail
 
 
 async def _ports(settings: Settings) -> Finding:
@@ -287,7 +340,10 @@ _CHECKS: dict[str, Callable[[Settings], Awaitable[Finding]]] = {
     "directory": _directory,
     "disk": _disk,
     "database": _database,
+    "clock": _clock,
+    "nodes": _nodes,
     "vault": _vault,
+    "keys": _keys,
     "audit log": _audit,
     "providers": _providers,
     "redis": _redis,

@@ -50,6 +50,13 @@ class Urls(msgspec.Struct):
     admin: str
 
 
+class KeysDatabase(msgspec.Struct):
+    """The database that keys are for: its id, and what a person calls it."""
+
+    id: str
+    name: str
+
+
 class FirstRun(msgspec.Struct):
     """The content of `first-run.json`, which `clarion init --json` prints."""
 
@@ -57,6 +64,12 @@ class FirstRun(msgspec.Struct):
     app: AppCredentials
     tls: TlsFiles
     urls: Urls
+    # Earlier releases did not write it.
+    database: KeysDatabase | None = None
+
+    @property
+    def database_name(self) -> str:
+        return self.database.name if self.database else "another database"
 
 
 def read_first_run(path: Path) -> FirstRun:

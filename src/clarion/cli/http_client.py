@@ -44,10 +44,17 @@ class HttpClient:
     """One connection to a server, opened by the first request and kept for the next."""
 
     def __init__(
-        self, url: str, tls_context: Callable[[], ssl.SSLContext], api_key: str = ""
+        self,
+        url: str,
+        tls_context: Callable[[], ssl.SSLContext],
+        api_key: str = "",
+        *,
+        key_origin: str = "",
     ) -> None:
         self._url = url
         self._api_key = api_key
+        # Where the key was found, for the error if it is refused.
+        self._key_origin = key_origin
         self._connection = _prepare(url, tls_context)
         self.close = self._connection.close
 
@@ -72,7 +79,7 @@ class HttpClient:
             response = self._connection.getresponse()
             if response.status != HTTPStatus.OK:
                 failed = Response(response.status, {}, response.read())
-                raise CommandFailed(_explain_problem(failed, self._url))
+                raise CommandFailed(self._explain(failed))
             while part := response.read(_PART_BYTES):
                 write(part)
         except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
@@ -97,11 +104,16 @@ class HttpClient:
     def read(self, response: Response, returns: type[T]) -> T:
         """Return what a response of the API holds; `CommandFailed` as in `request_api`."""
         if not response.is_success:
-            raise CommandFailed(_explain_problem(response, self._url))
+            raise CommandFailed(self._explain(response))
         try:
             return msgspec.json.decode(response.body or b"null", type=returns)
         except msgspec.DecodeError as error:
             raise CommandFailed(_not_clarion(self._url, response.status)) from error
+
+    def _explain(self, response: Response) -> str:
+        explained = _explain_problem(response, self._url)
+        is_refused = response.status == HTTPStatus.UNAUTHORIZED
+        return f"{explained} {self._key_origin}".rstrip() if is_refused else explained
 
 
 def _prepare(url: str, tls_context: Callable[[], ssl.SSLContext]) -> http.client.HTTPConnection:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import secrets
 import shlex
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -22,12 +24,14 @@ from clarion.cli.first_run import (
     urls_of,
 )
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.data_directory import write_private
+from clarion.cli.saved_keys import find_foreign, find_own, name_database, save
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import Conflict, StartError
 from clarion.http.certificates import DevelopmentTls
 from clarion.http.listeners import check_free
 from clarion.settings import Settings
+from clarion.store.opening import sqlite_path
+from clarion.store.postgres.set_up_lock import set_up_alone
 from clarion.stores import Stores, open_stores
 
 
@@ -67,7 +71,9 @@ async def init(
         elif greet:
             print(greeting(first, saved), flush=True)
         elif not if_needed:
-            print(f"Clarion is set up. Its keys are in {saved}")
+            print(f"Clarion is set up on {first.database_name}. Its keys are in {saved}")
+            for path, foreign in find_foreign(stores.directory, first):
+                print(f"The keys of {foreign.database_name} are in {path}")
 
 
 async def initialise(stores: Stores, settings: Settings) -> FirstRun:
@@ -77,18 +83,58 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
     stores a link for the first administrator, so an installation without either is not complete.
     As long as there is no administrator, each call makes a new link.
     """
-    saved, admins = stores.directory.first_run, stores.admins
-    if not saved.exists() and (
-        await admins.links.is_first_stored() or await admins.accounts.exist()
-    ):
-        raise AlreadySetUp(
-            "The database is set up already, but first-run.json with its first keys is missing. "
-            "Create new ones with `clarion app create` and `clarion admin create`."
-        )
-    first = read_first_run(saved) if saved.exists() else await _create(stores, settings)
-    invitations = Invitations(admins.links, stores.clock, admin_url_of(settings))
-    setup = AdminSetup(await invitations.invite_first())
+    async with _set_up_alone(stores, settings):
+        first = await find_own(stores)
+        if first is None:
+            await _refuse_if_set_up(stores)
+            first = await _create(stores, settings)
+        invitations = Invitations(stores.admins.links, stores.clock, admin_url_of(settings))
+        setup = AdminSetup(await invitations.invite_first())
     return msgspec.structs.replace(first, admin=setup, urls=urls_of(settings))
+
+
+async def initialise_if_empty(stores: Stores, settings: Settings) -> FirstRun | None:
+    """Set up a database in which nothing is, and return its keys; None if something is there."""
+    async with _set_up_alone(stores, settings):
+        if await find_own(stores) or await is_set_up(stores) or await stores.apps.list():
+            return None
+        first = await _create(stores, settings)
+        # Marks the database as set up; `clarion init` makes a link that can be used.
+        invitations = Invitations(stores.admins.links, stores.clock, admin_url_of(settings))
+        await invitations.invite_first()
+    return first
+
+
+async def is_set_up(stores: Stores) -> bool:
+    """Whether an earlier run has set up the database, here or on another node."""
+    admins = stores.admins
+    return await admins.links.is_first_stored() or await admins.accounts.exist()
+
+
+@contextlib.asynccontextmanager
+async def _set_up_alone(stores: Stores, settings: Settings) -> AsyncIterator[None]:
+    """Keep others from setting up the same database or directory meanwhile."""
+    with stores.directory.set_up_alone():
+        if sqlite_path(settings.database_url):
+            yield
+            return
+        async with set_up_alone(settings.database_url):
+            yield
+
+
+async def _refuse_if_set_up(stores: Stores) -> None:
+    if not await is_set_up(stores):
+        return
+    saved = stores.directory.first_run
+    why = (
+        f"{saved} has keys of {read_first_run(saved).database_name}"
+        if saved.exists()
+        else f"{saved.name} with its first keys is missing"
+    )
+    raise AlreadySetUp(
+        f"{stores.installation.database} is set up already, but {why}. "
+        "Create new ones with `clarion app create` and `clarion admin create`."
+    )
 
 
 async def _create(stores: Stores, settings: Settings) -> FirstRun:
@@ -105,8 +151,9 @@ async def _create(stores: Stores, settings: Settings) -> FirstRun:
         app=app,
         tls=TlsFiles(str(tls.ca.resolve())),
         urls=urls_of(settings),
+        database=name_database(stores),
     )
-    write_private(stores.directory.first_run, to_json(first))
+    save(stores.directory, first)
     return first
 
 
@@ -115,7 +162,7 @@ def greeting(first: FirstRun, saved: Path) -> str:
     directory = saved.parent
     data = "" if directory == Settings().data else f" --data {shlex.quote(str(directory))}"
     return f"""
-Clarion is set up. Your keys are in {saved}
+Clarion is set up on {first.database_name}. Your keys are in {saved}
 
   Dashboard  {first.urls.admin}
   Demo       {first.urls.api}/demo

@@ -42,12 +42,26 @@ app.command(
 app.command(
     "clarion.cli.migrate:migrate",
     name="migrate",
-    help="Apply missing database migrations. Takes --data and --database.",
+    help="Apply missing database migrations. What nodes of an earlier release cannot live with "
+    "waits until none is connected; with --after it is an error if one is. Takes --data and "
+    "--database.",
 )
 app.command(
     "clarion.cli.doctor:doctor",
     name="doctor",
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
+)
+app.command(
+    "clarion.cli.backup:backup",
+    name="backup",
+    help="Write a consistent copy of the database to one file, while servers run. Takes --data and "
+    "--database.",
+)
+app.command(
+    "clarion.cli.restore:restore",
+    name="restore",
+    help="Restore a backup into a data directory or database where nothing is. Takes --data and "
+    "--database.",
 )
 app.command(
     "clarion.cli.env:env",

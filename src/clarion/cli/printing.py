@@ -1,10 +1,14 @@
-"""How commands print objects: as JSON, or as aligned columns."""
+"""How commands print objects: as JSON, or as aligned columns; and how far they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 
 def print_json(value: object) -> None:
@@ -17,3 +21,19 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
     for *first, last in rows:
         padded = (text.ljust(width) for text, width in zip(first, widths[:-1], strict=True))
         print("  ".join((*padded, last)))
+
+
+@contextlib.contextmanager
+def show_progress(*names: str) -> Iterator[tuple[Callable[[int, int], None], ...]]:
+    """Yield for each name what takes how much of it is done, of how much; for terminals only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
+    ) as progress:
+
+        def begin(name: str) -> Callable[[int, int], None]:
+            task = progress.add_task(name, total=None)
+            return lambda done, total: progress.update(task, completed=done, total=total)
+
+        yield tuple(map(begin, names))

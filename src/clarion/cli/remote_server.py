@@ -64,7 +64,16 @@ class RemoteServer:
 
     def connect_api(self) -> closing[HttpClient]:
         """Return a client of the API, with the API key."""
-        return closing(HttpClient(self.api_url, self.tls_context, self.api_key))
+        client = HttpClient(
+            self.api_url, self.tls_context, self.api_key, key_origin=self._key_origin
+        )
+        return closing(client)
+
+    @property
+    def _key_origin(self) -> str:
+        if self.given_key or self.first is None:
+            return ""
+        return f"The key in {self.directory.first_run} is for {self.first.database_name}."
 
     def tls_context(self) -> ssl.SSLContext:
         """Trust the system's authorities and the development authority of the data directory."""

@@ -12,13 +12,15 @@ _COMMANDS = {
     "user_privacy:delete": "Delete a user, who can be restored for 30 days.",
     "user_privacy:restore": "Restore a user who was deleted.",
     "user_privacy:erase": "Erase everything about a user now; it cannot be undone.",
+    "erasure_replay:replay": "Erase and delete again who was, by an audit log newer than a backup.",
     "user_token:token": "Sign a user token, to try things out.",
 }
 # A module cannot have a function with the name of a keyword.
 _FUNCTIONS = {"import": "import_users"}
+_NAMES = {"replay": "replay-erasures"}
 
 user = App(name="user")
 for _place, _help in _COMMANDS.items():
     _module, _name = _place.split(":")
     _function = _FUNCTIONS.get(_name, _name)
-    user.command(f"clarion.cli.{_module}:{_function}", name=_name, help=_help)
+    user.command(f"clarion.cli.{_module}:{_function}", name=_NAMES.get(_name, _name), help=_help)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
 from cyclopts import App
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from clarion import key_rotation
 from clarion.access.vault import key_id_of
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.clock import SystemClock
+from clarion.cli.printing import show_progress
 from clarion.data_directory import DataDirectory
+from clarion.installation import void_copy
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_audit_keys, open_database
+from clarion.stores import open_audit_keys, open_clock, open_database
 
 app = App(name="vault")
 _WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"
@@ -35,30 +32,20 @@ async def rotate(**settings: SettingFlags) -> None:
     with directory.replace_keys():
         if sqlite_path(loaded.database_url):
             directory.lock().close()  # a server of an earlier release holds this lock only
-        directory.ensure_master_keys()
-        clock = SystemClock()
+        directory.read_master_keys()  # a missing one is not replaced in silence
         async with open_database(loaded) as engine:
+            clock = await open_clock(engine)
             log = SqlAuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
-            with _show_progress() as progress:
-                task = progress.add_task("Encrypting secrets", total=None)
+            with show_progress("Encrypting secrets") as (on_progress,):
+                await void_copy(engine)
                 async with record_command(log):
                     new = await key_rotation.rotate(
-                        directory,
-                        engine,
-                        loaded.database_url,
-                        clock,
-                        lambda done, total: progress.update(task, completed=done, total=total),
+                        directory, engine, loaded.database_url, clock, on_progress
                     )
     print(f"All secrets are encrypted with the key {new.hex()}.")
     print("Back up master.key, apart from the database.")
     if not sqlite_path(loaded.database_url):
         print("Copy master.key to the data directory of every other node.")
-
-
-def _show_progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 @app.command

@@ -11,7 +11,7 @@ from clarion.catalog.model import Priority
 from clarion.clock import Clock
 from clarion.errors import ClarionError, TooManyRequests
 from clarion.events.leases import LeaseClock
-from clarion.events.model import DueJobs
+from clarion.events.model import NEVER, DueJobs
 from clarion.events.port import Queue
 from clarion.pacing import WorkSlices
 
@@ -127,15 +127,18 @@ class Backlog:
             took_s = loop_time() - started
             self._next_measure_s = started + max(INTERVAL_S, took_s * _INTERVAL_FACTOR) / 2
 
-    async def measure(self) -> None:
-        """Find every app that has due jobs, and how old they are."""
+    async def measure(self) -> int:
+        """Find every app that has due jobs, and how old they are; return when the next is due."""
         lanes: dict[int, int] = {}
         apps: dict[str, int] = {}
-        now, slices, last = self._time.now(), WorkSlices(), _FIRST
+        now, slices, last, next_at = self._time.now(), WorkSlices(), _FIRST, NEVER
         while True:
             page = await self._queue.find_oldest(after=last, limit=PAGE)
             for each in page:
-                if each.lane >= 0 and each.due_at <= now:
+                if each.lane < 0:
+                    continue
+                next_at = min(next_at, each.due_at)
+                if each.due_at <= now:
                     lanes[each.lane] = max(lanes.get(each.lane, 0), now - each.due_at)
                     apps[each.app_id] = max(apps.get(each.app_id, 0), now - each.due_at)
                     self._on_due(each.pool, each.app_id)
@@ -144,6 +147,7 @@ class Backlog:
             last = page[-1]
             await slices.pause()
         self._note(lanes, apps)
+        return next_at
 
     def _note(self, lanes: dict[int, int], apps: dict[str, int]) -> None:
         monotonic = self._clock.monotonic()

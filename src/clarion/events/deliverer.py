@@ -11,7 +11,7 @@ from functools import partial
 from clarion.catalog.model import Channel
 from clarion.errors import ClarionError
 from clarion.events.decide.verdicts import Send
-from clarion.events.leases import Leases
+from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.model import (
     Delivery,
     DeliveryStatus,
@@ -132,12 +132,19 @@ class Deliverer:
 
     async def _send(self, waiting: WaitingNotification, delivery: Delivery) -> None:
         try:
+            if not self.ports.is_live() and not await self._is_held(waiting.job):
+                return
             await self.writer.write([await self._attempt(waiting, delivery)])
         except ClarionError as error:
             # The job is due again when its lease expires.
             get_logger().warning("delivery_not_recorded", code=error.code)
         finally:
             self.leases.release((waiting.job,))
+
+    async def _is_held(self, job: Job) -> bool:
+        """Whether the claim of a job still holds: this node may have been paused for long."""
+        until = self.ports.clock.now() + LEASE_MS
+        return bool(await self.ports.queue.renew((self.leases.renew(job),), until))
 
     async def _attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
         try:

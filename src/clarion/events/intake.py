@@ -93,10 +93,11 @@ class Intake:
         kind, user_id, pool = JobKind.EXPAND, "", AUDIENCES
         if event.audience.kind is AudienceKind.USER:
             kind, user_id, pool = JobKind.DECIDE, event.audience.ids[0], DECISIONS
-        due_at, token = event.scheduled_at or event.created_at, 0
+        due_at, token, node_id = event.scheduled_at or event.created_at, 0, ""
         is_due = event.scheduled_at is None and kind is JobKind.DECIDE
         if is_due and self.handover is not None and self.handover.has_room(event.app_id):
             due_at, token = event.created_at + LEASE_MS, FIRST_TOKEN
+            node_id = self.ports.node_id
         return Job(
             event.id,
             event.priority,
@@ -107,6 +108,7 @@ class Intake:
             user_id,
             token=token,
             pool=pool,
+            node_id=node_id,
         )
 
     async def find_response(self, once: IdempotencyClaim | None) -> StoredResponse | None:

@@ -12,8 +12,12 @@ from dataclasses import replace
 from clarion.clock import Clock
 from clarion.events.model import Job
 
-# How long a claim holds: longer than any handler takes. The jobs of a killed worker are due then.
+# How long a claim holds, unless it is renewed. The jobs of a node that died are released earlier:
+# see `nodes/membership.py`.
 LEASE_MS = 45_000
+# What is still held when so much of its lease is left is renewed.
+RENEWED_MS = 25_000
+RENEW_EVERY_S = 5.0
 # The fencing token of a job that is claimed when it is added.
 FIRST_TOKEN = 1
 # A clock that is set back further than this was wrong for long: its new time counts at once.
@@ -26,15 +30,22 @@ class Leases:
     def __init__(self) -> None:
         self._holders: dict[str, int] = {}
         self._renewed: dict[str, int] = {}
+        # The latest claims of the held jobs; `due_at` is the end of the lease.
+        self._claims: dict[str, Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
 
     def hold(self, job: Job) -> None:
         """Keep a claim until it is released as often as it is held."""
         self._holders[job.id] = self._holders.get(job.id, 0) + 1
+        self._claims.setdefault(job.id, job)
 
     def take(self, claimed: Iterable[Job]) -> list[Job]:
         """Hold claimed jobs; return those that nobody in this process works on."""
         new: list[Job] = []
         for job in claimed:
+            self._claims[job.id] = job
             if job.id in self._holders:
                 self._renewed[job.id] = job.token
             else:
@@ -50,6 +61,17 @@ class Leases:
                 self._holders[job.id] = left
             else:
                 self._renewed.pop(job.id, None)
+                self._claims.pop(job.id, None)
+
+    def find_ending(self, before: int) -> list[Job]:
+        """Return the held jobs whose leases end before a time, with their latest tokens."""
+        return [job for job in self._claims.values() if job.due_at < before]
+
+    def prolong(self, job_ids: Iterable[str], until: int) -> None:
+        """Note that leases were extended."""
+        for job_id in job_ids:
+            if (job := self._claims.get(job_id)) is not None:
+                self._claims[job_id] = replace(job, due_at=until)
 
     def is_renewed(self, job: Job) -> bool:
         """Whether there was a later claim than that of the job."""

@@ -181,6 +181,7 @@ class Job:
     """Queued work. `token` is the fencing token of its latest claim.
 
     `pool` names the workers that run it: `AUDIENCES`, a channel, or `DECISIONS` for all the rest.
+    `node_id` is the node of the latest claim; empty with SQLite.
     """
 
     id: str
@@ -194,6 +195,7 @@ class Job:
     token: int = 0
     tries: int = 0
     pool: str = DECISIONS
+    node_id: str = ""
 
 
 class DueJobs(NamedTuple):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
+from clarion.errors import ClarionError
 from clarion.events.backlog import Backlog
 from clarion.events.cases import CaseReader, FrequencyCaps
 from clarion.events.decider import Decider
@@ -15,8 +18,8 @@ from clarion.events.expander import Expander
 from clarion.events.explainer import Explainer
 from clarion.events.handover import Handover
 from clarion.events.intake import Intake
-from clarion.events.leases import LEASE_MS, LeaseClock, Leases
-from clarion.events.model import AUDIENCES, DECISIONS, Job, JobKind
+from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseClock, Leases
+from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
@@ -38,6 +41,7 @@ SENDERS = 4
 # Waiting deliveries that are made due when a provider was changed: in all, and in one commit. The
 # others are tried at their time.
 HASTENED_LIMIT, HASTENED_AT_ONCE = 20_000, 500
+RENEWED_AT_ONCE = 500
 _CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Channel.IN_APP]
 
 
@@ -58,7 +62,7 @@ class Pipeline:
     ) -> None:
         self._ports = ports
         self._deleted_apps = deleted_apps
-        self._leases = Leases()
+        self._leases, self._time = Leases(), LeaseClock(ports.clock)
         self.metrics = PipelineMetrics(JobKind)
         self._cases = CaseReader(ports, caps)
         self.backlog = Backlog(
@@ -85,6 +89,7 @@ class Pipeline:
         }
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
+        self._handover = handover
         self.intake = Intake(
             ports,
             handover,
@@ -178,10 +183,41 @@ class Pipeline:
                 found = await self._ports.queue.hasten(channel, lane, app_id, due_at, at_once)
                 left -= found
 
-    async def take_over(self) -> None:
-        """Release the jobs that a killed process had claimed; only if this one works alone."""
-        now = self._ports.clock.now()
-        await self._ports.queue.release_claims(now=now, until=now + LEASE_MS)
+    async def settle(self, pause_s: float) -> int:
+        """Wait until everything that is due is done; return when the next job is due."""
+        while True:
+            next_at = await self.backlog.measure()
+            if self._is_idle and next_at > self._ports.clock.now():
+                return next_at
+            await asyncio.sleep(pause_s)
+
+    @property
+    def _is_idle(self) -> bool:
+        is_working = self._handover or self._leases
+        return not is_working and all(each.is_idle for each in self._turns.values())
+
+    async def take_over(self, node_id: str = "") -> None:
+        """Release the jobs that a node had claimed, which works no more."""
+        now = self._time.now()
+        # With SQLite, the clock may have been set back since: then leases end long after now.
+        until = now + 2 * LEASE_MS if node_id else NEVER
+        await self._ports.queue.release_claims(node_id, now=now, until=until)
+
+    async def renew_leases(self) -> None:
+        """Extend the leases of jobs that take long, until cancelled."""
+        while True:
+            # A lease that cannot be renewed ends; then a token refuses what comes too late.
+            with contextlib.suppress(ClarionError):
+                await self.renew_old_leases()
+            await asyncio.sleep(RENEW_EVERY_S)
+
+    async def renew_old_leases(self) -> None:
+        """Extend the leases that end soon of jobs that are still worked on."""
+        now, leases = self._time.now(), self._leases
+        ending = leases.find_ending(now + RENEWED_MS)
+        for start in range(0, len(ending), RENEWED_AT_ONCE):
+            some = ending[start : start + RENEWED_AT_ONCE]
+            leases.prolong(await self._ports.queue.renew(some, now + LEASE_MS), now + LEASE_MS)
 
     def worker_loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return the loops of the workers by name. Each ends after `stop`, and can be restarted."""

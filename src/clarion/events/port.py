@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,10 +109,13 @@ class Queue(Protocol):
         that are due earlier their time. The next failure of one does not count.
         """
 
-    async def release_claims(self, *, now: int, until: int) -> None:
-        """Make due at once every job that is claimed until that time or less.
+    async def renew(self, jobs: Sequence[Job], until: int) -> set[str]:
+        """Extend claims until a time; return the ids of the jobs whose claims still hold."""
 
-        Only for a node that works alone. Jobs that wait for a time of their own keep it.
+    async def release_claims(self, node_id: str, *, now: int, until: int) -> None:
+        """Make due at once every job that a node has claimed until before that time.
+
+        Only for a node that works no more. Jobs that wait for a time of their own keep it.
         """
 
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
@@ -280,3 +283,6 @@ class PipelinePorts:
     gateway: Gateway
     registry: DeviceRegistry
     push_devices: PushDevices
+    node_id: str = ""
+    # Whether no other node can have taken over what this one has claimed.
+    is_live: Callable[[], bool] = lambda: True

@@ -19,6 +19,11 @@ class Turns:
         # Apps with jobs to claim, and how many turns each has had since without a claim.
         self.due: dict[str, int] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no app has work, and no turn is under way."""
+        return not (self._ready or self._running or self._waiting)
+
     def add_due(self, app_id: str) -> None:
         """Give an app a turn: it has jobs to claim."""
         self.due.setdefault(app_id, 0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from clarion.clock import Clock, to_rfc3339
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
-from clarion.nodes.port import Dependency
+from clarion.nodes.model import Node
+from clarion.nodes.port import Dependency, Membership
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
@@ -36,7 +37,13 @@ class Health:
     clock: Clock
     metrics: Metrics
     find_failing_loops: Callable[[], Sequence[str]] = tuple
+    # None with SQLite: there is one node.
+    membership: Membership | None = None
     is_stopping: bool = False
+    # Tests move the clock of this server.
+    is_of_tests: bool = False
+    # Returns the metrics of all processes that share the listeners, if there are several.
+    gather_metrics: Callable[[], Awaitable[bytes]] | None = None
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
@@ -56,8 +63,12 @@ class Health:
         services = dict(zip(dependencies, states, strict=True))
         status = _summarise(services)
         body: dict[str, object] = {"status": status, "timestamp": to_rfc3339(self.clock.now())}
+        if self.is_of_tests:
+            body["clock"] = "test"
         if request.is_trusted:
             body |= {"server_id": self.server_id, "services": services}
+        if request.is_trusted and self.membership is not None:
+            body["nodes"] = [_view(each, self.membership) for each in self.membership.nodes]
         code = 503 if status == "unhealthy" else 200
         return respond_json(code, msgspec.json.encode(body), _NO_STORE)
 
@@ -75,7 +86,8 @@ class Health:
 
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
-        return Response(200, self.metrics.render(), _TEXT)
+        gather = self.gather_metrics
+        return Response(200, await gather() if gather else self.metrics.render(), _TEXT)
 
     async def run(self) -> None:
         """Check the dependencies every so often, so that their metrics are never old."""
@@ -94,6 +106,17 @@ class Health:
             return "disconnected"
         self.metrics.dependency_health.labels(name).set(1)
         return "connected"
+
+
+def _view(node: Node, membership: Membership) -> dict[str, object]:
+    return {
+        "id": node.id,
+        "name": node.name,
+        "version": node.version,
+        "started_at": to_rfc3339(node.started_at),
+        "seen_at": to_rfc3339(node.seen_at),
+        "is_leader": node.id == membership.leader_id,
+    }
 
 
 def _summarise(services: Mapping[str, str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -305,6 +306,36 @@ def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
     faults = [fault for flag, address in addresses if (fault := _try_bind(flag, address))]
     if faults:
         raise StartError("\n".join(faults))
+
+
+@contextlib.contextmanager
+def reserve(addresses: Iterable[tuple[str, Address]]) -> Iterator[None]:
+    """Keep addresses for listeners of other processes of this account.
+
+    They listen with SO_REUSEPORT, and connections are spread over those that do. A socket that is
+    bound and does not listen gets none; it only keeps other programs away.
+    """
+    addresses = list(addresses)
+    check_free(addresses)
+    with contextlib.ExitStack() as stack:
+        for flag, address in addresses:
+            try:
+                for family, where in resolve(address):
+                    bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                    bound.bind(where)
+                    # It was for connections that have just ended. Others could use it, too.
+                    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            except OSError as error:
+                raise StartError(f"{flag}: {_explain(address, error)}") from error
+        yield
+
+
+def resolve(address: Address) -> list[tuple[int, Any]]:
+    """Return the family and the socket address of everything that an address stands for."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((each[0], each[4]) for each in found))
 
 
 def _try_bind(flag: str, address: Address) -> str | None:

@@ -1,25 +1,39 @@
-"""The clients that have an inbox open on this node, and how they learn that it changed."""
+"""The clients that have an inbox open on this node, and how they learn that it changed.
+
+Whichever node changes an inbox tells all others who is concerned, once in a turn of the loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
+import msgspec
+
 from clarion.errors import Overloaded, ServiceError, TooManyRequests
 from clarion.inbox.model import InboxState
 from clarion.inbox.port import Inboxes
+from clarion.nodes.bus import ALONE, Bus
+from clarion.nodes.watch import Watch
 from clarion.pacing import Pace
 from clarion.telemetry.logs import get_logger
 
-# How often changes that other nodes made are looked for.
+# How often changes by other nodes are looked for: while the bus is not heard, and while it is.
 POLL_S = 3.0
+CHECK_S = 30.0
+CHANGED = "inbox.changed"
+# Users in one message to other nodes.
+TOLD_AT_ONCE = 1_000
 _POLL_CHUNK = 500
 _RETRY_S = 30
+_Owner = tuple[str, str]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[_Owner]).decode
 
 
 class EndReason(StrEnum):
@@ -51,16 +65,27 @@ class LiveClients:
     """The live clients of this node, by user."""
 
     def __init__(
-        self, inboxes: Inboxes, *, per_user: int, total: int, poll_s: float = POLL_S
+        self,
+        inboxes: Inboxes,
+        *,
+        per_user: int,
+        total: int,
+        bus: Bus = ALONE,
+        poll_s: float = POLL_S,
+        check_s: float = CHECK_S,
     ) -> None:
         self._inboxes = inboxes
         self._per_user = per_user
         self._total = total
-        self._poll_s = poll_s
+        self._bus = bus
+        self._watch = Watch(bus, deaf_s=poll_s, hearing_s=check_s)
+        # App and id of users whose inbox has changed, and of whom other nodes are not told yet.
+        self._changed: dict[_Owner, None] = {}
+        bus.hear(CHANGED, self._take_changed)
         self._pace = Pace()
         # The last tenth is kept for apps that have fewer than a tenth: no app takes everything.
         self._reserve = total // 10
-        self._users: dict[tuple[str, str], _User] = {}
+        self._users: dict[_Owner, _User] = {}
         self._count = 0
         self._counts: Counter[str] = Counter()  # by app
         self._is_empty = asyncio.Event()
@@ -76,7 +101,7 @@ class LiveClients:
         return self._counts.get(app_id, 0)
 
     @property
-    def users(self) -> Collection[tuple[str, str]]:
+    def users(self) -> Collection[_Owner]:
         """App and id of each user who has a client open."""
         return self._users.keys()
 
@@ -124,6 +149,28 @@ class LiveClients:
 
     def notify(self, app_id: str, user_id: str) -> None:
         """Wake the clients of a user whose inbox has changed; call it after the commit."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._changed[app_id, user_id] = None
+        self._wake(app_id, user_id)
+
+    def _tell(self) -> None:
+        """Tell other nodes who is concerned by the changes of this turn."""
+        owners, self._changed = list(self._changed), {}
+        for start in range(0, len(owners), TOLD_AT_ONCE):
+            self._bus.tell(CHANGED, _encode(owners[start : start + TOLD_AT_ONCE]))
+
+    def _take_changed(self, several: Sequence[bytes]) -> None:
+        for data in several:
+            try:
+                owners = _decode(data)
+            except msgspec.DecodeError:
+                get_logger().warning("unknown_message_of_node", subject=CHANGED)
+                owners = list(self._users)  # somebody is concerned
+            for owner in owners:
+                self._wake(*owner)
+
+    def _wake(self, app_id: str, user_id: str) -> None:
         user = self._users.get((app_id, user_id))
         if user is not None:
             for client in tuple(user.clients):
@@ -160,9 +207,9 @@ class LiveClients:
                 await self._is_empty.wait()
 
     async def run(self) -> None:
-        """Poll for changes that other nodes made, until cancelled."""
+        """Look for changes that other nodes made and have not told, until cancelled."""
         while True:
-            await asyncio.sleep(self._poll_s)
+            await self._watch.until_due()
             try:
                 await self.poll()
             except ServiceError as error:
@@ -176,7 +223,7 @@ class LiveClients:
                 user = self._users.get((app_id, user_id))
                 if user is not None and user.seen != state:
                     user.seen = state
-                    self.notify(app_id, user_id)
+                    self._wake(app_id, user_id)
 
     async def _chunks(self) -> AsyncIterator[tuple[str, list[str]]]:
         by_app: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ Replaced = Callable[[Sequence[str]], None]
 
 
 class Bus(Protocol):
-    """Tells other nodes, and hears them. No method but `find_held` waits or fails.
+    """Tells other nodes, and hears them. None of it fails; only `settle` and `find_held` wait.
 
     What is said within a turn of the loop goes to each node as one frame. If nobody can be reached,
     it is dropped.
@@ -58,6 +58,13 @@ class Bus(Protocol):
     def release(self, device_id: str) -> None:
         """Take note that this node has no connection of a device any more."""
 
+    async def settle(self) -> None:
+        """Return when others see what this node holds and has released, or cannot be told.
+
+        Whoever reads what waits for a device after that, misses nothing: what is stored later is
+        sent here.
+        """
+
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         """Return which of the devices other nodes hold; none if that cannot be asked."""
 
@@ -92,6 +99,13 @@ class NoBus:
     def release(self, device_id: str) -> None:
         """Have nobody to tell."""
 
+    async def settle(self) -> None:
+        """Have nobody to wait for."""
+
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         del device_ids
         return frozenset()
+
+
+# For what is built without a bus.
+ALONE: Bus = NoBus(is_alone=True)

@@ -1,9 +1,11 @@
-"""The ports of rate limits and of dependencies."""
+"""The ports of rate limits, of dependencies, and of the list of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
+
+from clarion.nodes.model import Leader, Node
 
 
 class Allowance(NamedTuple):
@@ -54,3 +56,48 @@ class Dependency(Protocol):
 
     async def check(self) -> None:
         """Return if it answers, raise otherwise, within two seconds."""
+
+
+class NodeRecords(Protocol):
+    """The nodes as the store knows them."""
+
+    async def beat(self, node: Node, *, until: int) -> Leader | None:
+        """Record that a node is there at `seen_at`; return who leads.
+
+        If nobody leads at that time, or the node does, it leads until `until`.
+        """
+
+    async def list(self) -> tuple[Node, ...]:
+        """Return the nodes in the order of their start, at most 1,000."""
+
+    async def remove(self, node: Node) -> None:
+        """Remove a node, unless it has been seen since; if it leads, nobody does then."""
+
+
+class Membership(Protocol):
+    """A node among those that serve the database."""
+
+    async def run(self) -> None:
+        """Stay a member, until cancelled."""
+
+    async def leave(self) -> None:
+        """Hand over at once what this node has."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node does what one does for all."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether other nodes surely know that this one is there.
+
+        Otherwise they may have taken over what it had claimed.
+        """
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that serve the database, this one among them, as of the last heart-beat."""
+
+    @property
+    def leader_id(self) -> str | None:
+        """The id of the node that leads, as of the last heart-beat."""

@@ -1,18 +1,21 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
-A node learns of a change that it made itself at once, and of others within five seconds: what it
-knows of a user is read again after `KNOWN_MS`, and users who became inactive, were deleted or were
-erased lately are looked for every `POLL_S`, to end the connections that they have open.
+A node learns of a change that it made itself at once, and of others when it is told; if it is not,
+within five seconds: what it knows of a user is read again after `KNOWN_MS`, and users who became
+inactive, were deleted or were erased lately are looked for every `POLL_S`, to end the connections
+that they have open. While the bus is heard they are looked for every `CHECK_S`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
 
 from clarion.clock import Clock
 from clarion.errors import NotFound, ServiceError
+from clarion.nodes.bus import ALONE, Bus
+from clarion.nodes.invalidation import Invalidation
+from clarion.nodes.watch import Watch
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
 from clarion.people.port import Users
@@ -21,6 +24,7 @@ from clarion.telemetry.logs import get_logger
 KNOWN_MS = 3_000
 KNOWN_LIMIT = 100_000
 POLL_S = 2.0
+CHECK_S = 30.0
 # The time of a change is that of the node that made it; the clocks of nodes may differ by this.
 LOOK_BACK_MS = 10 * 60 * 1000
 _PAGE = 500
@@ -40,6 +44,7 @@ class Presence(Enum):
 
 
 _MAY_USE_TOKENS = frozenset({Presence.ACTIVE, Presence.UNKNOWN})
+_MAY_USE_TOKENS_NAMES = frozenset(each.name for each in _MAY_USE_TOKENS)
 
 
 class ActiveUsers:
@@ -57,14 +62,20 @@ class ActiveUsers:
         *,
         gone: GoneUsers | None = None,
         forgets: Sequence[Forget] = (),
+        bus: Bus = ALONE,
         poll_s: float = POLL_S,
+        check_s: float = CHECK_S,
     ) -> None:
         self._users = users
         self._clock = clock
         self._disconnects = disconnects
         self._gone = gone
         self._forgets = forgets
-        self._poll_s = poll_s
+        self._watch = Watch(bus, deaf_s=poll_s, hearing_s=check_s)
+        self._changed = Invalidation("people.user", self._take_change, self._forget_all)
+        self._changed.join(bus)
+        # How many were changed: what was read before may be older than a change.
+        self._changes = 0
         # By app and user: when it was read, and what the user was.
         self._known: dict[tuple[str, str], tuple[int, Presence]] = {}
         # Who was deleted or erased lately.
@@ -91,7 +102,10 @@ class ActiveUsers:
         read_at, presence = self._known.get(key, (0, Presence.ACTIVE))
         if 0 <= now - read_at < KNOWN_MS:
             return presence
+        changes = self._changes
         presence = await self._read(app_id, user_id)
+        if changes != self._changes:
+            return presence
         if len(self._known) >= KNOWN_LIMIT:
             self._known.clear()
         self._known[key] = (now, presence)
@@ -105,15 +119,38 @@ class ActiveUsers:
         return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
-        """Take note of a user who was changed on this node."""
+        """Take note of a user who was changed on this node, and tell the others."""
+        await self._check(app_id, user_id, is_erased=False)
+
+    async def _check(self, app_id: str, user_id: str, *, is_erased: bool) -> None:
         self._known.pop((app_id, user_id), None)
-        presence = await self._find(app_id, user_id)
-        if presence is Presence.GONE:
-            self._lately_gone.add((app_id, user_id))
+        presence = await self._read(app_id, user_id)
+        self._changed(app_id, user_id, presence.name, is_erased)
+
+    def _take_change(
+        self,
+        app_id: str,
+        user_id: str,
+        presence: str,
+        is_erased: bool,  # noqa: FBT001 - as it was told
+    ) -> None:
+        """Apply what is known of a user since a change on any node."""
+        owner = (app_id, user_id)
+        self._changes += 1
+        self._known.pop(owner, None)
+        if is_erased:
+            for forget in self._forgets:
+                forget((owner,))
+        if presence == Presence.GONE.name:
+            self._lately_gone.add(owner)
         else:
-            self._lately_gone.discard((app_id, user_id))
-        if presence not in _MAY_USE_TOKENS:
+            self._lately_gone.discard(owner)
+        if presence not in _MAY_USE_TOKENS_NAMES:
             self._disconnect(app_id, user_id)
+
+    def _forget_all(self) -> None:
+        self._changes += 1
+        self._known.clear()
 
     def was_gone(self, app_id: str, user_id: str) -> bool:
         """Return whether a user is known to be deleted or erased lately. Every attempt asks."""
@@ -125,14 +162,12 @@ class ActiveUsers:
 
     async def forget(self, app_id: str, user_id: str) -> None:
         """Take note of a user who was erased on this node."""
-        for forget in self._forgets:
-            forget(((app_id, user_id),))
-        await self.check(app_id, user_id)
+        await self._check(app_id, user_id, is_erased=True)
 
     async def run(self) -> None:
         """Look for users who became inactive on any node, until cancelled."""
         while True:
-            await asyncio.sleep(self._poll_s)
+            await self._watch.until_due()
             try:
                 await self.poll()
             except ServiceError as error:

@@ -168,6 +168,10 @@ class Connections:
         """Return the connections that are subscribed to a topic."""
         return list(self._by_topic.get((app_id, topic), ()))
 
+    def has_subscribers(self, app_id: str, topic: str) -> bool:
+        """Return whether a connection is subscribed to a topic."""
+        return (app_id, topic) in self._by_topic
+
     def _note(self, connection: Connection) -> None:
         device = connection.session.device
         if device is None:

@@ -1,26 +1,30 @@
 """Finds what other nodes changed about connected devices, and ends the connections concerned.
 
-Needed only where several nodes share a database. It reads at a steady pace, whatever the number of
-connections: 10,000 are checked within five seconds, 100,000 within fifty.
+Needed only where several nodes share a database. Devices that another node says it has changed are
+checked at once. All are compared with the store at a steady pace, whatever the number of
+connections: 10,000 are checked within five seconds, 100,000 within fifty. While the bus is heard,
+that is done once in a while, in case that something was not told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 
 from clarion.errors import ServiceError
+from clarion.nodes.bus import Bus
+from clarion.nodes.watch import Watch
 from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.telemetry.logs import get_logger
 
 CHUNK = 500
 PAUSE_S = 0.25
+CHECK_S = 300.0
+_RETRY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
 class DeviceChanges:
     """Compares the connected devices with the store, again and again.
 
@@ -28,29 +32,55 @@ class DeviceChanges:
     devices of those are to hear that it was the app.
     """
 
-    registry: Registry
-    find_deleted_apps: Callable[[], Awaitable[None]]
-    pause_s: float = PAUSE_S
+    def __init__(
+        self,
+        registry: Registry,
+        find_deleted_apps: Callable[[], Awaitable[None]],
+        bus: Bus,
+        *,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._registry = registry
+        self._find_deleted_apps = find_deleted_apps
+        self._pause_s = pause_s
+        self._watch = Watch(bus, deaf_s=pause_s, hearing_s=CHECK_S)
 
     async def run(self) -> None:
         """Check all connections in turn, until cancelled."""
         while True:
-            await asyncio.sleep(self.pause_s)
-            for app_id, devices in self._by_app().items():
-                waiting = iter(devices)
-                while chunk := list(islice(waiting, CHUNK)):
-                    await self._check(app_id, chunk)
-                    await asyncio.sleep(self.pause_s * len(chunk) / CHUNK)
+            await self._watch.until_due()
+            found = (each.session.device for each in self._registry.connections)
+            for app_id, chunk in _cut(each for each in found if each is not None):
+                await self._check(app_id, chunk)
+                await asyncio.sleep(self._pause_s * len(chunk) / CHUNK)
 
-    def _by_app(self) -> dict[str, list[Device]]:
-        by_app: dict[str, list[Device]] = {}
-        for connection in self.registry.connections:
-            if device := connection.session.device:
-                by_app.setdefault(device.app_id, []).append(device)
-        return by_app
+    async def run_told(self) -> None:
+        """Check the connected devices that other nodes have changed, until cancelled."""
+        while True:
+            await self._registry.is_told.wait()
+            self._registry.is_told.clear()
+            told, self._registry.told = self._registry.told, {}
+            for app_id, chunk in _cut(told.values()):
+                while not await self._check(app_id, chunk):  # noqa: ASYNC110 - the store is asked
+                    await asyncio.sleep(_RETRY_S)
 
-    async def _check(self, app_id: str, devices: list[Device]) -> None:
+    async def _check(self, app_id: str, devices: list[Device]) -> bool:
         try:
-            await self.registry.check(app_id, devices, self.find_deleted_apps)
+            await self._registry.check(app_id, devices, self._find_deleted_apps)
         except ServiceError as error:
             get_logger().warning("device_check_failed", code=error.code)
+            return False
+        return True
+
+
+def _cut(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
+    """Return the devices by app, some at a time."""
+    by_app: dict[str, list[Device]] = {}
+    for device in devices:
+        by_app.setdefault(device.app_id, []).append(device)
+    chunks = []
+    for app_id, several in by_app.items():
+        waiting = iter(several)
+        while chunk := list(islice(waiting, CHUNK)):
+            chunks.append((app_id, chunk))
+    return chunks

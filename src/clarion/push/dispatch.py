@@ -1,17 +1,21 @@
 """Messages to devices: stored, then offered to the device's connection, then acknowledged.
 
 A message is durable before the provider is answered. Only then is it offered to the connection of
-the device, which is looked up again, so that a device that connected meanwhile is not missed.
+the device, which is looked up again, so that a device that connected meanwhile is not missed. If it
+is not connected here, the message is forwarded to the node that has its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
+from clarion.nodes.bus import ALONE, Bus
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
+from clarion.push.forwarding import Forwarding
 from clarion.push.model import (
     Device,
     Message,
@@ -39,9 +43,11 @@ class Dispatch:
         clock: Clock,
         metrics: GatewayMetrics,
         stored_limit: int,
+        bus: Bus = ALONE,
     ) -> None:
         self.tasks = BackgroundTasks()
-        self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks)
+        self.forwarding = Forwarding(bus, connections, clock)
+        self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks, self.forwarding)
         self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
@@ -57,9 +63,16 @@ class Dispatch:
     async def accept(self, device: Device, push: MessageContent, message_id: str) -> bool:
         """Store a push and offer it; False if it is a repeat. Returns after the commit."""
         message, status, reason = self.make_message(device, push, message_id)
+        if status is MessageStatus.EXPIRED and await self._is_reachable(device.id):
+            status, reason = MessageStatus.PENDING, None
         is_new = await self._messages.add(message, status, reason)
         await self.announce(message, status, is_repeat=not is_new)
         return is_new
+
+    async def _is_reachable(self, device_id: str) -> bool:
+        """Return whether another node has the device's connection, or this one has it by now."""
+        is_elsewhere = await self.forwarding.is_elsewhere(device_id)
+        return is_elsewhere or self._connections.get(device_id) is not None
 
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""
@@ -81,6 +94,8 @@ class Dispatch:
             return False
         if connection := self._connections.get(device.id):
             connection.carry_out(connection.session.withdraw(message_id))
+        else:
+            self.forwarding.withdraw(device.id, message_id)
         return True
 
     # The `Gateway` port.
@@ -120,9 +135,13 @@ class Dispatch:
             # The first response was lost: the offer may be lost with it.
             if connection is not None:
                 read_store(connection)
+            else:
+                self.forwarding.announce_waiting(message.device_id)
             return
         self._metrics.count(message.priority, status)
         is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
+        if connection is None and status is not MessageStatus.EXPIRED:
+            self.forwarding.forward(message)
         if message.is_stored and not is_taken and self._stored.add_one(message.device_id):
             await self._stored.trim(message.device_id)
 
@@ -139,7 +158,10 @@ class Dispatch:
         session.recognise(device)
         session.connected_at = self._clock.now()
         self._connections.add(device.id, connection)
+        self.forwarding.bus.hold(device.id, self._clock.now())
         self._note_seen(device)
+        # Read after others know where the device is: what they store later is forwarded here.
+        await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
             device.id, now=self._clock.now(), limit=self._stored.limit
@@ -151,11 +173,21 @@ class Dispatch:
         session = connection.session
         session.is_closed = True
         if self._connections.remove(connection) and session.device is not None:
+            self.forwarding.bus.release(session.device.id)
             self._note_seen(session.device)
 
     def _note_seen(self, device: Device) -> None:
         self.seen.add(device.id)
         self._stored.forget(device.id)
+
+    async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
+        """Have connections of an app read what is stored, which nobody may have told them of."""
+        ready = [each for each in connections if each.session.is_ready]
+        devices = [each.session.device.id for each in ready if each.session.device is not None]
+        for device_id in await self._messages.find_waiting(devices, self._clock.now()):
+            if connection := self._connections.get(device_id):
+                read_store(connection)
+        await self.topics.catch_up(app_id, ready)
 
     def refill(self, connection: Connection, least: PushPriority) -> None:
         """Read more stored messages for a connection, of at least this priority."""

@@ -246,6 +246,13 @@ def require_open(topic: Topic | None, name: str) -> None:
         )
 
 
+class SubscriptionState(NamedTuple):
+    """The cursor of a subscription, and the last sequence of its topic."""
+
+    cursor: int
+    last_sequence: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A device is subscribed to a topic, and has acknowledged its messages up to the cursor."""

@@ -22,6 +22,7 @@ from clarion.push.model import (
     PushPriority,
     StoragePolicy,
     Subscription,
+    SubscriptionState,
     Topic,
 )
 
@@ -200,6 +201,9 @@ class Messages(Protocol):
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
         """Return how many stored messages wait and have not expired, counted up to `limit`."""
 
+    async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
+        """Return for which of these devices, at most 500, stored messages wait, in one read."""
+
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
     ) -> None:
@@ -354,6 +358,14 @@ class Broadcasts(Protocol):
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
         """Return the subscriptions of a device, at most 1,000."""
+
+    async def find_subscriptions(
+        self, app_id: str, device_ids: Collection[str]
+    ) -> dict[str, dict[str, SubscriptionState]]:
+        """Return the subscriptions of an app's devices by device and topic, in one read.
+
+        Devices without one are left out, and topics that were deleted.
+        """
 
     async def find_reached(
         self, app_id: str, messages: Mapping[str, str], device_ids: Collection[str]

@@ -1,7 +1,12 @@
-"""Registers devices, and caches them by token; a change on this node is seen at once."""
+"""Registers devices, and caches them by token.
+
+A change on this node is seen at once, a change on another one when this node is told. While the bus
+is not heard, what is cached is used for seconds only.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Collection
@@ -12,6 +17,7 @@ from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.nodes.invalidation import Invalidation
 from clarion.push.connections import Connections
 from clarion.push.model import (
     Device,
@@ -25,6 +31,11 @@ from clarion.sockets.protocol import CloseCode
 
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
+# While the bus is not heard. Providers delete tokens that are answered as unknown or invalid: such
+# an answer must not be older than a moment.
+DEAF_KNOWN_MS = 5_000
+DEAF_UNKNOWN_MS = 1_000
+_LONG_AGO = -(1 << 62)
 ENTRIES_LIMIT = 200_000
 # More devices are not changed while one is authenticated.
 CHANGED_LIMIT = 10_000
@@ -77,22 +88,35 @@ class Registry:
         self.connections = connections
         self._per_user = per_user
         self._clock = clock
-        # By app and token hash: until when the entry holds, and the device. The oldest is evicted
+        # Has a device read again that was changed, on every node.
+        self.changed = Invalidation("push.device", self._hear_change, self._forget_all)
+        # Connected devices that other nodes have changed, by id; `DeviceChanges` checks them.
+        self.told: dict[str, Device] = {}
+        self.is_told = asyncio.Event()
+        # By app and token hash: when the device was read, and the device. The oldest is evicted
         # first. Nothing is shared by apps: what one looks up must not make it faster for another.
         self._entries: dict[tuple[str, bytes], tuple[int, Device | None]] = {}
         # The number of changes so far, and for each device changed lately the number of its last.
         self._changes = 0
         self._changed: dict[str, int] = {}
+        # The number of the last change of which this node knows nothing but that it may have been.
+        self._missed_at = 0
         # Since the start, for the metrics.
         self.hits = self.misses = self.registered = self.invalidated = 0
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        entry = self._entries.get((app_id, token_hash))
-        if entry is None or entry[1] is None or now >= entry[0]:
+        read_at, device = self._entries.get((app_id, token_hash), (_LONG_AGO, None))
+        if device is None or not 0 <= now - read_at < self._lifetime_of(device):
             return None
         self.hits += 1
-        return entry[1]
+        return device
+
+    def _lifetime_of(self, device: Device | None) -> int:
+        if self.changed.bus.is_hearing:
+            return KNOWN_MS if device is not None else UNKNOWN_MS
+        is_valid = device is not None and device.invalidated_at is None
+        return DEAF_KNOWN_MS if is_valid else DEAF_UNKNOWN_MS
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
         """Return the app's device with this token, valid or not, or None."""
@@ -100,14 +124,14 @@ class Registry:
         while True:
             now = self._clock.now()
             entry = self._entries.get(key)
-            if entry is not None and now < entry[0]:
+            if entry is not None and 0 <= now - entry[0] < self._lifetime_of(entry[1]):
                 self.hits += 1
                 return entry[1]
             self.misses += 1
             device = await self.devices.find(app_id, token_hash)
             # A change since the read began may not be in what was read: then read again.
             if self._entries.get(key) is entry:
-                self._cache(key, device, now + (KNOWN_MS if device else UNKNOWN_MS))
+                self._cache(key, device, now)
                 return device
 
     def is_current(self, device: Device) -> bool:
@@ -125,7 +149,9 @@ class Registry:
             before = self._changes
             device = await self.devices.authenticate(*hashes)
             # A change since the read began may not be in what was read, and found no connection.
-            if device is None or self._changed.get(device.id, 0) <= before:
+            if device is None:
+                return None
+            if max(self._changed.get(device.id, 0), self._missed_at) <= before:
                 return device
 
     def propose(
@@ -168,7 +194,7 @@ class Registry:
             return added
         if not added:
             return None
-        self._forget(device)
+        self._change(device)
         self.registered += 1
         return Registered(device, await self._revoke_excess(device))
 
@@ -185,7 +211,7 @@ class Registry:
         """Replace the secret of a device and return the new one; end its connection."""
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         await self.devices.set_secret(device.app_id, device.id, hash_secret(secret))
-        self._forget(device)
+        self._change(device)
         self._disconnect(device.id, CloseCode.REVOKED, "the device has a new secret")
         return secret
 
@@ -204,7 +230,7 @@ class Registry:
         edit: Callable[[DevicePreferences], DevicePreferences],
     ) -> Device | None:
         """Edit the preferences of a device; None if the app has no such device."""
-        return self._forget(await self.devices.set_preferences(app_id, device_id, edit))
+        return self._change(await self.devices.set_preferences(app_id, device_id, edit))
 
     async def invalidate(
         self,
@@ -219,7 +245,7 @@ class Registry:
         """
         now = self._clock.now()
         invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
-        device = self._forget(invalidated)
+        device = self._change(invalidated)
         self.invalidated += device is not None
         if device is not None or address is None:
             self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
@@ -227,7 +253,7 @@ class Registry:
 
     async def delete(self, app_id: str, device_id: str) -> Device | None:
         """Delete a device; None if the app has no such device."""
-        device = self._forget(await self.devices.delete(app_id, device_id, self._clock.now()))
+        device = self._change(await self.devices.delete(app_id, device_id, self._clock.now()))
         self._disconnect(device_id, CloseCode.REVOKED, "the device was deleted")
         return device
 
@@ -249,7 +275,7 @@ class Registry:
         """Have a changed device read again; end its connection if its user is another now."""
         if device is None:
             return None
-        self._forget(device)
+        self._change(device)
         connection = self.connections.get(device.id)
         if connection is not None and connection.session.device is not None:
             self._compare(connection.session.device, device)
@@ -308,15 +334,38 @@ class Registry:
         if connection is not None:
             connection.carry_out(connection.session.end(code, reason))
 
-    def _forget(self, device: Device | None) -> Device | None:
-        """Have a changed device read again, and return it.
+    def _change(self, device: Device | None) -> Device | None:
+        """Have a device read again that was changed here, on every node, and return it."""
+        if device is not None:
+            self._forget(device)
+            self.changed.tell(device.app_id, bytes(device.token_hash), device.id)
+        return device
+
+    def _hear_change(self, app_id: str, token_hash: bytes, device_id: str) -> None:
+        """Have a device read again that another node has changed; and now, if it is connected."""
+        self._drop(app_id, token_hash, device_id)
+        connection = self.connections.get(device_id)
+        if connection is not None and connection.session.device is not None:
+            self.told[device_id] = connection.session.device
+            self.is_told.set()
+
+    def _forget_all(self) -> None:
+        """Have every device read again: changes may have been missed."""
+        self._entries.clear()
+        self._changes += 1
+        # Of whoever is authenticated now: see `authorise`.
+        self._missed_at = self._changes
+
+    def _forget(self, device: Device) -> None:
+        self._drop(device.app_id, device.token_hash, device.id)
+
+    def _drop(self, app_id: str, token_hash: bytes, device_id: str) -> None:
+        """Have a changed device read again.
 
         It is not cached as it is: of several changes at once, this may not be the last.
         """
-        if device is not None:
-            self._note_change(device.id)
-            self._cache((device.app_id, device.token_hash), None, self._clock.now())
-        return device
+        self._note_change(device_id)
+        self._cache((app_id, token_hash), None, _LONG_AGO)
 
     def _note_change(self, device_id: str) -> None:
         self._changes += 1
@@ -325,11 +374,11 @@ class Registry:
             del self._changed[next(iter(self._changed))]
         self._changed[device_id] = self._changes
 
-    def _cache(self, key: tuple[str, bytes], device: Device | None, until: int) -> None:
+    def _cache(self, key: tuple[str, bytes], device: Device | None, read_at: int) -> None:
         self._entries.pop(key, None)
         if len(self._entries) >= ENTRIES_LIMIT:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (until, device)
+        self._entries[key] = (read_at, device)
 
 
 def new_token() -> str:

@@ -40,10 +40,12 @@ class StoredLimit:
         is_exact, count = self._counts.get(device_id, (False, 0))
         if not is_exact:
             count = await self.messages.count_waiting(device_id, now=now, limit=most + 1)
-        if count > most:
-            await self.messages.trim(device_id, self.limit, now)
-            count = self.limit
-        self._counts[device_id] = (True, count)
+        trimmed = await self.messages.trim(device_id, self.limit, now) if count > most else 0
+        if count > most and not trimmed:
+            # They were delivered meanwhile: the device is connected to another node.
+            self.forget(device_id)
+        else:
+            self._counts[device_id] = (True, min(count, self.limit if trimmed else most))
 
     def forget(self, device_id: str) -> None:
         """Count again from zero: a device that connects or leaves changes what is stored."""

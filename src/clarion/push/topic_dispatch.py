@@ -1,16 +1,24 @@
-"""Messages to topics: published to connected subscribers, read later by those who missed them."""
+"""Messages to topics: published to connected subscribers, read later by those who missed them.
+
+Every node is told of a message with the message itself. A node that misses one finds a gap in the
+sequences, and reads the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection, Sequence
+
+import msgspec
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Pace
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
-from clarion.push.model import Device, Message, PushPriority, StoragePolicy
+from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
+from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
 from clarion.push.port import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
 
@@ -19,13 +27,24 @@ CHUNK = 64
 OFFERING_LIMIT = 100
 # Messages of one topic deferred for a device that is not awake; beyond this they are sent.
 DEFERRED_LIMIT = 1_000
+MESSAGE = "push.topic_message"
+SUBSCRIBED = "push.subscribed"
+UNSUBSCRIBED = "push.unsubscribed"
+DELETED = "push.topic_deleted"
+# A device, a topic, and the cursor of its subscription.
+_decode_subscription = msgspec.msgpack.Decoder(tuple[str, str, int]).decode
 
 
 class TopicDispatch:
     """Publishes to topics, and keeps the subscriptions of the connected devices."""
 
     def __init__(
-        self, broadcasts: Broadcasts, connections: Connections, clock: Clock, tasks: BackgroundTasks
+        self,
+        broadcasts: Broadcasts,
+        connections: Connections,
+        clock: Clock,
+        tasks: BackgroundTasks,
+        forwarding: Forwarding,
     ) -> None:
         self._broadcasts = broadcasts
         self._connections = connections
@@ -38,6 +57,12 @@ class TopicDispatch:
         # By connection that is reading its subscriptions: the topics unsubscribed from meanwhile,
         # which it may have read before.
         self._unsubscribed: dict[Connection, set[str]] = {}
+        self._forwarding = forwarding
+        self._bus = forwarding.bus
+        self._bus.hear(MESSAGE, self._take_messages)
+        self._bus.hear(SUBSCRIBED, self._take_subscribed)
+        self._bus.hear(UNSUBSCRIBED, self._take_unsubscribed)
+        self._bus.hear(DELETED, self._take_deleted)
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
@@ -56,15 +81,37 @@ class TopicDispatch:
 
     async def announce(self, message: Message) -> None:
         """Start to offer a stored message after those before it; wait if they are too many."""
+        self._bus.tell(MESSAGE, encode(message))
+        waiting = self._start_offering(message)
+        waiting.append(message)
+        while len(waiting) > OFFERING_LIMIT:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _start_offering(self, message: Message) -> deque[Message]:
+        """Return what is being offered of a topic, and offer what is added to it."""
         key = (message.app_id, message.topic or "")
         waiting = self._offering.get(key)
         if waiting is None:
             waiting = self._offering[key] = deque()
             self._tasks.start(self._offer_to_all(key, waiting))
+        return waiting
+
+    def _take_messages(self, several: Sequence[bytes]) -> None:
+        for message in self._forwarding.read(MESSAGE, several, decode_message):
+            if self._connections.has_subscribers(message.app_id, message.topic or ""):
+                self._take_message(message)
+
+    def _take_message(self, message: Message) -> None:
+        """Offer what was published on another node, which does not wait for this one.
+
+        If too many are being offered, this takes the place of the one before it: subscribers find
+        the gap and read the store.
+        """
+        waiting = self._start_offering(message)
+        if len(waiting) > OFFERING_LIMIT:
+            waiting.pop()
         waiting.append(message)
-        while len(waiting) > OFFERING_LIMIT:
-            self._has_room.clear()
-            await self._has_room.wait()
 
     async def _offer_to_all(self, key: tuple[str, str], waiting: deque[Message]) -> None:
         try:
@@ -105,24 +152,55 @@ class TopicDispatch:
         if cursor is None:
             return False
         connection = self._connections.get(device.id)
-        if connection is not None and topic not in (connection.topics or ()):
-            start = TopicCursor(cursor, cursor)
-            self._connections.subscribe(device.app_id, topic, connection, start)
-            read_store(connection)
+        if connection is not None:
+            self._subscribe(connection, device.app_id, topic, cursor)
+        else:
+            self._bus.tell_holder(SUBSCRIBED, device.id, encode((device.id, topic, cursor)))
         return True
+
+    def _subscribe(self, connection: Connection, app_id: str, topic: str, cursor: int) -> None:
+        if topic not in (connection.topics or ()):
+            self._connections.subscribe(app_id, topic, connection, TopicCursor(cursor, cursor))
+            read_store(connection)
+
+    def _take_subscribed(self, several: Sequence[bytes]) -> None:
+        told = self._forwarding.read(SUBSCRIBED, several, _decode_subscription)
+        for device_id, topic, cursor in told:
+            connection = self._connections.get(device_id)
+            if connection is not None and connection.session.device is not None:
+                self._subscribe(connection, connection.session.device.app_id, topic, cursor)
 
     async def unsubscribe(self, device: Device, topic: str) -> bool:
         """Unsubscribe a device; False if it was not subscribed."""
         was_subscribed = await self._broadcasts.unsubscribe(device.id, topic)
         connection = self._connections.get(device.id)
         if connection is not None:
-            self._connections.unsubscribe(device.app_id, topic, connection)
-            if connection in self._unsubscribed:
-                self._unsubscribed[connection].add(topic)
+            self._unsubscribe(connection, device.app_id, topic)
+        else:
+            self._bus.tell_holder(UNSUBSCRIBED, device.id, encode((device.id, topic)))
         return was_subscribed
 
+    def _unsubscribe(self, connection: Connection, app_id: str, topic: str) -> None:
+        self._connections.unsubscribe(app_id, topic, connection)
+        if connection in self._unsubscribed:
+            self._unsubscribed[connection].add(topic)
+
+    def _take_unsubscribed(self, several: Sequence[bytes]) -> None:
+        for device_id, topic in self._forwarding.read(UNSUBSCRIBED, several, decode_pair):
+            connection = self._connections.get(device_id)
+            if connection is not None and connection.session.device is not None:
+                self._unsubscribe(connection, connection.session.device.app_id, topic)
+
     def remove_subscribers(self, app_id: str, topic: str) -> None:
-        """Unsubscribe the connections of this node from a topic that was deleted."""
+        """Unsubscribe all connections from a topic that was deleted."""
+        self._remove_subscribers(app_id, topic)
+        self._bus.tell(DELETED, encode((app_id, topic)))
+
+    def _take_deleted(self, several: Sequence[bytes]) -> None:
+        for app_id, topic in self._forwarding.read(DELETED, several, decode_pair):
+            self._remove_subscribers(app_id, topic)
+
+    def _remove_subscribers(self, app_id: str, topic: str) -> None:
         for connection in self._connections.subscribers(app_id, topic):
             self._connections.unsubscribe(app_id, topic, connection)
 
@@ -146,6 +224,40 @@ class TopicDispatch:
                 start = max(subscription.cursor, (known or {}).get(topic, 0))
                 cursor = TopicCursor(start, start)
                 self._connections.subscribe(device.app_id, topic, connection, cursor)
+
+    async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
+        """Compare the subscriptions of an app's connections with the store.
+
+        What was subscribed or unsubscribed on another node, or published there, is found so.
+        """
+        # One that resumes reads its subscriptions itself.
+        before = {
+            each: dict(each.topics or {}) for each in connections if each not in self._unsubscribed
+        }
+        ids = {each: each.session.device.id for each in before if each.session.device is not None}
+        self._unsubscribed.update((each, set()) for each in before)
+        try:
+            found = await self._broadcasts.find_subscriptions(app_id, ids.values())
+        finally:
+            unsubscribed = {each: self._unsubscribed.pop(each) for each in before}
+        for connection, device_id in ids.items():
+            if connection.session.is_closed:
+                continue
+            states = found.get(device_id, {})
+            for topic, cursor in before[connection].items():
+                if topic not in states and (connection.topics or {}).get(topic) is cursor:
+                    self._connections.unsubscribe(app_id, topic, connection)
+            for topic in states.keys() - unsubscribed[connection]:
+                self._compare(connection, app_id, topic, states[topic])
+
+    def _compare(
+        self, connection: Connection, app_id: str, topic: str, state: SubscriptionState
+    ) -> None:
+        cursor = (connection.topics or {}).get(topic)
+        if cursor is None:
+            self._subscribe(connection, app_id, topic, state.cursor)
+        elif cursor.read < state.last_sequence:
+            _fall_behind(connection, cursor)
 
     async def read_missed(
         self, connection: Connection, least: PushPriority, now: int

@@ -36,12 +36,17 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: Address) -> None:
-        """Listen on an address; on every one that a name stands for."""
+    async def open(self, address: Address, *, is_shared: bool = False) -> None:
+        """Listen on an address; on every one that a name stands for.
+
+        If it is shared, connections are spread over all processes that listen on it.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         for family, where in dict.fromkeys((each[0], each[4]) for each in found):
-            opened = socket.create_server(where, family=family, backlog=_BACKLOG)
+            opened = socket.create_server(
+                where, family=family, backlog=_BACKLOG, reuse_port=is_shared
+            )
             opened.setblocking(False)  # noqa: FBT003 - the socket's own signature
             self._sockets.append(opened)
             loop.add_reader(opened, self._accept, opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from typing import Any
 
@@ -21,6 +22,9 @@ UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
+# Closed in a second by a node that stops, unless half of its grace period is too short for it.
+_DRAINED_PER_S = 200
+_DRAINING_SHARE = 0.5
 
 
 class SocketListener:
@@ -48,10 +52,12 @@ class SocketListener:
         """The paths that are served."""
         return set(self._endpoints)
 
-    async def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
-        """Accept connections on an address."""
+    async def listen(
+        self, address: Address, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
+    ) -> None:
+        """Accept connections on an address, alone or with other processes."""
         acceptor = Acceptor(self._listening, tls)
-        await acceptor.open(address)
+        await acceptor.open(address, is_shared=is_shared)
         self._acceptors.append(acceptor)
 
     async def run(self) -> None:
@@ -68,17 +74,29 @@ class SocketListener:
                 socket.tick(now)
             await endpoint.tick(now)
 
-    async def stop(self, grace_s: float) -> None:
-        """Accept no more connections, close the open ones with 1012, finish background work."""
+    async def stop(self, grace_s: float, *, is_gentle: bool = False) -> None:
+        """Accept no more connections, close the open ones with 1012, finish background work.
+
+        If it is gentle, they are closed one by one, at random moments within half of the grace
+        period: clients connect to other nodes, which would otherwise have them all at once.
+        """
         for acceptor in self._acceptors:
             acceptor.close()
-        endings = [asyncio.ensure_future(each.end_for_restart()) for each in self._open()]
+        spread_s = self._choose_spread(grace_s) if is_gentle else 0.0
+        endings = [
+            asyncio.ensure_future(_end_after(random.uniform(0, spread_s), each))  # noqa: S311 - jitter
+            for each in self._open()
+        ]
         if endings:
-            await asyncio.wait(endings, timeout=min(grace_s, _CLOSE_GRACE_S))
+            await asyncio.wait(endings, timeout=min(grace_s, spread_s + _CLOSE_GRACE_S))
         for socket in self._open():
             socket.cut()
         self.newcomers.drop_all()
         await asyncio.gather(*(each.finish(grace_s) for each in self._endpoints.values()))
+
+    def _choose_spread(self, grace_s: float) -> float:
+        """Return over how long the open sockets are closed."""
+        return min(grace_s * _DRAINING_SHARE, len(self._open()) / _DRAINED_PER_S)
 
     def _is_full(self) -> bool:
         # Sockets that have not authenticated are counted twice, for the moment that lasts.
@@ -91,3 +109,8 @@ class SocketListener:
     def _route(self, request: WSUpgradeRequest) -> WSListener | None:
         endpoint = self._endpoints.get(request.path.partition(b"?")[0])
         return endpoint.accept() if endpoint else None
+
+
+async def _end_after(delay_s: float, socket: Socket[Any]) -> None:
+    await asyncio.sleep(delay_s)
+    await socket.end_for_restart()

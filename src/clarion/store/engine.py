@@ -29,6 +29,12 @@ class Engine(Protocol):
         if too many units are waiting: in both cases nothing is changed.
         """
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        """Do as `write` does, on a connection apart from requests, as far as there is one.
+
+        For claims and heart-beats: requests do not wait for them, nor they for requests.
+        """
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         """Return the rows of a short, indexed read."""
 
@@ -51,6 +57,9 @@ class Engine(Protocol):
         SQLite overwrites what is deleted; this removes it from the log, too. False if that must be
         tried again, because somebody reads. On PostgreSQL its own vacuum does it, later.
         """
+
+    async def read_time(self) -> int | None:
+        """Return the milliseconds since 1970 by the clock of the database; None if it has none."""
 
     async def check(self) -> None:
         """Return if the database answers; raise `StoreUnavailable` otherwise."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from urllib.parse import parse_qs, urlsplit
 
+import apsw
+
+from clarion.store.migrations.plan import OnPostponed, log_postponed
 from clarion.store.postgres import engine as postgres
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
+from clarion.store.statement import Row, Statement, Value
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -16,10 +21,40 @@ def sqlite_path(url: str) -> str | None:
     return url.removeprefix(SQLITE_PREFIX) if url.startswith(SQLITE_PREFIX) else None
 
 
-async def migrate(url: str) -> list[str]:
-    """Apply the missing migrations and return their titles."""
+def describe_url(url: str) -> str:
+    """Return how a person calls a database: without its user and password."""
+    if path := sqlite_path(url):
+        return f"SQLite {path}"
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    host = parts.netloc.rpartition("@")[2] or query.get("host", ["this machine"])[0]
+    name = parts.path.removeprefix("/") or query.get("dbname", [""])[0]
+    return f"PostgreSQL {name} at {host}" if name else f"PostgreSQL at {host}"
+
+
+async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[str]:
+    """Apply the missing migrations and return their titles.
+
+    `on_postponed` is called for an `after` step that waits for nodes of earlier releases.
+    """
     path = sqlite_path(url)
-    return sqlite.migrate(path) if path else await postgres.migrate(url)
+    return sqlite.migrate(path) if path else await postgres.migrate(url, on_postponed)
+
+
+async def fetch_once(url: str, statement: Statement, **values: Value) -> Sequence[Row]:
+    """Return the rows of one read of a database whose migrations are applied."""
+    row = statement.bind(**values)
+    if path := sqlite_path(url):
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return connection.execute(statement.text, row).fetchall()
+        finally:
+            connection.close()
+    client = await postgres.connect_or_explain(url)
+    try:
+        return list(map(tuple, await client.fetch(statement.text, *row)))
+    finally:
+        await client.close()
 
 
 async def open_engine(

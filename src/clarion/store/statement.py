@@ -92,6 +92,8 @@ def keys_of(keys: Iterable[str]) -> str:
 def statement(name: str, sql: str) -> Statement:
     """Compile a statement with `:named` parameters.
 
+    What is written as `/*postgres … */` is a comment for SQLite; PostgreSQL runs it.
+
     Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite reads them as names and numbers
     them in the order in which they first appear, which is their order here.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from functools import partial
 from typing import TextIO, cast
 
 import structlog
@@ -29,8 +30,11 @@ class _SafeStream:
             self._stream.flush()
 
 
-def configure(level: str, log_format: str) -> None:
-    """Configure logging for the whole process. Logs go to standard error."""
+def configure(level: str, log_format: str, *, process: int | None = None) -> None:
+    """Configure logging for the whole process. Logs go to standard error.
+
+    If it is one of several, each line has its number.
+    """
     is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderers: list[Processor] = (
         [_escape_controls, structlog.dev.ConsoleRenderer()]
@@ -40,6 +44,7 @@ def configure(level: str, log_format: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *([] if process is None else [partial(_add_process, process)]),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -52,7 +57,13 @@ def configure(level: str, log_format: str) -> None:
     # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of
     # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    name = "%(name)s" if process is None else f"process {process}: %(name)s"
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=f"{name}: %(message)s")
+
+
+def _add_process(process: int, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event.setdefault("process", process)
+    return event
 
 
 def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -68,6 +68,31 @@ class SandboxCounts(Protocol):
     def waiting(self) -> int: ...
 
 
+class BusCounts(Protocol):
+    """What a bus has done since its start."""
+
+    messages_sent: int
+    messages_received: int
+    frames_sent: int
+    frames_received: int
+    bytes_sent: int
+    bytes_received: int
+    rebuilds: int
+
+    @property
+    def dropped(self) -> Mapping[Any, int]: ...
+
+
+class WatchedBus(Protocol):
+    """A bus that counts what it does."""
+
+    @property
+    def counts(self) -> BusCounts: ...
+
+    @property
+    def is_hearing(self) -> bool: ...
+
+
 class Metrics:
     """The metrics of the server, in a registry of their own."""
 
@@ -113,6 +138,11 @@ class Metrics:
         self._watch("clarion_store_waiting", "Units waiting for a commit.", lambda: writer.waiting)
         doc = "Size of the units waiting for a commit, about."
         self._watch("clarion_store_waiting_bytes", doc, lambda: writer.waiting_bytes)
+
+    def watch_clock(self, read_skew_ms: Callable[[], int]) -> None:
+        """Export how far the clock of this machine is ahead of the time that nodes share."""
+        doc = "How far the clock of this machine is ahead of the database's."
+        self._watch("clarion_clock_skew_seconds", doc, lambda: read_skew_ms() / 1000)
 
     def watch_sockets(self, sockets: Sized) -> None:
         """Export the number of WebSocket connections of devices."""
@@ -170,6 +200,29 @@ class Metrics:
         self.registry.register(Scraped(read))
         doc = "Schemas and templates that wait for the sandbox."
         self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
+
+    def watch_bus(self, bus: WatchedBus) -> None:
+        """Export what is said to other nodes, and whether they are heard."""
+
+        def read() -> Iterable[Metric]:
+            counts = bus.counts
+            for name, what, sent, received in (
+                ("messages", "Messages", counts.messages_sent, counts.messages_received),
+                ("frames", "Frames of messages", counts.frames_sent, counts.frames_received),
+                ("bytes", "Bytes of frames", counts.bytes_sent, counts.bytes_received),
+            ):
+                doc = f"{what} sent to other nodes, or received from them."
+                by_direction = {("sent",): sent, ("received",): received}
+                yield counter(f"clarion_bus_{name}", doc, ("direction",), by_direction)
+            doc = "Messages to or from other nodes that were dropped, by reason."
+            dropped = {(str(reason),): count for reason, count in counts.dropped.items()}
+            yield counter("clarion_bus_dropped", doc, ("reason",), dropped)
+            doc = "Times the node began to hear other nodes."
+            yield CounterMetricFamily("clarion_bus_rebuilds", doc, counts.rebuilds)
+
+        self.registry.register(Scraped(read))
+        doc = "1 if the node hears all other nodes, otherwise 0."
+        self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_hearing))
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.devices import Arrival
 from tests.faults.gateway.pushes import Lifetime, Push
 from tests.faults.http_client import Connection
+from tests.faults.pipeline_load import Served
 
 PAGE = 100
 WAITING = ("pending", "queued")
@@ -34,7 +34,7 @@ History = Mapping[int, Sequence[Record]]  # device → its messages, newest firs
 
 
 async def read_history(
-    server: ClarionServer, device_ids: Sequence[str], devices: Sequence[int]
+    server: Served, device_ids: Sequence[str], devices: Sequence[int]
 ) -> dict[int, list[Record]]:
     """Read over HTTP what the server says of the messages to these devices."""
     history: dict[int, list[Record]] = {}

@@ -12,16 +12,21 @@ import pytest
 
 from clarion.access.administrators.model import hash_token
 from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import create_app
-from clarion.cli.first_run import urls_of
-from clarion.cli.init import greeting, initialise
+from clarion.access.sql import SqlApps, SqlKeys
+from clarion.cli.first_run import read_first_run, urls_of
+from clarion.cli.init import greeting, initialise, initialise_if_empty
+from clarion.cli.saved_keys import find_foreign
 from clarion.data_directory import DataDirectory
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import StartError
+from clarion.installation import Installation
 from clarion.settings import Settings, load
 from tests.factories import FixedClock, make_administrator, make_link
+from tests.unit.conftest import MemoryEngine
 
 if TYPE_CHECKING:
     from clarion.stores import Stores
@@ -48,6 +53,21 @@ def stores(
         vault=vault,
         clock=clock,
         directory=folder,
+        installation=Installation("here", "SQLite data/clarion.db"),
+    )
+
+
+@pytest.fixture
+def other(stores: Stores, other_engine: MemoryEngine, vault: Vault, clock: FixedClock) -> Stores:
+    """Another database, with the same data directory."""
+    return SimpleNamespace(  # type: ignore[return-value]
+        apps=SqlApps(other_engine),  # type: ignore[arg-type]
+        keys=SqlKeys(other_engine),  # type: ignore[arg-type]
+        admins=make_admin_stores(other_engine),  # type: ignore[arg-type]
+        vault=vault,
+        clock=clock,
+        directory=stores.directory,
+        installation=Installation("there", "PostgreSQL clarion at db"),
     )
 
 
@@ -128,6 +148,71 @@ async def test_a_run_interrupted_after_its_app_creates_another_app(stores: Store
     first = await initialise(stores, SETTINGS)
     assert first.app.bundle_id.startswith(f"{DEMO_BUNDLE_ID}-")
     assert (await initialise(stores, SETTINGS)).app == first.app
+
+
+async def test_another_database_is_set_up_and_the_keys_of_the_first_are_kept(
+    stores: Stores, other: Stores
+) -> None:
+    first = await initialise(stores, SETTINGS)
+    second = await initialise(other, SETTINGS)
+    assert second.app.api_key != first.app.api_key
+    assert read_first_run(stores.directory.first_run).app == second.app
+    ((path, kept),) = find_foreign(other.directory, second)
+    assert (kept.app, kept.database_name) == (first.app, "SQLite data/clarion.db")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (await initialise(stores, SETTINGS)).app == first.app
+    assert read_first_run(stores.directory.first_run).app == first.app
+    assert (await initialise(other, SETTINGS)).app == second.app
+
+
+async def test_keys_of_another_database_are_named(stores: Stores, other: Stores) -> None:
+    await initialise(stores, SETTINGS)
+    await initialise(other, SETTINGS)
+    await initialise(stores, SETTINGS)
+    for path in stores.directory.list_other_first_runs():
+        path.unlink()
+    expected = (
+        r"PostgreSQL clarion at db is set up already, but .*first-run.json has keys of SQLite"
+    )
+    with pytest.raises(StartError, match=expected):
+        await initialise(other, SETTINGS)
+
+
+async def test_a_file_of_an_earlier_release_is_of_the_database_that_has_its_app(
+    stores: Stores, other: Stores
+) -> None:
+    first = await initialise(stores, SETTINGS)
+    saved = stores.directory.first_run
+    saved.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, database=None)))
+    assert (await initialise(stores, SETTINGS)).app == first.app
+    assert read_first_run(saved).database == first.database
+    saved.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, database=None)))
+    assert (await initialise(other, SETTINGS)).app != first.app
+    ((_, kept),) = find_foreign(other.directory, read_first_run(saved))
+    assert kept.app == first.app
+
+
+async def test_only_an_empty_database_is_set_up_by_a_server(stores: Stores) -> None:
+    first = await initialise_if_empty(stores, SETTINGS)
+    assert first is not None
+    assert await initialise_if_empty(stores, SETTINGS) is None
+    stores.directory.first_run.unlink()
+    assert await initialise_if_empty(stores, SETTINGS) is None
+    assert len(await stores.apps.list()) == 1
+    with pytest.raises(StartError, match="set up already"):
+        await initialise(stores, SETTINGS)
+
+
+async def test_a_database_with_an_app_is_not_set_up_by_a_server(stores: Stores) -> None:
+    await create_app(
+        name="Own",
+        bundle_id="com.example.own",
+        apps=stores.apps,
+        vault=stores.vault,
+        clock=stores.clock,
+    )
+    assert await initialise_if_empty(stores, SETTINGS) is None
+    assert [each.name for each in await stores.apps.list()] == ["Own"]
 
 
 async def test_a_database_of_an_earlier_release_is_set_up(stores: Stores) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
-from clarion.inbox.live import EndReason, LiveClient, LiveClients
+from clarion.inbox.live import CHANGED, TOLD_AT_ONCE, EndReason, LiveClient, LiveClients
+from tests.heard import RecordedHub
 from tests.unit.inbox.memory import MemoryInboxes
 
 
@@ -138,7 +139,7 @@ async def test_a_poll_wakes_the_clients_whose_inbox_has_changed(
 async def test_a_store_that_does_not_answer_does_not_end_the_polling(
     inboxes: MemoryInboxes,
 ) -> None:
-    live = LiveClients(inboxes, per_user=2, total=3, poll_s=0)
+    live = LiveClients(inboxes, per_user=2, total=3, poll_s=0, check_s=0)
     client = Client()
     client.open(live)
     inboxes.is_broken = True
@@ -150,3 +151,93 @@ async def test_a_store_that_does_not_answer_does_not_end_the_polling(
     await asyncio.wait_for(client.woken.wait(), 5)
     polling.cancel()
     assert client.calls[0] == "wake"
+
+
+class Nodes:
+    """Two nodes; clients are connected to the second."""
+
+    def __init__(self, inboxes: MemoryInboxes) -> None:
+        hub = RecordedHub()
+        self.bus, self.other_bus = hub.join(), hub.join()
+        self.here = LiveClients(inboxes, per_user=2, total=3, bus=self.bus)
+        self.there = LiveClients(inboxes, per_user=2, total=3, bus=self.other_bus, poll_s=0)
+
+
+@pytest.fixture
+async def nodes(inboxes: MemoryInboxes) -> Nodes:
+    return Nodes(inboxes)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_clients_on_other_nodes_are_woken_and_no_others(nodes: Nodes) -> None:
+    ana, bo = Client(), Client()
+    ana.open(nodes.there)
+    bo.open(nodes.there, "bo")
+    nodes.here.notify("app", "ana")
+    nodes.here.notify("other", "bo")
+    await settle()
+    assert (ana.calls, bo.calls) == (["wake"], [])
+
+
+async def test_the_changes_of_one_turn_are_told_once(nodes: Nodes) -> None:
+    ana, bo = Client(), Client()
+    ana.open(nodes.there)
+    bo.open(nodes.there, "bo")
+    for _ in range(10):
+        nodes.here.notify("app", "ana")
+        nodes.here.notify("app", "bo")
+    await settle()
+    assert (ana.calls, bo.calls) == (["wake"], ["wake"])
+    assert [subject for subject, _ in nodes.bus.told] == [CHANGED]
+    nodes.here.notify("app", "ana")
+    await settle()
+    assert ana.calls == ["wake", "wake"]
+
+
+async def test_many_users_are_told_in_parts_and_none_is_left_out(nodes: Nodes) -> None:
+    last = Client()
+    last.open(nodes.there, f"user-{2 * TOLD_AT_ONCE}")
+    for number in range(2 * TOLD_AT_ONCE + 1):
+        nodes.here.notify("app", f"user-{number}")
+    await settle()
+    assert (len(nodes.bus.told), last.calls) == (3, ["wake"])
+
+
+async def test_what_was_heard_is_not_told_again(nodes: Nodes) -> None:
+    nodes.here.notify("app", "ana")
+    await settle()
+    assert nodes.other_bus.told == []
+
+
+async def test_what_cannot_be_read_concerns_everybody(nodes: Nodes) -> None:
+    client = Client()
+    client.open(nodes.there)
+    nodes.bus.tell(CHANGED, b"\xc1")
+    await settle()
+    assert client.calls == ["wake"]
+
+
+async def test_the_store_is_polled_while_the_bus_is_not_heard_and_once_after_a_gap(
+    nodes: Nodes, inboxes: MemoryInboxes
+) -> None:
+    client = Client()
+    client.open(nodes.there)
+    inboxes.add()
+    polling = asyncio.ensure_future(nodes.there.run())
+    await settle()
+    assert client.calls == []  # what changes is told
+    nodes.other_bus.is_hearing = False
+    await asyncio.wait_for(client.woken.wait(), 30)
+    nodes.other_bus.is_hearing = True
+    await settle()
+    client.woken.clear()
+    inboxes.add()
+    await settle()
+    assert not client.woken.is_set()
+    nodes.other_bus.hear_again()
+    await asyncio.wait_for(client.woken.wait(), 30)
+    polling.cancel()

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance
-from clarion.nodes.redis import TIMEOUT_S, RedisBreaker, RedisLimits, RedisUnavailable, connect
+from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.limits import RedisLimits
+from clarion.nodes.redis.link import TIMEOUT_S
 from tests.factories import NOW
 from tests.processes import free_port
 from tests.servers import RedisServer
@@ -20,10 +21,9 @@ WITHIN_S = 10
 
 
 @pytest.fixture
-async def unreachable() -> AsyncIterator[Redis]:
-    """A client of a server that is not there."""
-    async with connect(f"redis://127.0.0.1:{free_port()}/0") as client:
-        yield client
+def unreachable() -> RedisBreaker:
+    """The breaker of a server that is not there."""
+    return make_breaker(f"redis://127.0.0.1:{free_port()}/0", "test")
 
 
 @pytest.fixture
@@ -33,15 +33,17 @@ def server() -> Iterator[RedisServer]:
 
 
 @asynccontextmanager
-async def probing(client: Redis) -> AsyncIterator[tuple[RedisBreaker, list[int]]]:
+async def probing(url: str) -> AsyncIterator[tuple[RedisBreaker, list[int]]]:
     """Run the probe; the list has the changes that were announced."""
     changes: list[int] = []
-    breaker = RedisBreaker(client, probe_every_s=PROBE_S)
+    breaker = make_breaker(url, "test", probe_every_s=PROBE_S)
+    await breaker.check()
     breaker.on_change = changes.append
     probe = asyncio.create_task(breaker.run())
     yield breaker, changes
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)
+    breaker.client.close()
 
 
 async def closed(breaker: RedisBreaker) -> None:
@@ -54,15 +56,15 @@ async def take(limits: RedisLimits, limit: int = 1_000_000) -> Allowance:
     return await limits.take("a", limit=limit, window_s=60, now=NOW)
 
 
-async def test_without_redis_the_node_counts_for_itself(unreachable: Redis) -> None:
-    limits = RedisLimits(RedisBreaker(unreachable), MemoryLimits())
+async def test_without_redis_the_node_counts_for_itself(unreachable: RedisBreaker) -> None:
+    limits = RedisLimits(unreachable, MemoryLimits())
     taken = [await take(limits, limit=2) for _ in range(3)]
     assert [each.is_exceeded for each in taken] == [False, False, True]
 
 
-async def test_without_redis_the_check_fails(unreachable: Redis) -> None:
+async def test_without_redis_the_check_fails(unreachable: RedisBreaker) -> None:
     with pytest.raises(RedisUnavailable) as raised:
-        await RedisBreaker(unreachable).check()
+        await unreachable.check()
     assert raised.value.retryable
 
 
@@ -70,7 +72,7 @@ async def test_redis_that_hangs_costs_one_time_out_and_is_used_again_when_it_ans
     server: RedisServer,
 ) -> None:
     clock = asyncio.get_running_loop().time
-    async with connect(server.url) as client, probing(client) as (breaker, changes):
+    async with probing(server.url) as (breaker, changes):
         limits = RedisLimits(breaker, MemoryLimits())
         await take(limits)
         server.pause()
@@ -89,7 +91,7 @@ async def test_redis_that_hangs_costs_one_time_out_and_is_used_again_when_it_ans
 
 async def test_a_change_is_logged_once(server: RedisServer) -> None:
     with capture_logs() as logs:
-        async with connect(server.url) as client, probing(client) as (breaker, _):
+        async with probing(server.url) as (breaker, _):
             limits = RedisLimits(breaker, MemoryLimits())
             server.pause()
             await asyncio.gather(*(take(limits) for _ in range(30)))
@@ -99,16 +101,12 @@ async def test_a_change_is_logged_once(server: RedisServer) -> None:
     assert [entry["event"] for entry in logs] == ["redis_unavailable", "redis_available"]
 
 
-async def test_more_requests_than_connections_do_not_count_as_a_failure(
-    server: RedisServer,
-) -> None:
-    async with connect(server.url) as client:
-        breaker = RedisBreaker(client)
-        limits = RedisLimits(breaker, MemoryLimits())
-        pool = client.connection_pool
-        get = pool.get_connection
-        held = [await get() for _ in range(pool.max_connections)]  # type: ignore[no-untyped-call]
-        assert (await take(limits, limit=1)).remaining == 0
-        assert not breaker.is_open
-        for connection in held:
-            await pool.release(connection)
+async def test_many_that_ask_at_once_ask_redis_once(server: RedisServer) -> None:
+    async with probing(server.url) as (breaker, _):
+        server.pause()
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        checks = (breaker.check() for _ in range(200))
+        results = await asyncio.gather(*checks, return_exceptions=True)
+        assert {type(each) for each in results} == {RedisUnavailable}
+        assert clock() - started < 10 * TIMEOUT_S

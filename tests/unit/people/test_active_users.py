@@ -100,7 +100,9 @@ async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
 
 async def test_the_loop_polls_until_it_is_cancelled(nodes: Nodes) -> None:
     found = asyncio.Event()
-    active = ActiveUsers(nodes.users, nodes.clock, (lambda *_: found.set(),), poll_s=0.001)
+    active = ActiveUsers(
+        nodes.users, nodes.clock, (lambda *_: found.set(),), poll_s=0.001, check_s=0.001
+    )
     await nodes.put(UserStatus.INACTIVE)
     running = asyncio.create_task(active.run())
     await asyncio.wait_for(found.wait(), 10)

@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from clarion.nodes.bus import ALONE, Bus
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
@@ -83,13 +84,20 @@ class Phone:
 class Gateway:
     """A dispatch, its store, and one device that may be connected."""
 
-    def __init__(self, stored_limit: int = STORED_LIMIT) -> None:
-        self.clock = FixedClock()
-        self.store = GatedStore()
+    def __init__(
+        self,
+        stored_limit: int = STORED_LIMIT,
+        *,
+        bus: Bus = ALONE,
+        beside: "Gateway | None" = None,
+    ) -> None:
+        """With `beside`: another node on the same store, for the same device."""
+        self.clock: FixedClock = beside.clock if beside else FixedClock()
+        self.store: GatedStore = beside.store if beside else GatedStore()
         self.gates = self.store.gates
         self.broadcasts = SqlBroadcasts(self.store.open)
         self.connections = Connections()
-        self.device = make_device()
+        self.device: Device = beside.device if beside else make_device()
         self.dispatch = Dispatch(
             messages=SqlMessages(self.store.gated),
             broadcasts=SqlBroadcasts(self.store.gated),
@@ -97,6 +105,7 @@ class Gateway:
             clock=self.clock,
             metrics=GatewayMetrics(CollectorRegistry()),
             stored_limit=stored_limit,
+            bus=bus,
         )
 
     async def connect(

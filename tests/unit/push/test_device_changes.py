@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connection, Connections
 from clarion.push.device_changes import DeviceChanges
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
@@ -17,6 +18,7 @@ from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
 from tests.unit.conftest import MemoryEngine
 
+DEAF = NoBus(is_alone=False)
 ANA, BO = DeviceDetails(user_id="ana"), DeviceDetails(user_id="bo")
 
 
@@ -118,7 +120,9 @@ async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> 
 
 
 async def test_the_loop_checks_until_it_is_cancelled(node: Node) -> None:
-    running = asyncio.create_task(DeviceChanges(node.registry, find_none, pause_s=0.001).run())
+    running = asyncio.create_task(
+        DeviceChanges(node.registry, find_none, DEAF, pause_s=0.001).run()
+    )
     await node.change("secret")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
     running.cancel()
@@ -130,7 +134,9 @@ async def test_a_connection_that_has_not_said_hello_is_left_alone(node: Node) ->
     waiting = Phone(replace(node.device, id="waiting"))
     waiting.session.device = None
     node.registry.connections.add("waiting", cast("Connection", waiting))
-    running = asyncio.create_task(DeviceChanges(node.registry, find_none, pause_s=0.001).run())
+    running = asyncio.create_task(
+        DeviceChanges(node.registry, find_none, DEAF, pause_s=0.001).run()
+    )
     await node.change("deleted")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
     running.cancel()

@@ -40,6 +40,31 @@ async def server() -> AsyncIterator[Server]:
     await server.listener.stop(1.0)
 
 
+async def test_a_gentle_stop_closes_sockets_one_by_one(server: Server) -> None:
+    """Within half of the grace period, and all with 1012."""
+    count = 40
+    closed: list[float] = []
+    clock = asyncio.get_running_loop().time
+
+    async def hold() -> None:
+        async with server.connected("/one") as connection:
+            with pytest.raises(ConnectionClosed, match="1012"):
+                await connection.recv()
+            closed.append(clock())
+
+    clients = [asyncio.create_task(hold()) for _ in range(count)]
+    async with asyncio.timeout(LIMIT_S):
+        while len(server.one.sockets) < count:  # noqa: ASYNC110 - the endpoint signals nobody
+            await asyncio.sleep(0.01)
+    began = clock()
+    await server.listener.stop(LIMIT_S, is_gentle=True)
+    await asyncio.wait_for(asyncio.gather(*clients), LIMIT_S)
+    assert len(closed) == count
+    # 40 sockets at 200 a second: 0.2 s. The last third is not closed with the first one.
+    assert closed[-1] - closed[0] > 0.05
+    assert clock() - began < LIMIT_S / 2
+
+
 async def test_a_path_leads_to_its_endpoint(server: Server) -> None:
     async with server.connected("/two?after=5") as connection:
         await connection.send('{"type":"say","text":"hello"}')

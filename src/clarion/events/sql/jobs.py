@@ -25,14 +25,21 @@ ADD_OR_HASTEN_JOB = statement(
     f"""{_INSERT} ON CONFLICT (id) DO UPDATE SET due_at =
     CASE WHEN excluded.due_at < jobs.due_at THEN excluded.due_at ELSE jobs.due_at END""",
 )
-# `due_at` is checked twice: on PostgreSQL another node may have claimed it since the inner query.
+# A job that another node claims at this moment is left to it: no claim waits for another one. The
+# jobs are chosen first: PostgreSQL may run a query inside the condition several times, and find
+# others each time.
 CLAIM = statement(
     "claim_jobs",
-    f"""UPDATE jobs SET due_at = :until, token = token + 1
-    WHERE lane = :lane AND due_at <= :now AND id IN (
+    f"""WITH due AS MATERIALIZED (
       SELECT id FROM jobs WHERE pool = :pool AND lane = :lane AND app_id = :app_id
-      AND due_at <= :now ORDER BY due_at LIMIT :limit)
+      AND due_at <= :now ORDER BY due_at LIMIT :limit /*postgres FOR UPDATE SKIP LOCKED */)
+    UPDATE jobs SET due_at = :until, token = token + 1, node_id = :node_id
+    WHERE lane = :lane AND due_at <= :now AND id IN (SELECT id FROM due)
     RETURNING {JOBS.columns}""",
+)
+RENEW = statement(
+    "renew_claim",
+    "UPDATE jobs SET due_at = :until WHERE id = :id AND token = :token RETURNING id",
 )
 # A token grows by one with each claim, and to the next thousand when the job makes progress: so it
 # is never used twice, and its last three digits count the claims without progress.
@@ -77,7 +84,7 @@ HASTEN = statement(
 RELEASE_CLAIMS = statement(
     "release_claimed_jobs",
     f"""UPDATE jobs SET due_at = :now WHERE pool = :pool AND lane = :lane AND app_id = :app_id
-    AND due_at > :now AND due_at <= :until AND token % {TOKEN_STEP} > 0""",
+    AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id""",
 )
 # Walks the index from app to app: each step finds the first job after all those of a pool, lane and
 # app, however many these are.
@@ -113,18 +120,25 @@ COUNT_RECIPIENTS = statement(
 class SqlQueue:
     """The `Queue` port."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, node_id: str = "") -> None:
         self._engine = engine
+        self._node_id = node_id
 
     async def claim(
         self, pool: str, app_id: str, quotas: Mapping[Priority, int], *, now: int, until: int
     ) -> tuple[Job, ...]:
         values: dict[str, Value] = {"pool": pool, "app_id": app_id, "now": now, "until": until}
+        values["node_id"] = self._node_id
         steps = tuple(
             CLAIM.step(**values, lane=lane.value, limit=quota) for lane, quota in quotas.items()
         )
-        done = await self._engine.write(Unit("", steps, app_id)) or ()
+        done = await self._engine.write_apart(Unit("", steps, app_id)) or ()
         return tuple(JOBS.read(row) for rows in done for row in rows)
+
+    async def renew(self, jobs: Sequence[Job], until: int) -> set[str]:
+        rows = [RENEW.bind(id=job.id, token=job.token, until=until) for job in jobs]
+        done = await self._engine.write_apart(Unit("", (RENEW.many(rows),))) if rows else None
+        return {id_ for (id_,) in done[0]} if done else set()
 
     async def expand(self, job: Job, found: Sequence[Job], cursor: str | None, now: int) -> bool:
         is_end = cursor is None
@@ -148,19 +162,24 @@ class SqlQueue:
         done = await self._engine.write(Unit(app_id, (step,), app_id))
         return len(done[0]) if done else 0
 
-    async def release_claims(self, *, now: int, until: int) -> None:
+    async def release_claims(self, node_id: str, *, now: int, until: int) -> None:
         last, page = DueJobs("", DEAD_LANE, "", 0), _RELEASED
         while True:
             found = await self.find_oldest(after=last, limit=page)
             if found:
                 rows = [
                     RELEASE_CLAIMS.bind(
-                        pool=each.pool, lane=each.lane, app_id=each.app_id, now=now, until=until
+                        pool=each.pool,
+                        lane=each.lane,
+                        app_id=each.app_id,
+                        node_id=node_id,
+                        now=now,
+                        until=until,
                     )
                     for each in found
                     if each.lane != DEAD_LANE
                 ]
-                await self._engine.write(Unit("", (RELEASE_CLAIMS.many(rows),)))
+                await self._engine.write_apart(Unit("", (RELEASE_CLAIMS.many(rows),)))
                 last = found[-1]
             if len(found) < page:
                 return

@@ -74,7 +74,7 @@ def _reopen(kind: JobKind, condition: str) -> Statement:
         f"reopen_{kind}",
         f"""INSERT INTO jobs ({queue.JOBS.columns})
         SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), '{kind}', :app_id, :event_id,
-        :user_id, :subject, 0, 0, '' WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
+        :user_id, :subject, 0, 0, '', '' WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
         ON CONFLICT (id) DO NOTHING""",
     )
 

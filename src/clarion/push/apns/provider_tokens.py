@@ -21,10 +21,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.port import Apps
+from clarion.nodes.invalidation import Invalidation
 from clarion.push.apns.reasons import Reason, Rejected
 
 TOKEN_LIFE_MS = 3600 * 1000
-# How long a verified token is cached: a revoked key is refused after this at the latest.
+# How long a verified token is cached. A revoked key is refused when this node is told, and at the
+# latest after this, also if a command revoked it.
 VERIFIED_MS = 5_000
 UPDATE_INTERVAL_MS = 20 * 60 * 1000
 # Addresses are used again: after this long without a push it is a new connection.
@@ -70,6 +72,12 @@ class ProviderTokens:
     def __init__(self, apps: Apps, deleted_apps: Container[str] = ()) -> None:
         self._apps = apps
         self._deleted_apps = deleted_apps
+        # Has the tokens of a provider key verified again, on every node. There are few changes: all
+        # tokens are dropped.
+        self.forget = Invalidation(
+            "access.provider_key", lambda _key_id: self._forget_all(), self._forget_all
+        )
+        self._changes = 0
         # By the whole header: the provider, the token, and when it was verified.
         self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
         self._connections: dict[Hashable, _Connection] = {}
@@ -97,11 +105,16 @@ class ProviderTokens:
         known = self.find_known(authorization, connection, now)
         if known is not None:
             return known
-        token = _bearer(authorization)
+        token, changes = _bearer(authorization), self._changes
         provider = await self._verify(token, now)
         _clear_if_full(self._verified, TOKENS_LIMIT)
-        self._verified[authorization] = (provider, token, now)
+        if changes == self._changes:
+            self._verified[authorization] = (provider, token, now)
         return self._admit(provider, token, connection, now)
+
+    def _forget_all(self) -> None:
+        self._changes += 1
+        self._verified.clear()
 
     def _admit(self, provider: Provider, token: str, connection: Hashable, now: int) -> Provider:
         if provider.app.id in self._deleted_apps:

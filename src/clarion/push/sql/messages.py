@@ -12,7 +12,7 @@ from clarion.push.sql import deliveries
 from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
+from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 from clarion.store.sweeps import sweep
 
 ONCE_MS = 24 * 3600 * 1000
@@ -91,6 +91,13 @@ COUNT_WAITING = statement(
     "count_waiting_messages",
     f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE device_id = :device_id AND {WAITS}
     AND is_stored = 1 AND expires_at > :now LIMIT :limit) AS waiting""",
+)
+# Each device is one look into the index, however much waits for it.
+FIND_WAITING = statement(
+    "find_devices_with_waiting_messages",
+    f"""SELECT asked.key FROM json_each(:ids) AS asked WHERE EXISTS (
+    SELECT 1 FROM messages WHERE device_id = asked.key AND {WAITS} AND is_stored = 1
+    AND expires_at > :now)""",
 )
 ACKNOWLEDGE = statement(
     "acknowledge_message",
@@ -182,6 +189,10 @@ class SqlMessages:
             COUNT_WAITING, device_id=device_id, now=now, limit=limit
         )
         return int(count)
+
+    async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
+        rows = await self._engine.fetch(FIND_WAITING, ids=keys_of(device_ids), now=now)
+        return frozenset(device_id for (device_id,) in rows)
 
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()

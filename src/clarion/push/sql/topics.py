@@ -8,7 +8,7 @@ from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.push.model import Message, StoragePolicy, Subscription, Topic
+from clarion.push.model import Message, StoragePolicy, Subscription, SubscriptionState, Topic
 from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -103,6 +103,13 @@ SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
     f"""SELECT {_SUBSCRIPTIONS.columns} FROM subscriptions WHERE device_id = :device_id
     ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
+)
+FIND_SUBSCRIPTIONS = statement(
+    "find_subscriptions",
+    """SELECT device_id, topic, cursor, (SELECT last_sequence FROM topics
+    WHERE topics.app_id = :app_id AND topics.topic = subscriptions.topic AND deleted_at IS NULL)
+    FROM subscriptions
+    WHERE app_id = :app_id AND device_id IN (SELECT key FROM json_each(:ids))""",
 )
 # Of each message the topic is known, so that the index leads to it.
 FIND_REACHED = statement(
@@ -262,6 +269,17 @@ class SqlBroadcasts:
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
         rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, device_id=device_id)
         return tuple(map(_SUBSCRIPTIONS.read, rows))
+
+    async def find_subscriptions(
+        self, app_id: str, device_ids: Collection[str]
+    ) -> dict[str, dict[str, SubscriptionState]]:
+        found: dict[str, dict[str, SubscriptionState]] = {}
+        for device_id, topic, cursor, last in await self._engine.fetch(
+            FIND_SUBSCRIPTIONS, app_id=app_id, ids=keys_of(device_ids)
+        ):
+            if last is not None:
+                found.setdefault(device_id, {})[topic] = SubscriptionState(cursor, last)
+        return found
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None

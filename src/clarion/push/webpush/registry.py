@@ -10,14 +10,16 @@ from typing import Generic, TypeVar
 from clarion.clock import Clock
 from clarion.errors import Conflict, EndpointGone, NotFound
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.nodes.invalidation import Invalidation
 from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint, StoredEndpoint
 from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
 
-# Other nodes see a deleted endpoint after this time.
-KNOWN_MS = 60_000
+KNOWN_MS = 300_000
 UNKNOWN_MS = 300_000
+# While the bus is not heard: this node sees a change by another one after this time.
+DEAF_MS = 5_000
 KNOWN_LIMIT = 100_000
 # Apart from the known ones: whoever guesses must not push those out.
 UNKNOWN_LIMIT = 10_000
@@ -33,24 +35,33 @@ def hash_capability(capability: str) -> bytes:
 
 
 class Entries(Generic[V]):
-    """Values by hash, each until a time; the oldest is evicted first."""
+    """Values by hash, with the time at which each was read; the oldest is evicted first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: dict[bytes, tuple[int, V]] = {}
 
-    def get(self, key: bytes, now: int) -> V | None:
+    def get(self, key: bytes, now: int, lifetime: int) -> V | None:
+        """Return a value that was read less than `lifetime` milliseconds ago."""
         entry = self._entries.get(key)
-        return entry[1] if entry is not None and now < entry[0] else None
+        return entry[1] if entry is not None and 0 <= now - entry[0] < lifetime else None
 
-    def put(self, key: bytes, value: V, until: int) -> None:
+    def peek(self, key: bytes) -> V | None:
+        """Return a value, however old it is."""
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None else None
+
+    def put(self, key: bytes, value: V, read_at: int) -> None:
         self._entries.pop(key, None)
         if len(self._entries) >= self._limit:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (until, value)
+        self._entries[key] = (read_at, value)
 
     def drop(self, key: bytes) -> None:
         self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries.clear()
 
     def drop_if(self, is_dropped: Callable[[V], bool]) -> None:
         for key in [key for key, (_, value) in self._entries.items() if is_dropped(value)]:
@@ -58,7 +69,7 @@ class Entries(Generic[V]):
 
 
 class EndpointRegistry:
-    """The endpoints of all devices. A change on this node is seen at once."""
+    """The endpoints of all devices. A change is seen at once here, and by others when told."""
 
     def __init__(
         self,
@@ -75,6 +86,8 @@ class EndpointRegistry:
         self._deleted_apps = deleted_apps
         self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
         self._unknown = Entries[bool](UNKNOWN_LIMIT)
+        # Has an endpoint read again, by the hash of its secret part, on every node.
+        self.forget = Invalidation("push.endpoint", self._forget, self._forget_all)
         # How many were deleted so far: what was read before may show one of them.
         self._deletions = 0
 
@@ -110,8 +123,17 @@ class EndpointRegistry:
         deleted = await self.endpoints.delete(app_id, device_id, endpoint_id)
         if deleted is None:
             raise NotFound("The device has no such endpoint.")
+        self.forget(bytes(deleted.capability_hash))
+
+    def _forget(self, capability_hash: bytes) -> None:
         self._deletions += 1
-        self._known.drop(deleted.capability_hash)
+        self._known.drop(capability_hash)
+        self._unknown.drop(capability_hash)
+
+    def _forget_all(self) -> None:
+        self._deletions += 1
+        self._known.clear()
+        self._unknown.clear()
 
     def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
         """Have the endpoints of users read again who are given as app and user id."""
@@ -143,23 +165,23 @@ class EndpointRegistry:
 
     def is_current(self, found: EndpointOfDevice) -> bool:
         """Return whether no change is known since this endpoint was found."""
-        known = self._known.get(found.endpoint.capability_hash, 0)
+        known = self._known.peek(found.endpoint.capability_hash)
         is_there = known is not None and known.endpoint.id == found.endpoint.id
         return is_there and self._devices.is_current(found.device)
 
     async def _find_stored(self, key: bytes) -> StoredEndpoint | None:
-        now = self._clock.now()
-        known = self._known.get(key, now)
-        if known is not None or self._unknown.get(key, now):
+        now, is_hearing = self._clock.now(), self.forget.bus.is_hearing
+        known = self._known.get(key, now, KNOWN_MS if is_hearing else DEAF_MS)
+        if known is not None or self._unknown.get(key, now, UNKNOWN_MS if is_hearing else DEAF_MS):
             return known
         while True:
             before = self._deletions
             found = await self.endpoints.find(key)
             if found is None:
-                self._unknown.put(key, True, now + UNKNOWN_MS)  # noqa: FBT003 - a value
+                self._unknown.put(key, True, now)  # noqa: FBT003 - a value
                 return None
             if self._deletions == before:
-                self._known.put(key, found, now + KNOWN_MS)
+                self._known.put(key, found, now)
                 return found
 
     async def _find_device(self, app_id: str, token_hash: bytes | None) -> Device | None:

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: group commit on one connection, reads from pools by how long they take."""
+"""The PostgreSQL engine: group commit on one connection, claims on another, reads from pools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import asyncpg
 from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows
-from clarion.store.migrations.plan import apply_to_postgres
+from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
 from clarion.store.statement import Row, Statement, Unit, Value
@@ -26,18 +26,28 @@ SERVER_SETTINGS = {
     "tcp_keepalives_idle": "60",
 }
 _CONNECT: dict[str, Any] = {"timeout": 10, "server_settings": SERVER_SETTINGS}
+# The transaction of a node that is paused in the middle of one holds its rows no longer than this:
+# the batches of all nodes would wait for it, and be given up after ten seconds.
+_OPEN_MS = 5_000
 # The connections of each kind of read; `docs/how-to/run-on-postgresql.md` states their sum.
 _QUICK, _SLOW, _BACKGROUND, _CHECKS = 4, 2, 1, 1
 # Below the two seconds of `Dependency.check`.
 _CHECK_S = 1.5
 _FETCH_S = 30.0
+READ_TIME = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # The tasks of housekeeping wait for each other.
 _BACKGROUND_FETCH_S = 120.0
 # Beyond the time of the read itself: to connect, and to hear that the server ended it.
 _ANSWER_S = 5.0
 _CLOSE_S = 5.0
 OnConnect = Callable[[asyncpg.Connection], Awaitable[None]]
-_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class _Readers:
@@ -96,12 +106,12 @@ class PostgresEngine:
     def __init__(
         self,
         readers: tuple[_Readers, _Readers, _Readers, _Readers],
-        runner: PostgresRunner,
-        commit: GroupCommit,
+        runners: tuple[PostgresRunner, PostgresRunner],
+        commits: tuple[GroupCommit, GroupCommit],
         limits: SlowReadLimits,
     ) -> None:
-        self.commit = commit
-        self._runner = runner
+        self.commit, self._apart = commits
+        self._runners = runners
         self._readers = readers
         self._quick, self._slow, self._background, self._checks = readers
         self._slow_slots = Slots(_SLOW, wait_s=limits.wait_s)
@@ -122,8 +132,10 @@ class PostgresEngine:
         `on_connect` is called with each connection that writes, before it is used.
         """
         runner = PostgresRunner(partial(_connect_writer, url, on_connect))
+        apart = PostgresRunner(partial(_connect_writer, url, None))
         try:
             await runner.open()
+            await apart.open()
             readers = await asyncio.gather(
                 _Readers.open(url, _QUICK),
                 _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
@@ -133,13 +145,20 @@ class PostgresEngine:
         except _ERRORS as error:
             raise StartError(
                 f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
-                "nine: check max_connections of the server."
+                "ten: check max_connections of the server."
             ) from error
-        commit = GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit)
-        return cls(readers, runner, commit, slow_reads)
+        runners = (runner, apart)
+        commits = (
+            GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit),
+            GroupCommit(apart, waiting_limit=waiting_limit, batch_limit=batch_limit),
+        )
+        return cls(readers, runners, commits, slow_reads)
 
     async def write(self, unit: Unit) -> Rows | None:
         return await write_accompanied(self.commit, unit)
+
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self._apart.write(unit)
 
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         row = statement.bind(**values)
@@ -157,19 +176,25 @@ class PostgresEngine:
     async def scrub(self) -> bool:
         return True
 
+    async def read_time(self) -> int:
+        ((now,),) = await self._checks.fetch(READ_TIME, (), within_s=_CHECK_S)
+        return int(now)
+
     async def check(self) -> None:
         if self.commit.is_stuck:
             raise StoreUnavailable
         await self._checks.fetch("SELECT 1", (), within_s=_CHECK_S)
 
     async def close(self) -> None:
-        await self.commit.close()
-        await self._runner.close()
+        await asyncio.gather(self.commit.close(), self._apart.close())
+        await asyncio.gather(*(each.close() for each in self._runners))
         await asyncio.gather(*(each.close() for each in self._readers))
 
 
 async def _connect_writer(url: str, on_connect: OnConnect | None) -> asyncpg.Connection:
-    connection: asyncpg.Connection = await asyncpg.connect(url, **_CONNECT)
+    limit = {"idle_in_transaction_session_timeout": str(_OPEN_MS)}
+    connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
+    connection: asyncpg.Connection = await asyncpg.connect(url, **connect)
     if on_connect is not None:
         try:
             await on_connect(connection)
@@ -183,11 +208,11 @@ async def _skip_reset(_connection: object) -> None:
     """Do not reset: a read changes nothing, and the reset costs as much as the read."""
 
 
-async def migrate(url: str) -> list[str]:
+async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[str]:
     """Apply the missing migrations and return their titles."""
     connection = await connect_or_explain(url)
     try:
-        return await apply_to_postgres(connection)
+        return await apply_to_postgres(connection, on_postponed=on_postponed)
     finally:
         await connection.close()
 

@@ -31,6 +31,11 @@ _OF_A_UNIT = (
     asyncpg.InterfaceError,
     asyncpg.ProgramLimitExceededError,  # a text is too long for its index
 )
+# A connection that ends in the middle of an answer can also confuse asyncpg: `InternalClientError`.
+_OF_THE_CONNECTION = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
+_FOR_POSTGRES = re.compile(r"/\*postgres (.*?)\*/")
 
 
 class PostgresRunner:
@@ -66,7 +71,7 @@ class PostgresRunner:
             return await self._run_with_retries(groups)
         except asyncpg.DiskFullError as error:
             raise StorageFull from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (*_OF_THE_CONNECTION, OSError) as error:
             self._disconnect()
             raise StoreUnavailable from error
         finally:
@@ -133,9 +138,14 @@ async def _fetch_rows(
     arguments = [(*row, unit) for unit, rows in members for row in rows]
     if not arguments:
         return
-    text = _with_position(group.text, len(arguments[0]))
+    text = _with_position(unveil(group.text), len(arguments[0]))
     for *row, unit in await connection.fetchmany(text, arguments):
         report.rows.setdefault(unit, {}).setdefault(group.position, []).append(tuple(row))
+
+
+def unveil(text: str) -> str:
+    """Return a statement with what SQLite takes for a comment."""
+    return _FOR_POSTGRES.sub(r"\1", text)
 
 
 def _with_position(text: str, parameter: int) -> str:

@@ -63,6 +63,9 @@ class SqliteEngine:
     async def write(self, unit: Unit) -> Rows | None:
         return await write_accompanied(self.commit, unit)
 
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self.commit.write(unit)
+
     async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
         try:
             return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
@@ -100,6 +103,9 @@ class SqliteEngine:
                 return True
             await asyncio.sleep(_SCRUB_PAUSE_S)
         return False
+
+    async def read_time(self) -> None:
+        return None
 
     async def check(self) -> None:
         if self.commit.is_stuck:

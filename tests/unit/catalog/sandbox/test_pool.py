@@ -143,8 +143,9 @@ async def test_close_leaves_no_process(sandbox: ProcessSandbox) -> None:
     await sandbox.run("b", PLAIN)
     pids = sandbox.pids
     await sandbox.close()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    # On a busy machine it may have reached its limit before.
+    with contextlib.suppress(asyncio.CancelledError):
+        assert (await running).faults
     assert not any(map(_is_running, pids))
 
 

@@ -81,9 +81,11 @@ async def test_what_is_unknown_is_cached_apart(
 def test_a_full_cache_evicts_the_oldest() -> None:
     entries = Entries[int](3)
     for number in (1, 2, 3, 1, 4):
-        entries.put(bytes([number]), number, 10)
-    assert [entries.get(bytes([number]), 0) for number in range(1, 5)] == [1, None, 3, 4]
-    assert entries.get(b"\x01", 10) is None
+        entries.put(bytes([number]), number, 5)
+    assert [entries.get(bytes([number]), 14, 10) for number in range(1, 5)] == [1, None, 3, 4]
+    # It is too old, or was read after the clock was set back.
+    assert entries.get(b"\x01", 15, 10) is entries.get(b"\x01", 4, 10) is None
+    assert entries.peek(b"\x01") == 1
 
 
 async def test_a_secret_has_at_least_160_bits_and_is_not_stored(

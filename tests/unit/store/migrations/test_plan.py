@@ -1,16 +1,25 @@
 """Which migrations a database lacks, and when it does not match the files."""
 
+import re
 from collections.abc import Iterator
 
 import apsw
 import pytest
 
 from clarion.errors import MigrationError
-from clarion.store.migrations.plan import Migration, apply_to_sqlite, find_missing, load
+from clarion.store.migrations.plan import (
+    Migration,
+    MigrationStep,
+    apply_to_sqlite,
+    find_missing,
+    load,
+)
 
 ONE = Migration(1, "one", "CREATE TABLE one (x INTEGER)")
 TWO = Migration(2, "two", "CREATE TABLE two (x INTEGER); CREATE TABLE more (x INTEGER)")
 THREE = Migration(3, "three", "CREATE TABLE three (x INTEGER)")
+AFTER = Migration(3, "three", "DROP TABLE one", MigrationStep.AFTER)
+LEFT_OUT = Migration(2, "two", "DROP TABLE one", MigrationStep.AFTER)
 BROKEN = Migration(2, "broken", "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)")
 
 
@@ -21,8 +30,8 @@ def connection() -> Iterator[apsw.Connection]:
     connection.close()
 
 
-def recorded(*migrations: Migration) -> list[tuple[int, str]]:
-    return [(migration.version, migration.checksum) for migration in migrations]
+def recorded(*migrations: Migration) -> list[tuple[int, str, str, str]]:
+    return [migration.record for migration in migrations]
 
 
 def tables(connection: apsw.Connection) -> set[str]:
@@ -43,8 +52,24 @@ def test_only_what_is_missing_is_applied() -> None:
 
 
 def test_a_database_of_a_newer_clarion_is_refused_with_advice() -> None:
+    """One that has applied what nodes of this release cannot live with."""
     with pytest.raises(MigrationError, match=r"at migration 3, but this release .* up to 2\. "):
-        find_missing([ONE, TWO], recorded(ONE, TWO, THREE))
+        find_missing([ONE, TWO], recorded(ONE, TWO, AFTER))
+
+
+def test_a_database_to_which_a_newer_clarion_has_added_something_is_accepted() -> None:
+    assert find_missing([ONE, TWO], recorded(ONE, TWO, THREE)) == []
+
+
+def test_what_an_earlier_release_recorded_has_no_step_and_is_refused() -> None:
+    rows = [each[:3] for each in recorded(ONE, TWO, THREE)]
+    assert find_missing([ONE, TWO, THREE], rows) == []
+    with pytest.raises(MigrationError, match="at migration 3"):
+        find_missing([ONE, TWO], rows)
+
+
+def test_an_after_step_may_be_missing_before_a_later_migration() -> None:
+    assert find_missing([ONE, LEFT_OUT, THREE], recorded(ONE, THREE)) == [LEFT_OUT]
 
 
 def test_a_file_that_changed_after_it_was_applied_is_refused() -> None:
@@ -83,7 +108,7 @@ def test_the_title_is_number_and_name() -> None:
 def test_migrations_are_applied_in_order_and_recorded(connection: apsw.Connection) -> None:
     assert apply_to_sqlite(connection, [ONE, TWO]) == ["0001 one", "0002 two"]
     assert tables(connection) == {"migrations", "one", "two", "more"}
-    rows = connection.execute("SELECT version, checksum FROM migrations").fetchall()
+    rows = connection.execute("SELECT * FROM migrations").fetchall()
     assert rows == recorded(ONE, TWO)
 
 
@@ -103,7 +128,42 @@ def test_a_migration_that_fails_leaves_the_database_as_before_it(
 
 
 def test_a_database_that_is_refused_is_left_alone(connection: apsw.Connection) -> None:
-    apply_to_sqlite(connection, [ONE, TWO])
+    apply_to_sqlite(connection, [ONE, LEFT_OUT])
     with pytest.raises(MigrationError):
         apply_to_sqlite(connection, [ONE])
     assert not connection.in_transaction
+
+
+def test_the_record_of_an_earlier_release_gets_its_step(connection: apsw.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE migrations "
+        "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
+    )
+    connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", ONE.record[:3])
+    assert apply_to_sqlite(connection, [ONE, TWO]) == ["0002 two"]
+    steps = connection.execute("SELECT step FROM migrations ORDER BY version").fetchall()
+    assert steps == [("after",), ("before",)]
+
+
+# Since when nodes of two releases can run side by side.
+FIRST_BESIDE = 24
+NOT_ADDITIVE = re.compile(
+    r"\b(DROP|RENAME|TRUNCATE|ALTER\s+COLUMN|SET\s+NOT\s+NULL|DELETE\s+FROM)\b", re.IGNORECASE
+)
+NEEDS_VALUE = re.compile(r"ADD\s+COLUMN\s+\w+\s+\w+\s+NOT\s+NULL(?!\s+DEFAULT)", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_removes_or_renames_something_is_an_after_step(engine: str) -> None:
+    for each in load(engine):
+        if each.version >= FIRST_BESIDE and each.step is MigrationStep.BEFORE:
+            text = re.sub(r"--.*", "", each.sql)
+            assert not NOT_ADDITIVE.search(text), each.title
+            assert not NEEDS_VALUE.search(text), each.title
+
+
+def test_the_check_for_additive_files_finds_what_is_not() -> None:
+    for text in ("ALTER TABLE a DROP COLUMN b", "alter table a rename to b", "DROP TABLE x"):
+        assert NOT_ADDITIVE.search(text)
+    assert NEEDS_VALUE.search("ALTER TABLE a ADD COLUMN b TEXT NOT NULL")
+    assert not NEEDS_VALUE.search("ALTER TABLE a ADD COLUMN b TEXT NOT NULL DEFAULT ''")

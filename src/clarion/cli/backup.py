@@ -1,0 +1,131 @@
+"""`clarion backup`: a consistent copy of the database in one file, while servers run."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from clarion import __version__
+from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
+from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.cli.passphrase import read_passphrase
+from clarion.cli.printing import show_progress
+from clarion.clock import SystemClock, to_rfc3339
+from clarion.errors import CommandFailed, StartError
+from clarion.key_rotation import count_keys
+from clarion.sealed_files import read_files, seal_files
+from clarion.settings import Settings
+from clarion.store.backups import postgres, sqlite
+from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest
+from clarion.store.engine import Fetch
+from clarion.store.opening import sqlite_path
+
+KEYS = "keys.sealed"
+
+
+async def backup(
+    target: Path,
+    /,
+    *,
+    with_keys: Switch = False,
+    passphrase_file: Path | None = None,
+    **settings: SettingFlags,
+) -> None:
+    """Back up the database.
+
+    Parameters
+    ----------
+    target
+        The file to write, which must not exist; or a directory, in which it is named after the
+        time.
+    with_keys
+        Add master.key, first-run.json, tls and provider-keys, encrypted with a passphrase. Without
+        it, back them up apart.
+    passphrase_file
+        A file with the passphrase. Default: it is asked for.
+
+    """
+    loaded, began = load_settings(settings), time.monotonic()
+    passphrase = read_passphrase(passphrase_file, is_new=True) if with_keys else None
+    path = _name(target)
+    try:
+        with ArchiveWriter(path) as archive:
+            if passphrase is not None:
+                with archive.add(KEYS) as write:
+                    write(seal_files(read_files(loaded.data), passphrase))
+            manifest = await _back_up(loaded, archive, path)
+            archive.finish(manifest)
+    except OSError as error:
+        raise CommandFailed(f"Cannot write {path}: {error.strerror}.") from error
+    _report(manifest, path, time.monotonic() - began)
+
+
+def _name(target: Path) -> Path:
+    if not target.is_dir():
+        return target
+    moment = to_rfc3339(SystemClock().now()).partition(".")[0].replace(":", "").replace("-", "")
+    return target / f"clarion-{moment}Z.backup"
+
+
+async def _back_up(settings: Settings, archive: ArchiveWriter, path: Path) -> Manifest:
+    if database := sqlite_path(settings.database_url):
+        _check_exists(database)
+        return await _back_up_sqlite(database, archive, path)
+    return await _back_up_postgres(settings.database_url, archive)
+
+
+def _check_exists(database: str) -> None:
+    if not Path(database).exists():
+        raise StartError(f"There is no database {database}. Name it with --data or --database.")
+
+
+async def _back_up_sqlite(database: str, archive: ArchiveWriter, path: Path) -> Manifest:
+    # Before the copy begins: what was committed by then is in it.
+    as_of = SystemClock().now()
+    with (
+        show_progress("Copying", "Checking and packing") as (copying, packing),
+        sqlite.copy(database, path, copying) as copied,
+    ):
+        sqlite.pack(copied, archive, packing)
+        return Manifest(
+            format=FORMAT,
+            engine="sqlite",
+            clarion_version=__version__,
+            as_of=to_rfc3339(as_of),
+            migrations=sqlite.list_migrations(copied),
+            tables=sqlite.list_tables(copied),
+            master_keys=await _count_keys(partial(fetch_sqlite, copied)),
+            members=archive.members,
+        )
+
+
+async def _back_up_postgres(url: str, archive: ArchiveWriter) -> Manifest:
+    async with postgres.open_snapshot(url) as snapshot:
+        with show_progress("Copying tables") as (copying,):
+            tables = await snapshot.pack(archive, copying)
+        return Manifest(
+            format=FORMAT,
+            engine="postgres",
+            clarion_version=__version__,
+            as_of=to_rfc3339(snapshot.as_of),
+            migrations=await snapshot.list_migrations(),
+            tables=tables,
+            master_keys=await _count_keys(partial(fetch_postgres, snapshot.connection)),
+            members=archive.members,
+        )
+
+
+async def _count_keys(fetch: Fetch) -> dict[str, int]:
+    counts = await count_keys(fetch)
+    return {key_id.hex() if key_id else "": count for key_id, count in counts.items()}
+
+
+def _report(manifest: Manifest, path: Path, seconds: float) -> None:
+    size = path.stat().st_size
+    print(f"Backed up {manifest.rows:,} rows of {len(manifest.tables)} tables to {path}")
+    print(f"As of {manifest.as_of}; {size:,} bytes, in {seconds:.1f} s.")
+    if KEYS in manifest.members:
+        print("It has master.key and the other keys, encrypted with the passphrase.")
+    else:
+        print("It does not have master.key. Back that up apart: nobody can make it again.")

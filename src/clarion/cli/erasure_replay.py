@@ -1,0 +1,131 @@
+"""Erases and deletes again what a restored backup brought back, by audit logs that are newer.
+
+The log names users by pseudonyms, which the master key makes. So the users of the restored database
+are gone through, and those whose pseudonym was deleted since are deleted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clarion.audit.chain import content_of
+from clarion.audit.log_file import read_entries
+from clarion.audit.model import AuditResult, Entry
+from clarion.cli.flags import SettingFlags, load_settings
+from clarion.errors import StartError
+from clarion.people.erasure.eraser import Eraser
+from clarion.store.statement import statement
+from clarion.stores import Stores, open_stores
+
+_PAGE = 1000
+# The tables in which a user id can be, without a record of the user.
+_PLACES = {"users": "id", "inboxes": "user_id", "devices": "user_id"}
+_SELECTS = tuple(
+    statement(
+        f"select_users_in_{table}",
+        f"""SELECT DISTINCT {column} FROM {table} WHERE app_id = :app_id AND {column} > :after
+        ORDER BY {column} LIMIT {_PAGE}""",  # noqa: S608 - of constants
+    )
+    for table, column in _PLACES.items()
+)
+
+# An app, and the pseudonym of one of its users.
+Subject = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How many users were erased and deleted again."""
+
+    erased: int
+    deleted: int
+
+    def __str__(self) -> str:
+        return f"Erased {self.erased:,} and deleted {self.deleted:,} users again."
+
+
+async def replay(*audit_log: Path, **settings: SettingFlags) -> None:
+    """Erase and delete again who was erased or deleted after a backup that was restored.
+
+    Parameters
+    ----------
+    audit_log
+        Audit logs that go on after the backup.
+
+    """
+    loaded = load_settings(settings)
+    if missing := [each for each in audit_log if not each.is_file()]:
+        raise StartError(f"There is no file {missing[0]}.")
+    async with open_stores(loaded) as stores:
+        print(await replay_erasures(stores, audit_log, loaded.deleted_user_days))
+
+
+async def replay_erasures(stores: Stores, paths: Iterable[Path], kept_days: int) -> Replayed:
+    """Apply the deletions of audit logs that the database does not have."""
+    last = await _find_last(stores, paths)
+    eraser = Eraser(
+        deleted=stores.deleted_users,
+        erasures=stores.erasures,
+        clock=stores.clock,
+        scrub=stores.engine.scrub,
+        on_deleted=_ignore,
+        on_erased=_ignore,
+        kept_days=kept_days,
+    )
+    erased = deleted = 0
+    for app_id in {app_id for app_id, _ in last}:
+        async for user_id, entry in _find_users(stores, app_id, last):
+            if entry.target.get("erased") == "true":
+                await eraser.erase(app_id, user_id)
+                erased += 1
+            elif await stores.deleted_users.delete(app_id, user_id, entry.created_at):
+                deleted += 1
+    return Replayed(erased, deleted)
+
+
+async def _find_last(stores: Stores, paths: Iterable[Path]) -> dict[Subject, Entry]:
+    """Return what happened last to each user who was deleted or restored after the backup."""
+    chain, keys = stores.audit_log.chain, stores.audit_log.keys
+    state = await chain.get_state()
+    known = {each.id for each in await chain.read_waiting("", _PAGE)}
+    found: dict[Subject, Entry] = {}
+    for path in paths:
+        for _, entry in read_entries(path):
+            if (
+                entry is not None
+                and entry.subject is not None
+                and _is_deletion(entry)
+                and (entry.sequence or 0) > state.sequence
+                and entry.id not in known
+                and keys.verifies(entry.signature, *content_of(entry))
+            ):
+                subject = (entry.app_id, entry.subject)
+                found[subject] = max(found.get(subject, entry), entry, key=lambda each: each.id)
+    return {subject: each for subject, each in found.items() if each.action == "user.delete"}
+
+
+def _is_deletion(entry: Entry) -> bool:
+    return entry.action in {"user.delete", "user.restore"} and entry.result is AuditResult.DONE
+
+
+async def _find_users(
+    stores: Stores, app_id: str, last: dict[Subject, Entry]
+) -> AsyncIterator[tuple[str, Entry]]:
+    """Yield the users of an app who are there, and what happened to them."""
+    keys, seen = stores.audit_log.keys, set[str]()
+    for select in _SELECTS:
+        after = ""
+        while rows := await stores.engine.fetch_in_background(select, app_id=app_id, after=after):
+            for (user_id,) in rows:
+                names = keys.list_names(app_id, user_id)
+                entry = next(filter(None, (last.get((app_id, name)) for name in names)), None)
+                if entry is not None and user_id not in seen:
+                    seen.add(user_id)
+                    yield user_id, entry
+            after = rows[-1][0]
+
+
+async def _ignore(_app_id: str, _user_id: str) -> None:
+    """Nobody is connected to a database that was just restored."""

@@ -1,0 +1,71 @@
+"""The first keys of a database in first-run.json, and those of former databases beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from clarion.cli.first_run import FirstRun, KeysDatabase, read_first_run, to_json
+from clarion.data_directory import DataDirectory, write_private
+from clarion.errors import StartError
+from clarion.stores import Stores
+
+
+async def find_own(stores: Stores) -> FirstRun | None:
+    """Return the first keys of this database, and make first-run.json the file that has them.
+
+    None if they are not in the data directory; first-run.json stays as it is then.
+    """
+    for path, first in _list_saved(stores.directory):
+        if await _is_own(first, stores):
+            named = replace(first, database=name_database(stores))
+            if path != stores.directory.first_run or named != first:
+                save(stores.directory, named)
+            return named
+    return None
+
+
+def save(directory: DataDirectory, first: FirstRun) -> None:
+    """Write first-run.json. Keys of another database that are there are kept beside it."""
+    current = directory.first_run
+    if current.exists():
+        former = read_first_run(current)
+        if former.app.id != first.app.id:
+            write_private(_file_of(directory, former), current.read_bytes())
+    write_private(current, to_json(first))
+
+
+def find_foreign(directory: DataDirectory, own: FirstRun | None) -> list[tuple[Path, FirstRun]]:
+    """Return the saved keys of other databases, and the files that have them."""
+    return [
+        (path, first)
+        for path, first in _list_saved(directory)
+        if own is None or first.app.id != own.app.id
+    ]
+
+
+def name_database(stores: Stores) -> KeysDatabase:
+    return KeysDatabase(stores.installation.id, stores.installation.database)
+
+
+async def _is_own(first: FirstRun, stores: Stores) -> bool:
+    if first.database is None:  # of an earlier release
+        return await stores.apps.get(first.app.id) is not None
+    return first.database.id == stores.installation.id
+
+
+def _list_saved(directory: DataDirectory) -> Iterator[tuple[Path, FirstRun]]:
+    if directory.first_run.exists():
+        yield directory.first_run, read_first_run(directory.first_run)
+    for path in directory.list_other_first_runs():
+        try:
+            first = read_first_run(path)
+        except StartError:  # somebody has changed a copy
+            continue
+        yield path, first
+
+
+def _file_of(directory: DataDirectory, first: FirstRun) -> Path:
+    return directory.path / f"first-run-{first.app.id}.json"

@@ -1,0 +1,54 @@
+"""What is cached on several nodes: dropped on all of them when one has changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from clarion.nodes.bus import ALONE, Bus
+from clarion.telemetry.logs import get_logger
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
+
+
+class Invalidation:
+    """Calling it drops what is cached under a key, here at once and on the other nodes when told.
+
+    A key is some strings, byte strings and truth values: the arguments of `forget`. `forget_all`
+    drops everything: it is called when this node may have missed something.
+    """
+
+    def __init__(
+        self, subject: str, forget: Callable[..., None], forget_all: Callable[[], None]
+    ) -> None:
+        self._subject = subject
+        self._forget = forget
+        self._forget_all = forget_all
+        self.bus: Bus = ALONE
+
+    def join(self, bus: Bus) -> None:
+        """Tell other nodes from now on, and hear them."""
+        self.bus = bus
+        bus.hear(self._subject, self._hear)
+        bus.on_gap(self._forget_all)
+
+    def __call__(self, *key: str | bytes | bool) -> None:
+        """Drop what is cached under a key, everywhere; call it after the commit."""
+        self._forget(*key)
+        self.tell(*key)
+
+    def tell(self, *key: str | bytes | bool) -> None:
+        """Have the other nodes drop what is cached under a key."""
+        self.bus.tell(self._subject, _encode(key))
+
+    def _hear(self, keys: Sequence[bytes]) -> None:
+        for data in keys:
+            try:
+                self._forget(*_decode(data))
+            except (msgspec.DecodeError, TypeError):
+                # A node with another version has other keys.
+                get_logger().warning("unknown_invalidation", subject=self._subject)
+                self._forget_all()

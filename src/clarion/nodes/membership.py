@@ -1,0 +1,116 @@
+"""A node among those that serve the database: heart-beats, which others died, and who leads.
+
+A node is gone when its row has not changed for several looks in a row. So no clock is compared with
+another one: neither skew nor a database that was away for a while makes a node look dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from clarion.clock import Clock
+from clarion.errors import ClarionError
+from clarion.nodes.model import Node
+from clarion.nodes.port import NodeRecords
+from clarion.telemetry.logs import get_logger
+
+BEAT_S = 2.0
+# A node that has not been seen for so many looks in a row, two seconds apart, is gone.
+LOOKS = 4
+# For so long after a heart-beat no other node can have found this one gone.
+LIVE_MS = 6_000
+# How long a leader leads, if it does not renew that. One that is gone is replaced earlier.
+LEADER_MS = 15_000
+_LEAVE_S = 5.0
+
+OnGone = Callable[[str], Awaitable[None]]
+
+
+class SharedMembership:
+    """The `Membership` port of a node on PostgreSQL."""
+
+    def __init__(self, records: NodeRecords, clock: Clock, node: Node, on_gone: OnGone) -> None:
+        self.nodes: Sequence[Node] = (node,)
+        self.leader_id: str | None = None
+        self._records = records
+        self._clock = clock
+        self._node = node
+        self._on_gone = on_gone
+        # By the monotonic clock.
+        self._beaten_at: int | None = None
+        # How often each other node was found with the same time.
+        self._looks: dict[str, tuple[int, int]] = {}
+
+    @property
+    def is_live(self) -> bool:
+        beaten_at = self._beaten_at
+        return beaten_at is not None and self._clock.monotonic() - beaten_at < LIVE_MS
+
+    @property
+    def is_leading(self) -> bool:
+        return self.is_live and self.leader_id == self._node.id
+
+    async def run(self) -> None:
+        """Beat every two seconds, until cancelled."""
+        while True:
+            try:
+                await self.beat()
+            except ClarionError as error:  # the store is away; the next time will do
+                get_logger().warning("heartbeat_failed", code=error.code)
+            await asyncio.sleep(BEAT_S)
+
+    async def beat(self) -> None:
+        """Show that this node is there, and take over from those that are not any more."""
+        began = self._clock.monotonic()
+        self._node = replace(self._node, seen_at=self._clock.now())
+        leader = await self._records.beat(self._node, until=self._node.seen_at + LEADER_MS)
+        self._beaten_at = began
+        if leader is not None and leader.node_id != self.leader_id:
+            self.leader_id = leader.node_id
+            if leader.node_id == self._node.id:
+                get_logger().info("leader_taken", node=self._node.name, token=leader.token)
+        self.nodes = await self._records.list()
+        for node in self._find_gone(self.nodes):
+            get_logger().warning("node_gone", node=node.name, node_id=node.id)
+            await self._on_gone(node.id)
+            await self._records.remove(node)
+
+    def _find_gone(self, nodes: Sequence[Node]) -> list[Node]:
+        before, self._looks = self._looks, {}
+        for node in nodes:
+            seen_at, looks = before.get(node.id, (0, 0))
+            self._looks[node.id] = (node.seen_at, looks + 1 if seen_at == node.seen_at else 0)
+        others = (node for node in nodes if node.id != self._node.id)
+        return [node for node in others if self._looks[node.id][1] >= LOOKS]
+
+    async def leave(self) -> None:
+        """Hand over what this node has claimed, and be no leader any more."""
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._on_gone(self._node.id)
+                await self._records.remove(self._node)
+        except (ClarionError, TimeoutError) as error:  # the others notice
+            get_logger().warning("leave_failed", error=type(error).__name__)
+
+
+class SoleNode:
+    """The `Membership` port of a node that has its database for itself."""
+
+    is_leading = is_live = True
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self.leader_id = node.id
+        self._node = node
+        self._clock = clock
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        """Leave everything as it is: the next start takes over."""
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return (replace(self._node, seen_at=self._clock.now()),)

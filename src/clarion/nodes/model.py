@@ -1,0 +1,25 @@
+"""What nodes know of each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A process that serves this database. Its id is that of one start."""
+
+    id: str
+    name: str
+    version: str
+    started_at: int
+    seen_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The node that does what one does for all. The token counts the leaders."""
+
+    node_id: str
+    token: int
+    until: int

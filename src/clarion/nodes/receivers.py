@@ -1,0 +1,56 @@
+"""Who is called on a node with what its bus receives; the same for every adapter of the port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
+
+from clarion.nodes.bus import Receive, Replaced
+from clarion.telemetry.logs import get_logger
+
+P = ParamSpec("P")
+
+
+class Receivers:
+    """The calls that a node registered. One that fails is logged, and keeps no other from it."""
+
+    def __init__(self) -> None:
+        self._by_subject: dict[str, Receive] = {}
+        self._gap_calls: list[Callable[[], None]] = []
+        self._replaced_calls: list[Replaced] = []
+
+    def hear(self, subject: str, receive: Receive) -> None:
+        """Register what is called with messages about a subject."""
+        if subject in self._by_subject:
+            raise ValueError(f"two receivers of {subject}")
+        self._by_subject[subject] = receive
+
+    def on_gap(self, call: Callable[[], None]) -> None:
+        """Register what is called after a gap."""
+        self._gap_calls.append(call)
+
+    def on_replaced(self, call: Replaced) -> None:
+        """Register what is called with devices that another node holds now."""
+        self._replaced_calls.append(call)
+
+    def receive(self, subject: str, said: Sequence[bytes]) -> None:
+        """Pass on what was received, unless nobody is registered for the subject."""
+        if said and (call := self._by_subject.get(subject)):
+            _call(subject, call, said)
+
+    def miss(self) -> None:
+        """Announce that something may have been missed."""
+        for call in self._gap_calls:
+            _call("gap", call)
+
+    def replace(self, device_ids: Sequence[str]) -> None:
+        """Announce devices that another node holds now."""
+        for call in self._replaced_calls if device_ids else ():
+            _call("replaced", call, device_ids)
+
+
+def _call(subject: str, call: Callable[P, None], *values: P.args, **names: P.kwargs) -> None:
+    try:
+        call(*values, **names)
+    except Exception as error:  # noqa: BLE001 - a receiver must not make the node deaf
+        get_logger().error("receiver_failed", subject=subject, exc_info=error)

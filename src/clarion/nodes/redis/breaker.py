@@ -1,0 +1,124 @@
+"""The circuit breaker of Redis: while Redis is away, nobody waits for it but a probe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from clarion.errors import ServiceError
+from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.client import FAILURES, RedisClient
+from clarion.telemetry.logs import get_logger
+
+PROBE_EVERY_S = 0.5
+# One that opens again and again is probed less often, and logs less.
+_LONGEST_PAUSE_S = 4.0
+_STABLE_S = 10.0
+
+
+def make_breaker(
+    url: str, installation_id: str, *, probe_every_s: float = PROBE_EVERY_S
+) -> RedisBreaker:
+    """Return the breaker of the Redis at a URL. It connects when it is first checked."""
+    client = RedisClient(parse_address(url), installation_id)
+    return RedisBreaker(client, probe_every_s=probe_every_s)
+
+
+class RedisUnavailable(ServiceError):
+    """Redis did not answer."""
+
+    code = "redis_unavailable"
+
+
+class RedisBreaker:
+    """Open from the first failure until all servers are connected again.
+
+    While it is open nobody asks Redis but the probe, so that a server that hangs costs one
+    time-out, not one for each request. It is the `Dependency` port, too.
+    """
+
+    def __init__(self, client: RedisClient, *, probe_every_s: float = PROBE_EVERY_S) -> None:
+        self.client = client
+        client.on_lost = self.open
+        # Called at each change: with 1 if Redis is available, else with 0.
+        self.on_change: Callable[[int], None] = lambda _is_available: None
+        self.opened = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.closed.set()
+        self._probe_every_s = probe_every_s
+        self._checking: asyncio.Task[None] | None = None
+        self._closed_at = -_STABLE_S
+        self._openings = 0  # that followed soon after it was closed
+
+    @property
+    def is_open(self) -> bool:
+        return self.opened.is_set()
+
+    def list_circuits(self) -> dict[str, str]:
+        """Return the state of this circuit breaker, by its name."""
+        return {"redis": "open" if self.is_open else "closed"}
+
+    def open(self, error: BaseException) -> None:
+        """Do not ask Redis until a probe has been answered."""
+        if self.is_open:
+            return
+        is_soon = asyncio.get_running_loop().time() - self._closed_at < _STABLE_S
+        self._openings = self._openings + 1 if is_soon else 0
+        self.opened.set()
+        self.closed.clear()
+        effect = "limits are counted by each node, and other nodes are not heard"
+        get_logger().warning("redis_unavailable", effect=effect, error=_name(error))
+        self.on_change(0)
+
+    async def check(self) -> None:
+        """Return if Redis answers, `RedisUnavailable` otherwise; open or close accordingly.
+
+        However many ask at the same time, Redis is asked once.
+        """
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check(), name="redis_check")
+            self._checking.add_done_callback(self._forget_check)
+        await asyncio.shield(self._checking)
+
+    def _forget_check(self, task: asyncio.Task[None]) -> None:
+        self._checking = None
+        if not task.cancelled():
+            task.exception()  # whoever has left already does not ask
+
+    async def _check(self) -> None:
+        try:
+            if self.is_open or not self.client.is_connected:
+                await self.client.connect()
+            else:
+                await self.client.ping()
+        except FAILURES as error:
+            self.open(error)
+            raise RedisUnavailable from error
+        if self.is_open:
+            self._closed_at = asyncio.get_running_loop().time()
+            self.opened.clear()
+            self.closed.set()
+            get_logger().info("redis_available")
+            self.on_change(1)
+
+    async def run(self) -> None:
+        """Probe Redis while it is unavailable, until cancelled."""
+        while True:
+            await self.opened.wait()
+            # At once, if it was available for long: a slot may have moved, or a proxy restarted.
+            await asyncio.sleep(self._pause_s() if self._openings else 0)
+            while self.is_open:
+                with contextlib.suppress(RedisUnavailable):
+                    await self.check()
+                    break
+                await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        return min(self._probe_every_s * (1 << min(self._openings, 10)), _LONGEST_PAUSE_S)
+
+
+def _name(error: BaseException) -> str:
+    """Name an error by the first word of what Redis answered, or by its type."""
+    word = str(error).partition(" ")[0]
+    return word if word.isupper() and word.isascii() else type(error).__name__

@@ -1,0 +1,502 @@
+"""The bus over Redis or Valkey: sharded channels, and hashes of who holds which device.
+
+A node hears one channel of its own and sixteen that are for all, of which it speaks on one. What is
+said in a turn of the event loop leaves in one write, and reaches each node as one frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from zlib import crc32
+
+import hiredis
+import msgspec
+
+from clarion.clock import Clock
+from clarion.nodes.bus_counts import BusCounts, DropReason
+from clarion.nodes.receivers import Receivers
+from clarion.nodes.redis.breaker import RedisBreaker
+from clarion.nodes.redis.client import FAILURES, slot_of
+from clarion.nodes.redis.frames import (
+    ForAll,
+    Note,
+    decode_for_all,
+    decode_for_node,
+    encode,
+    pack_for_all,
+    pack_for_node,
+)
+from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
+from clarion.nodes.redis.outbox import Outbox
+from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
+from clarion.telemetry.logs import get_logger
+
+# A node says something to itself so often, and is deaf if it has not heard it by the next time.
+PROBE_EVERY_S = 1.0
+# A loop that stood still may have it in its sockets.
+_SECOND_LOOK_S = 0.25
+# A third of the time after which presence expires.
+BEAT_EVERY_S = 20.0
+# Devices of one step when presence is written anew: a few milliseconds of work.
+_AT_A_TIME = 1_000
+# What is kept of changes while Redis is away: then all of it is written anew anyway.
+_CHANGES_LIMIT = 200_000
+_HOPS_LIMIT = 1
+_CLOSE_WITHIN_S = 1.0
+# How long a check waits for a node that has just found Redis.
+_BEGINS_WITHIN_S = 1.0
+
+
+class Deaf(ConnectionError):
+    """A node did not hear what it said to itself."""
+
+
+class RedisBus:
+    """The `Bus` port of one node. Its loops are to be run until `close`."""
+
+    def __init__(
+        self,
+        breaker: RedisBreaker,
+        clock: Clock,
+        *,
+        name: str,
+        probe_every_s: float = PROBE_EVERY_S,
+        beat_every_s: float = BEAT_EVERY_S,
+    ) -> None:
+        self._breaker = breaker
+        self._client = breaker.client
+        self._client.on_push = self._receive
+        self._clock = clock
+        self._probe_every_s = probe_every_s
+        self._beat_every_s = beat_every_s
+        # Several processes may have one name, and a process that starts anew is another node.
+        self.node = f"{name}.{secrets.token_hex(4)}"
+        self.counts = BusCounts()
+        self._receivers = Receivers()
+        self.hear = self._receivers.hear
+        self.on_gap = self._receivers.on_gap
+        self.on_replaced = self._receivers.on_replaced
+        self._name_channels(self._client.namespace)
+        self._presence = Presence(self._client.namespace, self.node)
+        self._held: dict[str, int] = {}
+        # Since when devices are held that others do not know of yet; None: released.
+        self._changes: dict[str, int | None] = {}
+        # By former holder: devices that this node took, and since when.
+        self._replaced: dict[str, dict[str, int]] = defaultdict(dict)
+        # Holders that nobody hears for, and their devices.
+        self._gone: list[tuple[str, Sequence[str]]] = []
+        self._outbox = Outbox()
+        self._settling: list[asyncio.Future[None]] = []
+        self._subscribed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._probe_number = 0
+        self._probes_heard: dict[bytes, int] = {}
+
+    def _name_channels(self, namespace: str) -> None:
+        self._node_channel = namespace + ":node:{{{}}}"
+        self._own_channel = self._node_channel.format(self.node)
+        self._own_channel_bytes = self._own_channel.encode()
+        self._all_channels = [f"{namespace}:all:{{{part:02}}}" for part in range(PARTS)]
+        self._all_channel_bytes = frozenset(each.encode() for each in self._all_channels)
+        self._spoken_channel = self._all_channels[crc32(self.node.encode()) % PARTS]
+        self._spoken_slot = slot_of(self._spoken_channel)
+        # In the slots of the others, so that each server is probed; nobody else hears them.
+        self._probe_channels = {
+            slot_of(each): f"{namespace}:probe:{each.rpartition(':')[2]}:{self.node}"
+            for each in self._all_channels
+        }
+        # How the frames of this node begin, on the channel that it hears too.
+        self._own_head = encode(ForAll(self.node, {}))[:-1]
+
+    @property
+    def is_hearing(self) -> bool:
+        return self._subscribed.is_set() and not self._breaker.is_open
+
+    async def check(self) -> None:
+        """Return if this node hears the others: the `Dependency` port."""
+        await self._breaker.check()
+        async with asyncio.timeout(_BEGINS_WITHIN_S):
+            await self._subscribed.wait()
+
+    @property
+    def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What has to run."""
+        return {"bus_send": self.send, "bus_watch": self.watch, "bus_presence": self.beat}
+
+    def tell(self, subject: str, data: bytes) -> None:
+        if self._breaker.is_open:
+            self._drop(DropReason.UNAVAILABLE, 1)
+        elif self._outbox.say(subject, data):
+            self._wake.set()
+        else:
+            self._drop(DropReason.FULL, 1)
+
+    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
+        self._tell_holder(Note(subject, device_id, data))
+
+    def hold(self, device_id: str, since: int) -> None:
+        self._held[device_id] = since
+        self._change(device_id, since)
+
+    def release(self, device_id: str) -> None:
+        if self._held.pop(device_id, None) is not None:
+            self._change(device_id, None)
+
+    async def settle(self) -> None:
+        if self._breaker.is_open:
+            return
+        settled = asyncio.get_running_loop().create_future()
+        self._settling.append(settled)
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * TIMEOUT_S):
+                await settled
+
+    async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
+        if self._breaker.is_open or not device_ids:
+            return frozenset()
+        try:
+            holders = await self._find_holders(device_ids)
+        except FAILURES as error:
+            self._breaker.open(error)
+            return frozenset()
+        own = f"{self.node}/"
+        return frozenset(each for each, node in holders.items() if not node.startswith(own))
+
+    async def send(self) -> None:
+        """Send what waits, as soon as the turn of the loop in which it was said is over."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._send_all()
+
+    async def watch(self) -> None:
+        """Begin to hear whenever Redis is available, and notice when it is over."""
+        clock = asyncio.get_running_loop().time
+        deaf_at = clock()
+        while True:
+            await self._breaker.closed.wait()
+            try:
+                await self._begin_to_hear()
+                get_logger().info("heard_again", deaf_s=round(clock() - deaf_at, 3))
+                await self._probe_until_deaf()
+            except FAILURES as error:
+                self._breaker.open(error)
+            finally:
+                was_hearing = self._subscribed.is_set()
+                self._subscribed.clear()
+            if was_hearing:
+                deaf_at = clock()
+                get_logger().warning("bus_deaf", effect="what other nodes say is not heard")
+
+    async def beat(self) -> None:
+        """Write anew what this node holds before it expires, and remove what has expired."""
+        while True:
+            await asyncio.sleep(self._beat_every_s)
+            if not self.is_hearing:
+                continue
+            try:
+                await self._write_presence()
+                await self._sweep(secrets.randbelow(PARTS))
+            except FAILURES as error:
+                self._breaker.open(error)
+
+    async def close(self) -> None:
+        """Tell what still waits, and release all devices."""
+        for device_id in list(self._held):
+            self.release(device_id)
+        with contextlib.suppress(TimeoutError, *FAILURES):
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await self._send_all()
+                if self.is_hearing:
+                    await self._client.run(self._presence.unmark())
+        self._subscribed.clear()
+
+    def _tell_holder(self, note: Note) -> None:
+        if note.device_id in self._held:
+            return
+        if self._breaker.is_open:
+            self._drop(DropReason.UNAVAILABLE, 1)
+        elif self._outbox.note(note):
+            self._wake.set()
+        else:
+            self._drop(DropReason.FULL, 1)
+
+    def _change(self, device_id: str, since: int | None) -> None:
+        if len(self._changes) >= _CHANGES_LIMIT:
+            self._changes.clear()
+        self._changes[device_id] = since
+        self._wake.set()
+
+    def _drop(self, reason: DropReason, count: int) -> None:
+        if count:
+            self.counts.dropped[reason] += count
+
+    @property
+    def _second(self) -> int:
+        return self._clock.now() // 1_000
+
+    # What is sent.
+
+    async def _send_all(self) -> None:
+        """Send portion by portion, until nothing waits or Redis is away."""
+        is_first = True
+        while not self._breaker.is_open and (is_first or self._has_work):
+            is_first = False
+            changes, self._changes = self._changes, {}
+            settling, self._settling = self._settling, []
+            try:
+                await self._send_portion(changes)
+            except FAILURES as error:
+                self._changes = {**changes, **self._changes}
+                self._breaker.open(error)
+            finally:
+                _resolve(settling)
+        if self._breaker.is_open:
+            self._drop(DropReason.UNAVAILABLE, self._outbox.clear())
+            _resolve(self._settling)
+            self._settling = []
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._outbox or self._changes or self._replaced or self._gone)
+
+    async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
+        """Write who holds what, find the holders of devices, and publish the frames."""
+        gone, self._gone = self._gone, []
+        said, notes = self._outbox.take_said(), self._outbox.take_notes()
+        held = [(each, since) for each, since in changes.items() if since is not None]
+        released = [each for each, since in changes.items() if since is None]
+        second = self._second
+        holds = list(self._presence.hold(held, second))
+        steps = [*holds, *self._presence.release(released)]
+        for holder, device_ids in gone:
+            steps += self._presence.release(device_ids, holder)
+        finds = list(self._presence.find(dict.fromkeys(note.device_id for note in notes).keys()))
+        steps += [step for _, step in finds]
+        try:
+            answers = await self._client.run(steps) if steps else []
+        except FAILURES:
+            self._drop(DropReason.UNAVAILABLE, len(said) + len(notes))
+            raise
+        self._apply_changes(dict(held), answers[: len(holds)])
+        found = answers[len(answers) - len(finds) :]
+        self._publish(said, notes, read_holders([each for each, _ in finds], found, second))
+
+    def _apply_changes(self, held: Mapping[str, int], answers: Iterable[Sequence[bytes]]) -> None:
+        """Note which devices were taken from other nodes, and which are theirs."""
+        lost = []
+        for device_id, former in read_changes(answers):
+            if self._held.get(device_id) != held[device_id]:
+                continue  # it was released or held anew in the meantime
+            if former:
+                self._replaced[former][device_id] = held[device_id]
+            else:
+                del self._held[device_id]
+                lost.append(device_id)
+        self._receivers.replace(lost)
+        if self._replaced:
+            self._wake.set()
+
+    def _publish(
+        self, said: list[tuple[str, bytes]], notes: Iterable[Note], holders: Mapping[str, str]
+    ) -> None:
+        own = f"{self.node}/"
+        by_holder: dict[str, list[Note]] = defaultdict(list)
+        for note in notes:
+            holder = holders.get(note.device_id)
+            if holder and not holder.startswith(own):
+                by_holder[holder].append(note)
+        replaced, self._replaced = self._replaced, defaultdict(dict)
+        commands: dict[Link, list[Command]] = defaultdict(list)
+        plans: dict[Link, list[tuple[str, Sequence[str]]]] = defaultdict(list)
+        for holder in {**by_holder, **replaced}:
+            channel = self._node_channel.format(holder.partition("/")[0])
+            link = self._client.find_link(slot_of(channel))
+            for frame, device_ids in pack_for_node(
+                self.node, by_holder.get(holder, ()), replaced.get(holder, {})
+            ):
+                commands[link].append(("SPUBLISH", channel, frame))
+                plans[link].append((holder, device_ids))
+        for frame in pack_for_all(self.node, said):
+            link = self._client.find_link(self._spoken_slot)
+            commands[link].append(("SPUBLISH", self._spoken_channel, frame))
+            plans[link].append(("", ()))
+        self.counts.messages_sent += len(said) + sum(map(len, by_holder.values()))
+        for link, some in commands.items():
+            self.counts.frames_sent += len(some)
+            self.counts.bytes_sent += sum(map(_frame_bytes, some))
+            link.send(some).add_done_callback(partial(self._check_published, plans[link]))
+
+    def _check_published(
+        self, plans: Sequence[tuple[str, Sequence[str]]], sent: asyncio.Future[list[Any]]
+    ) -> None:
+        """Remove the presence of nodes that did not hear a frame; they write it if they hear."""
+        if sent.cancelled() or sent.exception():
+            return  # the connection is lost, and the breaker knows it
+        for (holder, device_ids), answer in zip(plans, sent.result(), strict=True):
+            if isinstance(answer, hiredis.ReplyError):
+                self._breaker.open(RedisRefused(str(answer)))
+            elif holder and not answer and device_ids:
+                self._gone.append((holder, device_ids))
+                self._wake.set()
+
+    # What is received.
+
+    def _receive(self, channel: bytes, data: bytes) -> None:
+        if channel in self._all_channel_bytes:
+            self._receive_for_all(data)
+        elif channel == self._own_channel_bytes:
+            self._receive_for_node(data)
+        else:
+            self._probes_heard[channel] = int(data)
+
+    def _receive_for_all(self, data: bytes) -> None:
+        if data.startswith(self._own_head):
+            return
+        self._count_received(data)
+        try:
+            frame = decode_for_all(data)
+        except msgspec.DecodeError:
+            self._drop(DropReason.UNREADABLE, 1)
+            return
+        for subject, said in frame.said.items():
+            self.counts.messages_received += len(said)
+            self._receivers.receive(subject, said)
+
+    def _receive_for_node(self, data: bytes) -> None:
+        self._count_received(data)
+        try:
+            frame = decode_for_node(data)
+        except msgspec.DecodeError:
+            self._drop(DropReason.UNREADABLE, 1)
+            return
+        if frame.replaced:
+            self._give_up(frame.sender, frame.replaced)
+        held = self._held
+        for subject, (device_ids, said) in frame.said.items():
+            self.counts.messages_received += len(said)
+            if any(each not in held for each in device_ids):
+                said = self._pass_on(subject, device_ids, said, frame.hops)  # noqa: PLW2901
+            self._receivers.receive(subject, said)
+
+    def _pass_on(
+        self, subject: str, device_ids: Iterable[str], said: Iterable[bytes], hops: int
+    ) -> list[bytes]:
+        """Return what is for devices of this node; what is for others goes to where they are."""
+        own = []
+        for device_id, data in zip(device_ids, said, strict=True):
+            if device_id in self._held:
+                own.append(data)
+            elif hops < _HOPS_LIMIT:
+                self._tell_holder(Note(subject, device_id, data, hops + 1))
+        return own
+
+    def _give_up(self, sender: str, replaced: Mapping[str, int]) -> None:
+        """Release devices of which another node has a newer connection."""
+        lost = []
+        for device_id, since in replaced.items():
+            own = self._held.get(device_id)
+            if own is not None and (own, f"{self.node}/") < (since, f"{sender}/"):
+                del self._held[device_id]
+                lost.append(device_id)
+        self._receivers.replace(lost)
+
+    def _count_received(self, data: bytes) -> None:
+        self.counts.frames_received += 1
+        self.counts.bytes_received += len(data)
+
+    # Whether this node hears, and what others know of it.
+
+    async def _begin_to_hear(self) -> None:
+        """Subscribe first, then write what is held: whoever finds it can be heard."""
+        channels = [self._own_channel, *self._all_channels, *self._choose_probes().values()]
+        await self._client.run([(slot_of(each), ("SSUBSCRIBE", each)) for each in channels])
+        self._presence.incarnation += 1
+        await self._write_presence()
+        if self._breaker.is_open:
+            raise ConnectionError("lost again")
+        self._subscribed.set()
+        self.counts.rebuilds += 1
+        self._wake.set()
+        self._receivers.miss()
+
+    def _choose_probes(self) -> dict[Link, str]:
+        """Return a channel for each server."""
+        return {
+            self._client.find_link(slot): channel for slot, channel in self._probe_channels.items()
+        }
+
+    async def _probe_until_deaf(self) -> None:
+        """Return when the breaker opens; raise if a server does not answer, or not everything."""
+        while True:
+            await self._probe()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._probe_every_s):
+                    await self._breaker.opened.wait()
+                    return
+            if not self._heard_probes():
+                await asyncio.sleep(_SECOND_LOOK_S)
+                if not self._heard_probes():
+                    raise Deaf
+
+    def _heard_probes(self) -> bool:
+        return all(
+            self._probes_heard.get(each.encode()) == self._probe_number
+            for each in self._choose_probes().values()
+        )
+
+    async def _probe(self) -> None:
+        """Say something to this node by each server; notice if presence was deleted."""
+        self._probe_number += 1
+        probes = [
+            (slot_of(each), ("SPUBLISH", each, self._probe_number))
+            for each in self._choose_probes().values()
+        ]
+        marks = self._presence.find_mark()
+        answers = await self._client.run([*probes, *marks])
+        if not all(answers[: len(probes)]):
+            raise Deaf
+        if not all(answers[len(probes) :]):
+            get_logger().warning("presence_lost", effect="it is written anew")
+            await self._write_presence()
+            self._receivers.miss()
+
+    async def _write_presence(self) -> None:
+        await self._client.run(self._presence.mark(self._second))
+        devices = list(self._held)
+        for start in range(0, len(devices), _AT_A_TIME):
+            some = devices[start : start + _AT_A_TIME]
+            held = {each: self._held[each] for each in some if each in self._held}
+            answers = await self._client.run(list(self._presence.hold(held.items(), self._second)))
+            self._apply_changes(held, answers)
+
+    async def _sweep(self, part: int) -> None:
+        cursor = 0
+        while True:
+            (answer,) = await self._client.run([self._presence.sweep(part, self._second, cursor)])
+            cursor = int(answer)
+            if not cursor:
+                return
+
+    async def _find_holders(self, device_ids: Collection[str]) -> Mapping[str, str]:
+        finds = list(self._presence.find(device_ids))
+        answers = await self._client.run([step for _, step in finds])
+        return read_holders([each for each, _ in finds], answers, self._second)
+
+
+def _frame_bytes(command: Command) -> int:
+    frame = command[2]
+    return len(frame) if isinstance(frame, bytes) else 0
+
+
+def _resolve(settling: Iterable[asyncio.Future[None]]) -> None:
+    for settled in settling:
+        if not settled.done():
+            settled.set_result(None)

@@ -1,0 +1,47 @@
+"""What a parent starts: `python -m clarion.processes.child DESCRIPTOR`, with its control socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+import uvloop
+
+from clarion.app import Server
+from clarion.cli.serve import set_up
+from clarion.data_directory import PRIVATE_UMASK
+from clarion.errors import ClarionError
+from clarion.processes.control import receive_start, write_failure
+from clarion.processes.member import Member
+from clarion.telemetry import logs
+
+EXIT_CANNOT_RUN = 2
+
+
+def main() -> int:
+    """Serve until the parent says so or ends."""
+    os.umask(PRIVATE_UMASK)
+    # Ctrl-C reaches every process of a terminal; the parent forwards it when all can handle it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        start, ends = receive_start(control)
+    except EOFError:
+        return EXIT_CANNOT_RUN
+    settings = start.settings
+    logs.configure(settings.log_level, settings.log_format, process=start.number)
+
+    async def run() -> int:
+        return await Server(settings, set_up, Member(control, start, ends)).run()
+
+    try:
+        return uvloop.run(run())
+    except ClarionError as error:
+        control.send(write_failure(error.detail))
+        return EXIT_CANNOT_RUN
+
+
+if __name__ == "__main__":
+    sys.exit(main())

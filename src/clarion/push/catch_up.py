@@ -1,0 +1,84 @@
+"""Reads what may wait for connected devices because nobody told this node.
+
+While the bus is not heard, another node cannot forward what it accepts. Then the devices of this
+node get it after half a minute, without reconnecting. When the bus is heard again, the store is
+read once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+from clarion.errors import ServiceError
+from clarion.nodes.bus import Bus
+from clarion.nodes.watch import Watch
+from clarion.push.connections import Connection, Connections
+from clarion.push.dispatch import Dispatch
+from clarion.telemetry.logs import get_logger
+
+EVERY_S = 30.0
+DEVICES_AT_ONCE = 500
+TOPICS_AT_ONCE = 2_000
+# Between two chunks, at random: 10,000 devices are read for within seven seconds.
+_LONGEST_PAUSE_S = 0.5
+
+
+class CatchUp:
+    """Looks at all connections of this node, some of an app at a time, in any order."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        connections: Connections,
+        bus: Bus,
+        *,
+        every_s: float = EVERY_S,
+        pause_s: float = _LONGEST_PAUSE_S,
+    ) -> None:
+        self._dispatch = dispatch
+        self._connections = connections
+        self._watch = Watch(bus, deaf_s=every_s)
+        self._pause_s = pause_s
+        dispatch.forwarding.on_unreadable = self._watch.note_gap
+
+    async def run(self) -> None:
+        """Look whenever something may have been missed, until cancelled."""
+        while True:
+            await self._watch.until_due()
+            await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Look once; what cannot be read is looked at the next time."""
+        for app_id, chunk in _cut(self._connections):
+            try:
+                await self._dispatch.catch_up(app_id, chunk)
+            except ServiceError as error:
+                get_logger().warning("catch_up_failed", code=error.code)
+                return self._watch.note_gap()
+            await asyncio.sleep(random.uniform(0, self._pause_s))  # noqa: S311 - jitter
+        return None
+
+
+def _cut(connections: Iterable[Connection]) -> list[tuple[str, list[Connection]]]:
+    """Cut connections into chunks of one app, at random.
+
+    A chunk is smaller if its devices are subscribed to many topics.
+    """
+    chunks: list[tuple[str, list[Connection]]] = []
+    # By app: the chunk that is not full, and how much it weighs.
+    open_chunks: dict[str, tuple[list[Connection], int]] = {}
+    for connection in connections:
+        if connection.session.device is None:
+            continue
+        app_id = connection.session.device.app_id
+        chunk, topics = open_chunks.pop(app_id, ([], 0))
+        if not chunk:
+            chunks.append((app_id, chunk))
+        chunk.append(connection)
+        topics += len(connection.topics or ())
+        if len(chunk) < DEVICES_AT_ONCE and topics < TOPICS_AT_ONCE:
+            open_chunks[app_id] = (chunk, topics)
+    random.shuffle(chunks)
+    return chunks

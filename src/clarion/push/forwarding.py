@@ -1,0 +1,92 @@
+"""Messages to devices that are connected to another node.
+
+A message is stored before it is forwarded. The node that has the device's connection offers it as
+if it had been accepted there; if the device is gone by then, the message is still stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from clarion.clock import Clock
+from clarion.nodes.bus import Bus
+from clarion.push.connections import Connections, offer, read_store
+from clarion.push.model import Message
+from clarion.sockets.protocol import CloseCode
+from clarion.telemetry.logs import get_logger
+
+MESSAGE = "push.message"
+WAITING = "push.waiting"
+WITHDRAWN = "push.withdrawn"
+encode = msgspec.msgpack.Encoder().encode
+decode_message = msgspec.msgpack.Decoder(Message).decode
+decode_pair = msgspec.msgpack.Decoder(tuple[str, str]).decode
+_decode_id = msgspec.msgpack.Decoder(str).decode
+T = TypeVar("T")
+
+
+class Forwarding:
+    """Forwards messages to the node that has the connection of a device, and takes others' here."""
+
+    def __init__(self, bus: Bus, connections: Connections, clock: Clock) -> None:
+        self.bus = bus
+        self._connections = connections
+        self._clock = clock
+        # Called when something was told that this node does not understand.
+        self.on_unreadable: Callable[[], None] = lambda: None
+        bus.hear(MESSAGE, self._take_messages)
+        bus.hear(WAITING, self._take_waiting)
+        bus.hear(WITHDRAWN, self._take_withdrawn)
+        bus.on_replaced(self._end_replaced)
+
+    def forward(self, message: Message) -> None:
+        """Have a stored message offered where its device is connected, if anywhere."""
+        self.bus.tell_holder(MESSAGE, message.device_id, encode(message))
+
+    def announce_waiting(self, device_id: str) -> None:
+        """Have a device's connection on another node read what is stored."""
+        self.bus.tell_holder(WAITING, device_id, encode(device_id))
+
+    def withdraw(self, device_id: str, message_id: str) -> None:
+        """Have a cancelled message dropped where it waits to be sent."""
+        self.bus.tell_holder(WITHDRAWN, device_id, encode((device_id, message_id)))
+
+    async def is_elsewhere(self, device_id: str) -> bool:
+        """Return whether another node has the connection of a device."""
+        return device_id in await self.bus.find_held((device_id,))
+
+    def _take_messages(self, several: Sequence[bytes]) -> None:
+        now = self._clock.monotonic()
+        for message in self.read(MESSAGE, several, decode_message):
+            if connection := self._connections.get(message.device_id):
+                offer(connection, message, now)
+
+    def _take_waiting(self, several: Sequence[bytes]) -> None:
+        for device_id in self.read(WAITING, several, _decode_id):
+            if connection := self._connections.get(device_id):
+                read_store(connection)
+
+    def _take_withdrawn(self, several: Sequence[bytes]) -> None:
+        for device_id, message_id in self.read(WITHDRAWN, several, decode_pair):
+            if connection := self._connections.get(device_id):
+                connection.carry_out(connection.session.withdraw(message_id))
+
+    def _end_replaced(self, device_ids: Sequence[str]) -> None:
+        for device_id in device_ids:
+            if connection := self._connections.get(device_id):
+                reason = "a newer connection took over"
+                connection.carry_out(connection.session.end(CloseCode.REPLACED, reason))
+
+    def read(
+        self, subject: str, several: Sequence[bytes], decode: Callable[[bytes], T]
+    ) -> Iterator[T]:
+        """Yield what other nodes have told; a node with another version may tell other things."""
+        for data in several:
+            try:
+                yield decode(data)
+            except msgspec.DecodeError:
+                get_logger().warning("unknown_message_of_node", subject=subject)
+                self.on_unreadable()

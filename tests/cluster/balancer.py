@@ -1,0 +1,119 @@
+"""A round-robin TCP proxy: each new connection goes to the next of several servers.
+
+It runs in a thread of its own, so that tests which block may use it. It forwards bytes and ends as
+they come, whatever the protocol: HTTP/1.1, HTTP/2, TLS, WebSocket. A client that opens a connection
+for each request meets another server each time.
+"""
+
+import asyncio
+import itertools
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+HOST = "127.0.0.1"
+START_LIMIT_S = 10.0
+STOP_LIMIT_S = 10.0
+CHUNK_BYTES = 65_536
+WAITING_CONNECTIONS = 4_096
+
+
+class Balancer:
+    """Listens on ports, each with the ports of its servers, as long as the context lasts."""
+
+    def __init__(self, targets: dict[int, Sequence[int]]) -> None:
+        self._turns = {port: itertools.cycle(servers) for port, servers in targets.items()}
+        self._tries = {port: len(servers) for port, servers in targets.items()}
+        self._is_listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="balancer", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._end: asyncio.Event
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._is_listening.wait(START_LIMIT_S)
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(STOP_LIMIT_S)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._end = asyncio.Event()
+        listeners = [socket.create_server((HOST, port)) for port in self._turns]
+        accepting = [self._loop.create_task(self._accept(each)) for each in listeners]
+        self._is_listening.set()
+        await self._end.wait()
+        for task in (*accepting, *self._tasks):
+            task.cancel()
+        await asyncio.gather(*accepting, *self._tasks, return_exceptions=True)
+        for listener in listeners:
+            listener.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        listener.listen(WAITING_CONNECTIONS)
+        listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        port = listener.getsockname()[1]
+        while True:
+            client, (address, _) = await self._loop.sock_accept(listener)
+            task = self._loop.create_task(self._forward(client, port, address))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forward(self, client: socket.socket, port: int, address: str) -> None:
+        with client:
+            server = await self._connect(port, address)
+            if server is None:
+                return
+            with server:
+                await asyncio.gather(self._pump(client, server), self._pump(server, client))
+
+    async def _connect(self, port: int, address: str) -> socket.socket | None:
+        """Connect to the next server that answers, from the address from which the client came."""
+        for _ in range(self._tries[port]):
+            server = socket.socket()
+            server.setblocking(False)  # noqa: FBT003 - as above
+            try:
+                server.bind((address, 0))
+                await self._loop.sock_connect(server, (HOST, next(self._turns[port])))
+            except OSError:
+                server.close()
+            except BaseException:
+                server.close()
+                raise
+            else:
+                _send_at_once(server)
+                return server
+        return None
+
+    async def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        """Forward until one end closes; what was reset on one side is closed on the other."""
+        try:
+            while data := await self._loop.sock_recv(source, CHUNK_BYTES):
+                await self._loop.sock_sendall(target, data)
+        except OSError:
+            with suppress(OSError):
+                source.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):
+                target.shutdown(socket.SHUT_RDWR)
+        else:
+            with suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,186 @@
+"""The bus while Redis is killed, hangs, is emptied, is cut off or fails over: it hears again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from clarion.nodes.bus_counts import DropReason
+from clarion.nodes.redis.bus import RedisBus
+from clarion.nodes.redis.client import slot_of
+from clarion.nodes.redis.link import TIMEOUT_S
+from tests.contract.buses import joined_redis
+from tests.contract.proxy import Proxy
+from tests.contract.test_bus import Heard, until, until_held
+from tests.servers import ClusterMember, RedisCluster, RedisServer
+
+DEVICES = [f"device-{number}" for number in range(300)]
+
+pytestmark = pytest.mark.fault
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+class Pair:
+    """Two nodes: one holds devices, and the other speaks to them."""
+
+    def __init__(self, teller: RedisBus, holder: RedisBus) -> None:
+        self.teller, self.holder = teller, holder
+        self.heard = Heard(holder, "push", "all")
+        self.told = Heard(teller)
+
+    async def hold(self) -> None:
+        for each in DEVICES:
+            self.holder.hold(each, 1)
+        await until_held(self.teller, set(DEVICES))
+
+    async def until_deaf(self) -> None:
+        await until(lambda: not (self.teller.is_hearing or self.holder.is_hearing))
+
+    async def until_whole(self, gaps: int = 1) -> float:
+        """Wait until both hear and reach each other, and return when both heard."""
+        clock = asyncio.get_running_loop().time
+        await until(lambda: self.teller.is_hearing and self.holder.is_hearing)
+        await until(lambda: self.heard.gaps >= gaps and self.told.gaps >= gaps)
+        heard_at = clock()
+        await until_held(self.teller, set(DEVICES))
+        said = len(self.heard.of("push"))
+        for each in DEVICES:
+            self.teller.tell_holder("push", each, each.encode())
+        self.teller.tell("all", b"")
+        await until(lambda: len(self.heard.of("push")) - said == len(DEVICES))
+        await until(lambda: bool(self.heard.of("all")))
+        return heard_at
+
+
+@asynccontextmanager
+async def paired(url: str) -> AsyncIterator[Pair]:
+    async with joined_redis(url) as teller, joined_redis(url) as holder:
+        pair = Pair(teller, holder)
+        await pair.hold()
+        yield pair
+
+
+async def test_a_killed_server_that_starts_empty_is_filled_again(server: RedisServer) -> None:
+    async with paired(server.url) as pair:
+        server.kill()
+        await pair.until_deaf()
+        assert await pair.teller.find_held(DEVICES) == frozenset()
+        pair.holder.hold("while away", 1)
+        pair.holder.release(DEVICES[0])
+        pair.holder.hold(DEVICES[0], 2)
+        server.start()
+        await pair.until_whole()
+        assert await pair.teller.find_held(["while away"]) == {"while away"}
+
+
+async def test_a_server_that_hangs_costs_one_time_out(server: RedisServer) -> None:
+    clock = asyncio.get_running_loop().time
+    async with paired(server.url) as pair:
+        server.pause()
+        started = clock()
+        for _ in range(20):
+            assert await pair.teller.find_held(DEVICES) == frozenset()
+            pair.holder.hold("d", 1)
+            await pair.holder.settle()
+            pair.teller.tell("all", b"lost")
+            pair.teller.tell_holder("push", "d", b"lost")
+        assert clock() - started < 10 * TIMEOUT_S  # 40 time-outs are twenty seconds
+        await pair.until_deaf()
+        assert pair.teller.counts.dropped[DropReason.UNAVAILABLE] >= 38
+        server.resume()
+        await pair.until_whole()
+
+
+async def test_an_emptied_server_is_filled_again_and_the_gap_is_announced(
+    server: RedisServer,
+) -> None:
+    async with paired(server.url) as pair:
+        with capture_logs() as logs:
+            await pair.holder._client.run([(0, ("FLUSHALL",))])
+            await pair.until_whole()
+        assert "presence_lost" in {each["event"] for each in logs}
+
+
+async def test_a_node_that_is_cut_off_is_found_again(server: RedisServer) -> None:
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy.to(server.url))
+        teller = await stack.enter_async_context(joined_redis(server.url))
+        holder = await stack.enter_async_context(joined_redis(proxy.url))
+        pair = Pair(teller, holder)
+        await pair.hold()
+        await proxy.cut()
+        await until(lambda: not holder.is_hearing)
+        # Nobody hears for it any more: its presence is removed when something is sent there.
+        teller.tell_holder("push", DEVICES[0], b"lost")
+        await until_held(teller, set(DEVICES[1:]), *DEVICES)
+        await proxy.restore()
+        await until(lambda: holder.is_hearing and pair.heard.gaps == 1)
+        await until_held(teller, set(DEVICES))
+        proxy.freeze()
+        await until(lambda: not holder.is_hearing)
+        await proxy.cut()  # what was frozen must not come through
+        await proxy.restore()
+        await until(lambda: holder.is_hearing and pair.heard.gaps == 2)
+        teller.tell_holder("push", DEVICES[0], b"heard")
+        await until(lambda: pair.heard.of("push") == [b"heard"])
+        assert teller.is_hearing
+        assert not pair.told.gaps
+
+
+async def test_a_subscription_that_the_server_lost_is_noticed(server: RedisServer) -> None:
+    """As after a failover of a proxy: commands are answered, but nothing is heard."""
+    async with paired(server.url) as pair:
+        (link,) = pair.holder._client.links
+        link._on_push = lambda _channel, _data: None
+        with capture_logs() as logs:
+            await until(lambda: pair.heard.gaps == 1)
+            pair.teller.tell("all", b"heard")
+            await until(lambda: pair.heard.of("all") == [b"heard"])
+        assert ("redis_unavailable", "Deaf") in {
+            (each["event"], each.get("error")) for each in logs
+        }
+
+
+async def test_both_nodes_hear_after_a_failover_of_the_cluster(
+    figures: Callable[[str], None],
+) -> None:
+    clock = asyncio.get_running_loop().time
+    with RedisCluster(has_replicas=True) as cluster:
+        async with paired(cluster.url) as pair:
+            owner = cluster.find_owner(pair.holder._own_channel)
+            killed_at = clock()
+            owner.kill()
+            await pair.until_deaf()
+            heard_at = await pair.until_whole()
+            figures(f"failover of a Redis Cluster: heard again after {heard_at - killed_at:.1f} s")
+
+
+async def test_a_slot_that_moves_to_another_server_is_followed() -> None:
+    with RedisCluster() as cluster:
+        async with paired(cluster.url) as pair:
+            for channel in (pair.holder._own_channel, pair.holder._presence._keys[0]):
+                move(cluster, channel)
+            await until(lambda: pair.holder.counts.rebuilds > 1)
+            await pair.until_whole()
+
+
+def move(cluster: RedisCluster, name: str) -> None:
+    """Move a slot with all its keys, as `redis-cli --cluster reshard` does."""
+    source = cluster.find_owner(name)
+    target = next(each for each in cluster.primaries if each is not source)
+    slot = slot_of(name)
+    target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+    while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
+    members: list[ClusterMember] = [target, source]
+    members += [each for each in cluster.primaries if each not in members]
+    for member in members:
+        member.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)

@@ -1,0 +1,58 @@
+"""When loops look for what other nodes have changed."""
+
+import asyncio
+from itertools import count
+
+from clarion.nodes.watch import Watch
+from tests.heard import RecordedBus, RecordedHub
+
+
+class Loop:
+    """Counts how often it was due."""
+
+    def __init__(self, bus: RecordedBus, *, deaf_s: float, hearing_s: float | None) -> None:
+        self.watch = Watch(bus, deaf_s=deaf_s, hearing_s=hearing_s)
+        self.due = 0
+        self.came = asyncio.Event()
+
+    async def run(self) -> None:
+        for number in count(1):
+            await self.watch.until_due()
+            self.due = number
+            self.came.set()
+
+
+async def turn() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_a_loop_is_often_due_while_the_bus_is_not_heard() -> None:
+    bus = RecordedHub().join()
+    loop = Loop(bus, deaf_s=0, hearing_s=3600)
+    task = asyncio.create_task(loop.run())
+    await turn()
+    assert loop.due == 0
+    bus.is_hearing = False
+    await turn()
+    assert loop.due > 1
+    task.cancel()
+
+
+async def test_a_loop_is_due_now_and_then_while_the_bus_is_heard() -> None:
+    loop = Loop(RecordedHub().join(), deaf_s=0.001, hearing_s=0.005)
+    task = asyncio.create_task(loop.run())
+    await asyncio.wait_for(loop.came.wait(), 30)
+    task.cancel()
+
+
+async def test_a_loop_is_due_once_after_a_gap() -> None:
+    bus = RecordedHub().join()
+    loop = Loop(bus, deaf_s=0, hearing_s=None)
+    task = asyncio.create_task(loop.run())
+    await turn()
+    assert loop.due == 0
+    bus.hear_again()
+    await turn()
+    assert loop.due == 1
+    task.cancel()
