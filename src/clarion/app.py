@@ -172,6 +172,8 @@ class Server:
         """Accept nothing more and finish what is under way, within the grace period."""
         grace_s = self._settings.grace_s
         get_logger().info("stopping", grace_s=grace_s)
+        if self._exit_code == EXIT_OK:
+            await asyncio.sleep(self._settings.drain_s)
         clock = asyncio.get_running_loop().time
         ends_at = clock() + grace_s
         # An HTTP listener would wait for an open stream for ever.

@@ -140,6 +140,13 @@ class Settings:
         "only with SQLite, and in a data directory that is for tests alone.",
     )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
+    drain_s: int = _number(
+        0,
+        0,
+        600,
+        "How long a server that is told to stop still serves while `/ready` answers 503, so that "
+        "load balancers notice.",
+    )
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
     address_connections: int = _number(

@@ -50,6 +50,7 @@ class Health:
         return (
             FastRoute("GET", "/health", self.health),
             FastRoute("GET", "/ready", self.ready),
+            FastRoute("GET", "/live", self.live),
             FastRoute("GET", "/metrics", self.render_metrics),
         )
 
@@ -83,6 +84,10 @@ class Health:
         if request.is_trusted and failing:
             body["failing"] = failing
         return respond_json(200 if is_ready else 503, msgspec.json.encode(body), _NO_STORE)
+
+    async def live(self, _request: Request) -> Response:
+        """Answer as long as the event loop runs, whatever is missing: a restart would not help."""
+        return respond_json(200, b'{"live":true}', _NO_STORE)
 
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
