@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
 OPS = ROOT / "ops"
@@ -16,6 +16,11 @@ _METRIC = re.compile(r"\b(?:apns|clarion|process)_\w+")
 
 def read_yaml(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
+
+
+def read_manifests(path: Path) -> list[dict[str, Any]]:
+    """Return the documents of a file of Kubernetes."""
+    return list(yaml.safe_load_all(path.read_text()))
 
 
 def list_alerts() -> list[dict[str, Any]]:

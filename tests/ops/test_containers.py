@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema_rs import validator_for
 
 from clarion.settings import PREFIX, describe
 from tests.installed_packages import install
-from tests.ops.operations import OPS, ROOT, read_yaml
+from tests.ops.operations import OPS, ROOT, read_manifests, read_yaml
 
 pytestmark = pytest.mark.timeout(300)
 LOCK = Path(__file__).with_name("tools.lock")
@@ -89,15 +88,9 @@ def test_every_service_of_compose_is_confined_and_pinned(path: Path) -> None:
             assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
 
 
-def read_manifests() -> list[tuple[str, dict[str, Any]]]:
-    return [
-        (f"{path.name} {each['kind']}", each)
-        for path in MANIFESTS
-        for each in yaml.safe_load_all(path.read_text())
-    ]
-
-
-CASES = read_manifests()
+CASES = [
+    (f"{path.name} {each['kind']}", each) for path in MANIFESTS for each in read_manifests(path)
+]
 PODS = [(name, each) for name, each in CASES if each["kind"] in {"Deployment", "StatefulSet"}]
 
 

@@ -33,7 +33,7 @@ def test_the_page_shows_the_unit() -> None:
 
 
 def test_the_unit_exposes_little(capsys: pytest.CaptureFixture[str]) -> None:
-    command = [find_program("systemd-analyze", "systemd"), "security", "--offline=true", UNIT]
+    command = [find_program("systemd-analyze", "systemd"), "security", "--offline=true", str(UNIT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"Overall exposure level for clarion\.service: (\d+\.\d)", done.stdout)
     assert found, done.stdout + done.stderr
@@ -43,14 +43,27 @@ def test_the_unit_exposes_little(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_haproxy_accepts_its_configuration() -> None:
-    command = [find_program("haproxy", "haproxy"), "-c", "-q", "-f", OPS / "proxies/haproxy.cfg"]
+    command = [
+        find_program("haproxy", "haproxy"),
+        "-c",
+        "-q",
+        "-f",
+        str(OPS / "proxies/haproxy.cfg"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_caddy_accepts_its_configuration() -> None:
     program = find_program("caddy", "caddy")
-    command = [program, "validate", "--adapter", "caddyfile", "--config", OPS / "proxies/Caddyfile"]
+    command = [
+        program,
+        "validate",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        str(OPS / "proxies/Caddyfile"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
