@@ -110,7 +110,7 @@ class RedisBus:
         self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
-        self._probes_heard: dict[bytes, int] = {}
+        self._probes_heard: dict[bytes, bytes] = {}
 
     def _name_channels(self, namespace: str) -> None:
         self._node_channel = namespace + ":node:{{{}}}"
@@ -393,7 +393,7 @@ class RedisBus:
         elif channel == self._own_channel_bytes:
             self._receive_for_node(data)
         else:
-            self._probes_heard[channel] = int(data)
+            self._probes_heard[channel] = data
 
     def _receive_for_all(self, data: bytes) -> None:
         if data.startswith(self._own_head):
@@ -500,8 +500,9 @@ class RedisBus:
                     raise Deaf
 
     def _heard_probes(self) -> bool:
+        number = str(self._probe_number).encode()
         return all(
-            self._probes_heard.get(each.encode()) == self._probe_number
+            self._probes_heard.get(each.encode()) == number
             for each in self._choose_probes().values()
         )
 

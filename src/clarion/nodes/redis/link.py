@@ -107,6 +107,9 @@ class Link(asyncio.Protocol):
             elif reply[0] == b"sunsubscribe":
                 self.close(ConnectionError("a channel was moved to another server"))
             return
+        if not self._waiting:
+            self.close(ConnectionError("an answer that nobody waits for"))
+            return
         # The answer to SSUBSCRIBE looks like a message.
         future, replies, count, _ = self._waiting[0]
         replies.append(reply)
