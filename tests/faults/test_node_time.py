@@ -198,6 +198,7 @@ async def test_a_paused_worker_that_goes_on_changes_nothing(
             await until(partial(_are, nodes, delivered=number + 1))
             nodes.first.send(signal.SIGCONT)
             await until(lambda: _has_two_nodes(nodes))
+            assert set(nodes.received.values()) == {2}, "once by each node"
             nodes.receiver.requests.clear()
         assert (await nodes.send(nodes.first, 99)).status == 202
         await until(lambda: _are(nodes, delivered=SIZES.pauses + 1))
