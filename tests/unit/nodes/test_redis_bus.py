@@ -283,6 +283,18 @@ async def test_a_node_that_does_not_count_is_not_heard_until_it_is_gone(
         assert await ask(bus, "HKEYS", f"{bus._client.namespace}:nodes") == [bus.node.encode()]
 
 
+async def test_presence_is_kept_while_another_node_is_not_heard(
+    redis_url: str, clock: FixedClock
+) -> None:
+    async with joined_redis(redis_url, clock=clock, beat_every_s=0.02, silent_s=0.2) as holder:
+        await ask(holder, "HSET", f"{holder._client.namespace}:nodes", "other.1", 7)
+        holder.hold("d", 1)
+        await until(lambda: not holder.is_hearing)
+        clock.advance(61 * SECOND)
+        async with joined_redis(redis_url, clock=clock) as reader:
+            await until_held(reader, {"d"})
+
+
 async def test_a_node_that_was_killed_and_started_anew_replaces_itself(redis_url: str) -> None:
     async with joined_redis(redis_url, "one") as first:
         key = f"{first._client.namespace}:nodes"

@@ -130,8 +130,12 @@ class RedisBus:
 
     @property
     def is_hearing(self) -> bool:
-        is_joined = self._subscribed.is_set() and not self._breaker.is_open
-        return is_joined and not self._members.silent
+        return self._is_joined and not self._members.silent
+
+    @property
+    def _is_joined(self) -> bool:
+        """Whether this node can be heard, and hears those that can be."""
+        return self._subscribed.is_set() and not self._breaker.is_open
 
     async def check(self) -> None:
         """Return if this node hears the others: the `Dependency` port."""
@@ -217,7 +221,7 @@ class RedisBus:
         """Write anew what this node holds before it expires, and remove what has expired."""
         while True:
             await asyncio.sleep(self._beat_every_s)
-            if not self.is_hearing:
+            if not self._is_joined:
                 continue
             try:
                 await self._write_presence()
