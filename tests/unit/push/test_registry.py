@@ -12,7 +12,6 @@ from clarion.access.vault import AesVault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
-    CHANGED_LIMIT,
     DEAF_KNOWN_MS,
     DEAF_UNKNOWN_MS,
     ENTRIES_LIMIT,
@@ -340,13 +339,6 @@ async def test_a_secret_that_is_renewed_during_a_hello_lets_nobody_in(
     assert renewing.done()
     await store.gates.let_all_pass()
     assert await saying_hello is None
-
-
-async def test_the_devices_changed_lately_are_bounded(registry: Registry) -> None:
-    for number in range(CHANGED_LIMIT + 10):
-        registry._note_change(str(number))
-    assert len(registry._changed) == CHANGED_LIMIT
-    assert "9" not in registry._changed
 
 
 # Several nodes.

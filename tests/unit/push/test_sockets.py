@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from clarion.errors import StoreUnavailable
+from clarion.nodes.recent_changes import RecentChanges
 from clarion.push.connections import Connections
 from clarion.push.frames import Hello
 from clarion.push.model import Device, PushPriority
@@ -24,8 +25,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.is_broken = False
-        self.changes = 0
-        self.changed_at = 0
+        self.changes = RecentChanges()
         self.tasks = BackgroundTasks()
         self.refills: list[PushPriority] = []
         self.connected: list[tuple[Device, object]] = []
@@ -34,10 +34,6 @@ class Gateway:
         if self.is_broken:
             raise StoreUnavailable
         return DEVICE if (token, secret) == ("t", "s") else None
-
-    def was_changed(self, device_id: str, since: int) -> bool:
-        assert device_id == DEVICE.id
-        return self.changed_at > since
 
     async def connect(self, socket: DeviceSocket, device: Device, cursor: object) -> None:
         assert not socket.session.is_closed
@@ -95,7 +91,7 @@ async def test_a_device_that_is_changed_while_its_origin_is_checked_is_not_conne
 ) -> None:
     class SlowOrigins:
         async def is_allowed(self, _app_id: str, _origin: str) -> bool:
-            gateway.changes = gateway.changed_at = 1
+            gateway.changes.note(DEVICE.id)
             return True
 
     endpoint = DeviceEndpoint(
