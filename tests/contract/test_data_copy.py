@@ -122,8 +122,8 @@ async def test_all_rows_of_all_tables_are_the_same(
         assert await read_postgres(connection, table) == expected, table.name
     assert done == Copied(len(tables), ROWS * len(tables), 0)
     assert steps.copied == steps.verified == {table.name: ROWS for table in tables}
-    rows = await connection.fetch("SELECT id, seal, copy_id FROM installation")
-    assert list(map(tuple, rows)) == [("here", b"\x02\xaa\xbb\xcc\xdd", None)]
+    rows = await connection.fetch("SELECT id, seal, created_at FROM installation")
+    assert list(map(tuple, rows)) == [("here", b"\x02\xaa\xbb\xcc\xdd", 7)]
     assert await connection.fetchval("SELECT COUNT(*) FROM copied_tables") == 0
 
 
@@ -144,6 +144,32 @@ async def test_a_second_run_finds_everything_done(
     await copy(path, connection)
     with opened(path) as source:
         assert await DataCopy(source, Target(connection), Steps().watch).run() is None
+
+
+@pytest.mark.parametrize("opened_by_a_server", ["source", "target"])
+async def test_a_database_that_was_used_since_is_not_taken_for_the_copy(
+    path: str, connection: asyncpg.Connection, opened_by_a_server: str
+) -> None:
+    """Somebody went back to SQLite, or works with the copy: nothing may be called done."""
+    await copy(path, connection)
+    void = "UPDATE installation SET copy_id = NULL"
+    if opened_by_a_server == "source":
+        file = apsw.Connection(path)
+        file.execute(void)
+        file.close()
+    else:
+        await connection.execute(void)
+    with pytest.raises(CommandFailed, match="not empty"):
+        await copy(path, connection)
+
+
+def test_a_file_is_moved_away_and_replaces_none(path: str) -> None:
+    for end in ("", "2"):
+        moved = Source.open(path).move_away()
+        assert str(moved) == f"{path}.migrated{end}"
+        assert not Path(path).exists()
+        fill_sqlite(path, None, 0)
+    assert Path(f"{path}.migrated").exists()
 
 
 @pytest.mark.parametrize("reports", [1, 2, 17, 130, 180])

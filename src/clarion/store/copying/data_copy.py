@@ -59,9 +59,10 @@ class DataCopy:
         found = self._source.read_installation()
         if found is None:
             raise CommandFailed("The database has no id yet. Run `clarion init` with it first.")
-        id_, seal, created_at, _ = found
+        id_, seal, created_at, former = found
         await self._target.prepare()
-        if await self._target.find_installation() == id_:
+        # It was killed at the very end, and nobody has opened either database since.
+        if former is not None and await self._target.find_finished() == former:
             return None
         tables = self._source.list_tables()
         await self._target.check_columns(tables)
@@ -71,7 +72,7 @@ class DataCopy:
             await self._copy(copy_id, table, begun.get(table.name, Progress()))
         done = await self._target.read_progress()
         rows = [await self._verify(table, done[table.name].copied) for table in tables]
-        await self._target.finish(id_, seal, created_at)
+        await self._target.finish(copy_id, id_, seal, created_at)
         return Copied(len(tables), sum(rows), self._changed)
 
     async def _begin(self) -> str:

@@ -20,6 +20,7 @@ _LIST_TABLES = """SELECT name FROM sqlite_schema WHERE type = 'table' AND name N
 ORDER BY name"""
 _LIST_COLUMNS = "SELECT name, pk FROM pragma_table_info(?) ORDER BY cid"
 _MOVED_END = ".migrated"
+_MOVED_LIMIT = 1_000
 
 
 class Source:
@@ -57,8 +58,12 @@ class Source:
     def move_away(self) -> Path:
         """Close the database and rename its file, so that no server starts with it by mistake."""
         self.close()
-        moved = Path(self.path + _MOVED_END)
-        Path(self.path).rename(moved)
+        names = (f"{self.path}{_MOVED_END}{number}" for number in ("", *range(2, _MOVED_LIMIT)))
+        moved = next(path for path in map(Path, names) if not path.exists())
+        # SQLite removes its log when it closes a database; if it could not, the log goes along.
+        for end in ("-wal", ""):
+            if Path(self.path + end).exists():
+                Path(self.path + end).rename(f"{moved}{end}")
         return moved
 
     def list_tables(self) -> list[Table]:

@@ -27,7 +27,8 @@ WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace"""
 _SAVE = """INSERT INTO copied_tables (name, copy_id, last_key, row_count, checksum, is_complete)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO UPDATE SET last_key = excluded.last_key,
 row_count = excluded.row_count, checksum = excluded.checksum, is_complete = excluded.is_complete"""
-_ADD_INSTALLATION = "INSERT INTO installation (id, slot, seal, created_at) VALUES ($1, 1, $2, $3)"
+_ADD_INSTALLATION = """INSERT INTO installation (id, slot, seal, created_at, copy_id)
+VALUES ($1, 1, $2, $3, $4)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ class Target:
             raise CommandFailed("Another `clarion migrate-data` copies into this database.")
         await apply_to_postgres(self._connection)
 
-    async def find_installation(self) -> str | None:
-        """Return the id of the database; None if it is empty, or an unfinished copy."""
+    async def find_finished(self) -> str | None:
+        """Return the id of the copy that this database is; None if it was opened since."""
         found: str | None = await self._connection.fetchval(
-            "SELECT id FROM installation WHERE slot = 1"
+            "SELECT copy_id FROM installation WHERE slot = 1"
         )
         return found
 
@@ -143,11 +144,11 @@ class Target:
                 found = found.add(map(tuple, rows))
         return found
 
-    async def finish(self, id_: str, seal: bytes, created_at: int) -> None:
-        """Make the copy a database that servers open."""
+    async def finish(self, copy_id: str, id_: str, seal: bytes, created_at: int) -> None:
+        """Make the copy a database that servers open; the first one removes the id of the copy."""
         async with self._connection.transaction():
             await self._set_triggers("ENABLE")
-            await self._connection.execute(_ADD_INSTALLATION, id_, seal, created_at)
+            await self._connection.execute(_ADD_INSTALLATION, id_, seal, created_at, copy_id)
             await self._connection.execute("DELETE FROM copied_tables")
         # Without statistics PostgreSQL would choose poor plans until its own analysis.
         await self._connection.execute("ANALYZE")
