@@ -15,7 +15,7 @@ from tests.e2e.test_commands import faults_of
 from tests.e2e.test_start_faults import lose_roots_power
 from tests.e2e.test_vault import findings_of
 
-COMMANDS = (["serve"], ["app", "list"], ["init"], ["vault", "rotate"])
+COMMANDS = (["serve"], ["init"], ["vault", "rotate"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -103,9 +103,11 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_has_news",
         "_in_flight",
         "_is_behind",
+        "_is_draining",
         "_is_refilling",
         "_mailbox",
         "_time_of_day",
+        "connected_at",
         "device",
         "is_enabled",
         "is_foreground",
@@ -117,10 +119,13 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         super().__init__(now)
         self._time_of_day = time_of_day or TimeOfDay()
         self.device: Device | None = None
+        # The time of day, for the metrics: what was accepted before waited for the connection.
+        self.connected_at = 0
         # A device that never sends a state is taken to be awake.
         self.is_foreground = True
         self.is_enabled = True
         self._is_behind = False
+        self._is_draining = False
         self._is_refilling = False
         # Something was stored, or called for, that a read in progress may have come too early for.
         self._has_news = False
@@ -215,6 +220,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         if self.is_closed or not self.is_ready or self._has(message):
             self._is_behind = self._is_behind or not self.is_ready
             return False, []
+        if self._is_draining and message.is_stored:
+            return False, []
         dropped = self._collapse(message)
         taken, effects = self._take_offer(message, now)
         return taken, [*dropped, *effects]
@@ -254,6 +261,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         is_all = is_all and not self._has_news
         self._is_refilling = self._has_news = False
         self._is_behind = not is_all
+        if self._is_draining:
+            return []
         if is_all:
             self._backlog_least = None
         dropped: list[Effect] = []
@@ -274,6 +283,18 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         if self._acking is not None:
             self._acking.difference_update(map(key_of, messages))
         return self._ask_for_more()
+
+    def drain(self) -> None:
+        """Send nothing more that is stored: the next connection of the device gets it."""
+        self._is_draining = True
+        if self._mailbox:
+            self._mailbox = [entry for entry in self._mailbox if not entry[-1].is_stored]
+            heapq.heapify(self._mailbox)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was sent is acknowledged, and recorded as delivered."""
+        return not self._in_flight and not self._acking
 
     def open_window(self) -> list[Effect]:
         """Send messages of every priority, if some were put off and the device takes any."""
@@ -384,6 +405,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         left = len(self._mailbox or ()) + len(self._in_flight or ())
         is_wanted = self._is_behind and self.is_enabled and left <= LOW_WATER
         is_able = self.is_ready and not self.is_paused and not self.is_closed
+        is_able = is_able and not self._is_draining
         if not is_wanted or not is_able or self._is_refilling:
             return []
         self._is_refilling = True

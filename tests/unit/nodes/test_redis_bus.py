@@ -225,6 +225,22 @@ def test_an_outbox_that_is_full_takes_nothing_until_something_was_taken() -> Non
     assert outbox.clear() == 9
 
 
+async def test_many_devices_at_once_are_held_in_steps_and_each_settles(network: Network) -> None:
+    reader, holder = await network.join(), await network.join()
+    devices = [f"device-{number}" for number in range(5_000)]
+
+    async def connect(device_id: str) -> bool:
+        holder.hold(device_id, 1)
+        await holder.settle()
+        return bool(await reader.find_held([device_id]))
+
+    assert all(await asyncio.gather(*map(connect, devices)))
+    for each in devices:
+        holder.release(each)
+    await holder.settle()
+    assert await reader.find_held(devices) == frozenset()
+
+
 async def test_what_does_not_fit_is_dropped_and_counted(network: Network) -> None:
     teller, listener = await network.join(), await network.join()
     heard = Heard(listener, "all")

@@ -12,6 +12,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -43,7 +44,7 @@ PROBE_EVERY_S = 1.0
 _SECOND_LOOK_S = 0.25
 # A third of the time after which presence expires.
 BEAT_EVERY_S = 20.0
-# Devices of one step when presence is written anew: a few milliseconds of work.
+# Devices in one step when presence is written: a few milliseconds of work.
 _AT_A_TIME = 1_000
 # What is kept of changes while Redis is away: then all of it is written anew anyway.
 _CHANGES_LIMIT = 200_000
@@ -92,7 +93,10 @@ class RedisBus:
         # Holders that nobody hears for, and their devices.
         self._gone: list[tuple[str, Sequence[str]]] = []
         self._outbox = Outbox()
-        self._settling: list[asyncio.Future[None]] = []
+        # How many changes were taken to be sent, and how many of them others know of. Who waits for
+        # the latter to reach a number.
+        self._taken = self._done = 0
+        self._settling: list[tuple[int, asyncio.Future[None]]] = []
         self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
@@ -149,10 +153,11 @@ class RedisBus:
             self._change(device_id, None)
 
     async def settle(self) -> None:
-        if self._breaker.is_open:
+        number = self._taken + len(self._changes)
+        if self._breaker.is_open or number <= self._done:
             return
         settled = asyncio.get_running_loop().create_future()
-        self._settling.append(settled)
+        self._settling.append((number, settled))
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * TIMEOUT_S):
@@ -247,24 +252,40 @@ class RedisBus:
     async def _send_all(self) -> None:
         """Send portion by portion, until nothing waits or Redis is away."""
         while self._has_work and not self._breaker.is_open:
-            changes, self._changes = self._changes, {}
-            settling, self._settling = self._settling, []
+            changes = self._take_changes()
             try:
                 await self._send_portion(changes)
             except FAILURES as error:
+                self._taken -= len(changes)
                 self._changes = {**changes, **self._changes}
                 self._breaker.open(error)
-            finally:
-                _resolve(settling)
+            else:
+                self._done = self._taken
+                self._end_settling(self._done)
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, self._outbox.clear())
-            _resolve(self._settling)
-            self._settling = []
+            self._end_settling(self._taken + len(self._changes))
 
     @property
     def _has_work(self) -> bool:
-        waiting = self._outbox or self._changes or self._replaced or self._gone
-        return bool(waiting or self._settling)
+        return bool(self._outbox or self._changes or self._replaced or self._gone)
+
+    def _take_changes(self) -> dict[str, int | None]:
+        taken = dict(islice(self._changes.items(), _AT_A_TIME))
+        if len(taken) == len(self._changes):
+            self._changes = {}
+        else:
+            for device_id in taken:
+                del self._changes[device_id]
+        self._taken += len(taken)
+        return taken
+
+    def _end_settling(self, number: int) -> None:
+        """Let go who waits for changes up to a number."""
+        for place, settled in self._settling:
+            if place <= number and not settled.done():
+                settled.set_result(None)
+        self._settling = [each for each in self._settling if each[0] > number]
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
         """Write who holds what, find the holders of devices, and publish the frames."""
@@ -491,9 +512,3 @@ class RedisBus:
 def _frame_bytes(command: Command) -> int:
     frame = command[2]
     return len(frame) if isinstance(frame, bytes) else 0
-
-
-def _resolve(settling: Iterable[asyncio.Future[None]]) -> None:
-    for settled in settling:
-        if not settled.done():
-            settled.set_result(None)

@@ -18,7 +18,8 @@ from clarion.nodes.redis.link import Command, Link, Push, RedisRefused, open_lin
 from clarion.nodes.redis.scripts import SCRIPTS
 
 FAILURES = (OSError, TimeoutError, RedisRefused, hiredis.HiredisError)
-LEAST_VERSION = (7, 0)
+# The first with sharded channels.
+LEAST_VERSION = 7
 _SLOTS = 16_384
 
 
@@ -29,11 +30,6 @@ class About:
     product: str  # redis or valkey
     version: str
     primaries: int  # of a Cluster; 0: it is not one
-
-    @property
-    def is_new_enough(self) -> bool:
-        numbers = self.version.split(".")[:2]
-        return tuple(int(each) for each in numbers if each.isdigit()) >= LEAST_VERSION
 
 
 class RedisClient:
@@ -181,6 +177,9 @@ async def _wait(sent: Sequence[asyncio.Future[list[Any]]]) -> list[list[Any]]:
     if len(sent) == 1:
         return [await sent[0]]
     await asyncio.wait(sent)
+    for failure in [each.exception() for each in sent]:
+        if failure is not None:
+            raise failure
     return [each.result() for each in sent]
 
 
@@ -202,8 +201,10 @@ async def _load_scripts(links: Iterable[Link]) -> None:
 
 
 async def _check_usable(link: Link) -> None:
-    """Refuse a server that does not take writes, or does not know who does."""
-    mode, role = link.hello[b"mode"], link.hello[b"role"]
+    """Refuse a server that is too old, does not take writes, or does not know who does."""
+    mode, role, version = (link.hello[each] for each in (b"mode", b"role", b"version"))
+    if int(version.split(b".")[0]) < LEAST_VERSION:
+        raise RedisRefused(f"VERSION {version.decode()} is too old, {LEAST_VERSION}.0 is needed")
     if mode == b"cluster":
         (info,) = await link.send([("CLUSTER", "INFO")])
         if b"cluster_state:ok" not in bytes(info):

@@ -57,6 +57,7 @@ class Link(asyncio.Protocol):
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self._transport is None or self.error is not None:
             future.set_exception(self.error or ConnectionError("not connected"))
+            future.exception()
         elif not commands:
             future.set_result([])
         else:
