@@ -11,7 +11,7 @@ SETUP   = @test -n "$(PYTHON)" || { echo "Clarion needs Python 3.11 or newer. In
           "$(PYTHON)" tools/bootstrap.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench faults lock clean
+.PHONY: help install run test check bench faults lock release clean
 
 help: ## List these commands
 	@echo "Clarion, a self-hosted notification platform. Start it with: make run"
@@ -50,6 +50,10 @@ faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options"
 lock: ## Update the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(SETUP) dev
 	@$(VENV)/python tools/lock.py $(ARGS)
+
+release: ## Build a wheel and an sdist with SBOM, notes and checksums into dist/
+	$(SETUP) dev
+	@$(VENV)/python tools/release.py $(ARGS)
 
 clean: ## Delete .venv and caches; your data is kept
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

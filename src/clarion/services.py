@@ -318,7 +318,7 @@ def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None
     """Return what moves the clock of a test server; None for any other."""
     if not isinstance(stores.clock, MovableClock):
         return None
-    get_logger().warning("clock_of_tests", meaning="POST /v1/test/clock moves the time of all apps")
+    get_logger().warning("test_clock", meaning="POST /v1/test/clock moves the time of all apps")
     return VirtualTime(clock=stores.clock, pipeline=pipeline)
 
 

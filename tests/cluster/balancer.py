@@ -22,9 +22,9 @@ WAITING_CONNECTIONS = 4_096
 
 
 class Balancer:
-    """Listens on ports, each with the ports of its servers, as long as the context lasts."""
+    """Listens on ports, each with the addresses of its servers, as long as the context lasts."""
 
-    def __init__(self, targets: dict[int, Sequence[int]]) -> None:
+    def __init__(self, targets: dict[int, Sequence[tuple[str, int]]]) -> None:
         self._turns = {port: itertools.cycle(servers) for port, servers in targets.items()}
         self._tries = {port: len(servers) for port, servers in targets.items()}
         self._is_listening = threading.Event()
@@ -85,11 +85,12 @@ class Balancer:
     async def _connect(self, port: int, address: str) -> socket.socket | None:
         """Connect to the next server that answers, from the address from which the client came."""
         for _ in range(self._tries[port]):
-            server = socket.socket()
+            server, target = socket.socket(), next(self._turns[port])
             server.setblocking(False)  # noqa: FBT003 - as above
             try:
-                server.bind((address, 0))
-                await self._loop.sock_connect(server, (HOST, next(self._turns[port])))
+                if target[0] == HOST:
+                    server.bind((address, 0))
+                await self._loop.sock_connect(server, target)
             except OSError:
                 server.close()
             except BaseException:

@@ -13,12 +13,22 @@ from tests.e2e.installation import STOP_LIMIT_S, Installation
 
 # Three nodes with the same settings.
 NO_MORE: Sequence[dict[str, str]] = ({}, {}, {})
+LISTENERS = ("listen", "tls_listen", "gateway_listen")
 # What a node locks, logs or keeps for itself.
 OWN_FILES = shutil.ignore_patterns("*.lock", "audit.log*", "clarion.db*")
 
 
 class Node(Installation):
     """One of the nodes: it can be killed, paused and started again."""
+
+    host = "127.0.0.1"
+
+    def place(self, host: str, under: list[str]) -> None:
+        """Let the node listen at another address, and be started by another command."""
+        self.host, self.under = host, under
+        for name in LISTENERS:
+            port = self._flags[name].rpartition(":")[2]
+            self._flags[name] = f"{host}:{port}"
 
     def kill(self) -> None:
         assert self.process is not None
@@ -42,7 +52,8 @@ class Cluster(Installation):
     ) -> None:
         """Make a node for each of `node_flags`; `flags` are added to all."""
         super().__init__(folder, **flags)
-        shared = {"public_url": f"http://127.0.0.1:{self.port}", **flags}
+        # A process each: there are enough of them.
+        shared = {"public_url": f"http://127.0.0.1:{self.port}", "processes": "1", **flags}
         self.nodes = [
             Node(_make_folder(folder / f"node-{number}"), **shared | more)
             for number, more in enumerate(node_flags, 1)
@@ -112,9 +123,9 @@ class Cluster(Installation):
     def _balancer(self) -> Balancer:
         return Balancer(
             {
-                self.port: [node.port for node in self.nodes],
-                self.tls_port: [node.tls_port for node in self.nodes],
-                self.gateway_port: [node.gateway_port for node in self.nodes],
+                self.port: [(node.host, node.port) for node in self.nodes],
+                self.tls_port: [(node.host, node.tls_port) for node in self.nodes],
+                self.gateway_port: [(node.host, node.gateway_port) for node in self.nodes],
             }
         )
 

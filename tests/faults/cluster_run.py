@@ -8,8 +8,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,21 +17,24 @@ from typing import Any
 from bench.installation import Installation
 from clarion.clock import SystemClock
 from clarion.push.sql.messages import SqlMessages
-from tests.cluster.nodes import NO_MORE, Cluster
+from tests.cluster.links import Links
+from tests.cluster.nodes import NO_MORE, Cluster, Node
 from tests.faults import pipeline_state
 from tests.faults.gateway import history
 from tests.faults.gateway.devices import ChaosDevices
 from tests.faults.gateway.pushes import Provider, Push
 from tests.faults.gateway.pushes import plan as plan_pushes
+from tests.faults.http_client import Connection
 from tests.faults.journal import read_faults, start_journal
 from tests.faults.pipeline_load import PlannedRequest, Senders, plan, set_up
 from tests.faults.sizes import SIZES
-from tests.servers import PostgresServer, RedisServer
+from tests.servers import PostgresServer, RedisCluster, RedisServer
 
 SEED = 20_261_117
 CLIENTS = 6
 PART = 100
 DRAIN_LIMIT_S = 120.0
+CONVERGE_LIMIT_S = 30.0
 PROGRESS_LIMIT_S = 90.0
 LOOK_EVERY_S = 0.1
 # Longer than the one attempt that a one-shot message has.
@@ -91,8 +93,6 @@ class ClusterRun:
         """Wait until nothing is left to do, and return the seconds that took."""
         began = time.monotonic()
         self.devices.stabilise()
-        for device in self.devices.devices:
-            device.disconnect()
         await self._drain_events()
         await self._drain_messages()
         self.settled_s = time.monotonic() - began
@@ -140,9 +140,14 @@ class ClusterRun:
             f"{changes:,} changes of status and claims, settled in {self.settled_s:.1f} s"
         )
 
-    def ask_all(self, look: Callable[[int], Any]) -> list[Any]:
-        """Return what `look` returns for the HTTP port of each node."""
-        return [look(node.port) for node in self.cluster.nodes]
+    async def converge(self) -> float:
+        """Wait until every node says that all it needs is connected; return how long that took."""
+        began = time.monotonic()
+        async with asyncio.timeout(CONVERGE_LIMIT_S):
+            for node in self.cluster.nodes:
+                while not await _is_healthy(node):  # noqa: ASYNC110 - it is another process
+                    await asyncio.sleep(LOOK_EVERY_S)
+        return time.monotonic() - began
 
 
 def plan_forever(chance: random.Random) -> Iterator[PlannedRequest]:
@@ -163,14 +168,16 @@ def plan_forever(chance: random.Random) -> Iterator[PlannedRequest]:
 async def run_cluster(
     folder: Path,
     postgres: PostgresServer,
-    redis: RedisServer | None,
+    redis: RedisServer | RedisCluster,
     *,
-    node_flags: Sequence[dict[str, str]] = NO_MORE,
+    links: Links | None = None,
 ) -> AsyncIterator[ClusterRun]:
     """Start three nodes, bring devices online on all of them, and have the load ready."""
-    flags = {**NO_LIMITS, "database": postgres.url, **({"redis": redis.url} if redis else {})}
-    cluster = Cluster(folder, node_flags, **flags)
-    cluster.is_flooded = True
+    flags = {**NO_LIMITS, "database": postgres.url, "redis": redis.url}
+    cluster = Cluster(folder, links.node_flags if links else NO_MORE, **flags)
+    if links:
+        for node, host, under in zip(cluster.nodes, links.hosts, links.under, strict=True):
+            node.place(host, under)
     first = await asyncio.to_thread(cluster.initialise)
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(cluster.start)
@@ -183,11 +190,12 @@ async def _prepare(
 ) -> ClusterRun:
     chance = random.Random(SEED)
     installation = Installation.read(cluster.data, url)
-    device_ids = await installation.add_devices(SIZES.cluster_devices)
+    # One more than take part in the load, for what a test does with it.
+    device_ids = (await installation.add_devices(SIZES.cluster_devices + 1))[:-1]
     app = App(cluster.port, first["app"]["api_key"])
     await set_up(app)
     await start_journal(url)
-    devices = ChaosDevices(SIZES.cluster_devices, cluster.gateway_port, chance)
+    devices = ChaosDevices(SIZES.cluster_devices, cluster.gateway_port, chance=chance)
     await stack.enter_async_context(devices.running())
     pushes = plan_pushes(chance, devices=SIZES.cluster_devices, count=SIZES.cluster_pushes)
     return ClusterRun(
@@ -204,6 +212,10 @@ async def _prepare(
     )
 
 
-def count_events(cluster: Cluster, *names: str) -> Counter[str]:
-    """Count what the nodes have logged under these names."""
-    return Counter(name for name in cluster.events() if name in names)
+async def _is_healthy(node: Node) -> bool:
+    try:
+        async with Connection(node.port, node.host) as connection:
+            answer = await connection.ask("GET", "/health")
+    except (OSError, EOFError):
+        return False
+    return answer.status == 200 and answer.json["status"] == "healthy"

@@ -30,13 +30,14 @@ class Answer:
 
 
 class Connection:
-    """A connection to the server on this machine.
+    """A connection to a server on this machine.
 
     `ask` raises OSError or EOFError if no whole answer came: what became of the request is then
     unknown, and the connection is of no further use.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -74,7 +75,7 @@ class Connection:
         if self._streams is not None and self._streams[0].at_eof():
             self.close()
         if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+            self._streams = await asyncio.open_connection(self._host, self._port)
         return self._streams
 
 

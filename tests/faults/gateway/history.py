@@ -17,7 +17,8 @@ ENDS = {
     Lifetime.KEPT: {DELIVERED},
     Lifetime.COLLAPSING: {DELIVERED, ("expired", "collapsed")},
     Lifetime.ONE_SHOT: {DELIVERED, ("expired", "not_stored")},
-    Lifetime.BRIEF: {DELIVERED, ("expired", "ttl_passed")},
+    # Its life can be over before it is accepted.
+    Lifetime.BRIEF: {DELIVERED, ("expired", "ttl_passed"), ("expired", "not_stored")},
 }
 
 

@@ -1,0 +1,102 @@
+"""T16: nodes are cut off from PostgreSQL and Redis, in halves, alone, one way, again and again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.links import POSTGRES, REDIS, SERVERS, Links, has_namespaces, open_links
+from tests.conftest import IS_NIGHT
+from tests.faults.cluster_run import run_cluster
+from tests.faults.sizes import SIZES
+from tests.servers import PostgresServer, RedisServer
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+FLAPS = 5
+CONVERGED_S = 30.0
+Partition = Callable[[Links], Awaitable[None]]
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+def interrupting(*cuts: tuple[int, str]) -> Partition:
+    async def partition(links: Links) -> None:
+        for node, server in cuts:
+            links.interrupt(node, server)
+        await asyncio.sleep(SIZES.cluster_fault_s)  # how long it lasts
+
+    return partition
+
+
+def losing_answers(node: int, server: str) -> Partition:
+    async def partition(links: Links) -> None:
+        links.lose_answers(node, server)
+        await asyncio.sleep(SIZES.cluster_fault_s)  # as above
+
+    return partition
+
+
+async def flap(links: Links) -> None:
+    for _ in range(FLAPS):
+        for server in SERVERS:
+            links.interrupt(1, server)
+        await asyncio.sleep(SIZES.cluster_fault_s / FLAPS)  # as above
+        await links.heal()
+        await asyncio.sleep(SIZES.cluster_fault_s / FLAPS)  # and how long it is well
+
+
+PARTITIONS: dict[str, Partition] = {
+    "one node": interrupting(*((0, server) for server in SERVERS)),
+    "two of three": interrupting(*((node, server) for node in (0, 1) for server in SERVERS)),
+    "one node from PostgreSQL": interrupting((1, POSTGRES)),
+    "all nodes from PostgreSQL": interrupting(*((node, POSTGRES) for node in range(3))),
+    "one node from Redis": interrupting((2, REDIS)),
+    "two nodes from Redis": interrupting((0, REDIS), (1, REDIS)),
+    "answers of PostgreSQL": losing_answers(2, POSTGRES),
+    "answers of Redis": losing_answers(0, REDIS),
+    "one node, flapping": flap,
+}
+
+
+@pytest.mark.parametrize("kind", ["network", "proxy"] if IS_NIGHT else ["network"])
+async def test_partitions_lose_nothing_and_heal(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    figures: Callable[[str], None],
+    kind: str,
+) -> None:
+    """Nothing is lost or doubled, no lease is held twice, no status goes back."""
+    urls, slowest_s = {POSTGRES: postgres.url, REDIS: redis.url}, 0.0
+    async with (
+        open_links(urls, in_namespaces=kind == "network" and has_namespaces()) as links,
+        run_cluster(tmp_path, postgres, redis, links=links) as run,
+    ):
+        async with run.under_load():
+            for name, partition in list(PARTITIONS.items()) * SIZES.cluster_rounds:
+                await partition(links)
+                await links.heal()
+                took_s = await run.converge()
+                slowest_s = max(slowest_s, took_s)
+                progress_s = await run.progress()
+                figures(f"T16 {name}: converged in {took_s:.1f} s, 100 more in {progress_s:.1f} s")
+        settled_s = await run.settle()
+        faults = await run.find_faults()
+        figures(
+            f"T16 by {links.kind}: {len(PARTITIONS) * SIZES.cluster_rounds} partitions, slowest "
+            f"converged in {slowest_s:.1f} s, {await run.describe()}"
+        )
+    assert faults[:20] == []
+    assert settled_s <= CONVERGED_S
