@@ -126,7 +126,7 @@ def running(build: Build, tmp_path: Path) -> Iterator[tuple[Build, dict[str, str
     command = [*json.loads(build.told["ENTRYPOINT"]), *json.loads(build.told["CMD"])]
     script = (
         f"mount --bind {build.root} {build.root} && mount -o remount,ro,bind {build.root}"
-        f" && mount -t proc proc {build.root}/proc && mount -t tmpfs tmpfs {build.root}/tmp"
+        f" && mount -t proc proc {build.root}/proc && mount -t tmpfs tmpfs {build.root}/tmp"  # noqa: S108
         f" && mount -t tmpfs -o uid=10001,gid=10001,mode=0700 tmpfs {build.root}/var/lib/clarion"
         f" && exec chroot --userspec={user} {build.root} {shlex.join(command)}"
     )
