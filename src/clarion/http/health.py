@@ -92,7 +92,7 @@ class Health:
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
         gather = self.gather_metrics
-        return Response(200, await gather() if gather else self.metrics.render(), _TEXT)
+        return Response(200, await (gather or self.metrics.render_in_turns)(), _TEXT)
 
     async def run(self) -> None:
         """Check the dependencies every so often, so that their metrics are never old."""

@@ -162,6 +162,19 @@ def test_two_servers_in_one_process_do_not_share_their_metrics() -> None:
     assert "/health" not in second.render().decode()
 
 
+async def test_it_is_the_same_text_in_turns() -> None:
+    metrics = Metrics()
+    metrics.observe_request("GET", "/health", 200, 0.001)
+    GatewayMetrics(metrics.registry).count(10, "pending")
+    at_once, in_turns = metrics.render(), await metrics.render_in_turns()
+    # What the process uses differs from one moment to the next.
+    lines = [
+        [line for line in text.splitlines() if not line.startswith(b"process_")]
+        for text in (at_once, in_turns)
+    ]
+    assert lines[0] == lines[1]
+
+
 def test_prometheus_can_read_it() -> None:
     metrics = Metrics()
     metrics.observe_request("GET", 'a"b\\c\n', 200, 0.001)
