@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bench.subjects import (
     broadcast,
+    bus,
     channels,
     connections,
     dashboard,
@@ -15,6 +16,7 @@ from bench.subjects import (
     inbox,
     offline,
     online,
+    processes,
     segments,
     writes,
 )
@@ -27,11 +29,13 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "processes": processes.measure,
     "online": online.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
     "segments": segments.measure,
+    "bus": bus.measure,
 }
 
 

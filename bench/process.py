@@ -91,7 +91,7 @@ def serving(
     command: Sequence[str],
     ready_url: str,
     *,
-    within_s: float = 15.0,
+    within_s: float = 60.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Iterator[Server]:

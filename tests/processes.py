@@ -266,6 +266,11 @@ class Server:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def log(self) -> str:
+        """What the server has printed so far."""
+        return self._daemon.log if self._daemon else ""
+
     def prepare(self, folder: Path) -> Daemon:
         raise NotImplementedError
 

@@ -85,8 +85,8 @@ class Settings:
         "auto",
         parse.number_or_auto(1, 64),
         "NUMBER",
-        "Processes of this node, which share its listeners; `auto`: 1 with SQLite or if the system "
-        "is not Linux, otherwise one for each processor, 8 at most.",
+        "Processes on this machine, which share the listeners; each is a node. `auto`: 1 with "
+        "SQLite, or if the system is not Linux; otherwise one for each processor, 8 at most.",
     )
     database: str = _url(
         parse.database,
@@ -94,7 +94,8 @@ class Settings:
     )
     redis: str = _url(
         parse.redis,
-        "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
+        "redis://HOST:PORT/NUMBER of the Redis or Valkey that nodes share: a server, or several "
+        "of a Cluster, separated by commas; rediss:// for TLS. Empty: none.",
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",

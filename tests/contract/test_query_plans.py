@@ -348,7 +348,9 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
         ],
         "messages": [message_row(i, a, n, k) for i, a, n in devices for k in range(5)],
         "feedback": [(a, NOW + n, b"token-%d" % n, "revoked") for _, a, n in devices],
-        "subscriptions": [(i, f"topic-{n % TOPICS}", a, 0, NOW, 0) for i, a, n in devices],
+        "subscriptions": [
+            (i, f"topic-{(n + k) % TOPICS}", a, 0, NOW, 0) for i, a, n in devices for k in range(5)
+        ],
         "push_endpoints": [
             (i, f"endpoint-{n}", a, f"user-{n % 900}", b"e-%d" % n, None, None, NOW)
             for i, a, n in devices

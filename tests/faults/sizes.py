@@ -43,6 +43,8 @@ class Sizes:
     cluster_devices: int
     cluster_pushes: int
     cluster_pushes_per_second: float
+    stops: int  # of a node by SIGTERM
+    pauses: int
     cluster_rounds: int  # how often each fault is made
     cluster_fault_s: float  # how long a fault lasts
     lock_s: float
@@ -137,6 +139,8 @@ TABLE = {
         cluster_devices=30,
         cluster_pushes=800,
         cluster_pushes_per_second=60,
+        stops=4,
+        pauses=2,
         cluster_rounds=1,
         cluster_fault_s=2,
         lock_s=3,
@@ -198,6 +202,8 @@ TABLE = {
         cluster_devices=200,
         cluster_pushes=60_000,
         cluster_pushes_per_second=60,
+        stops=100,
+        pauses=200,
         cluster_rounds=20,
         cluster_fault_s=20,
         lock_s=30,

@@ -31,7 +31,7 @@ from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis.address import parse_address
-from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
+from clarion.nodes.redis.client import FAILURES, connect_once
 from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
@@ -285,17 +285,15 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
+    address = parse_address(settings.redis)
     try:
-        about = await connect_once(parse_address(settings.redis))
+        about = await connect_once(address)
     except FAILURES as error:
-        reason = str(error) or type(error).__name__
-        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.endpoints)
+        return "fault", f"{hosts} cannot be used: {str(error) or type(error).__name__}"
     detail = f"{about.product} {about.version}"
     if about.primaries:
         detail += f", a Cluster with {about.primaries} primaries"
-    if not about.is_new_enough:
-        least = ".".join(map(str, LEAST_VERSION))
-        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
     return "ok", detail
 
 

@@ -24,7 +24,8 @@ from clarion.telemetry.logs import get_logger
 KNOWN_MS = 3_000
 KNOWN_LIMIT = 100_000
 POLL_S = 2.0
-CHECK_S = 30.0
+# Also if nothing is missed: a user may connect while they become inactive.
+CHECK_S = 5.0
 # The time of a change is that of the node that made it; the clocks of nodes may differ by this.
 LOOK_BACK_MS = 10 * 60 * 1000
 _PAGE = 500

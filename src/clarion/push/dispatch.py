@@ -158,7 +158,8 @@ class Dispatch:
         pending = await self._messages.count_waiting(
             device.id, now=self._clock.now(), limit=self._stored.limit
         )
-        connection.carry_out(session.welcome(pending))
+        has_missed = pending > 0 or bool(connection.topics)
+        connection.carry_out(session.welcome(pending, has_missed=has_missed))
 
     def disconnect(self, connection: Connection) -> None:
         """Remove a connection; what it had not acknowledged is still stored."""

@@ -106,8 +106,13 @@ class Registry:
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        read_at, device = self._entries.get((app_id, token_hash), (_LONG_AGO, None))
-        if device is None or not 0 <= now - read_at < self._lifetime_of(device):
+        entry = self._entries.get((app_id, token_hash))
+        if entry is None or entry[1] is None:
+            return None
+        read_at, device = entry
+        # Every push asks, nearly always while the bus is heard.
+        lifetime = KNOWN_MS if self.changed.bus.is_hearing else self._lifetime_of(device)
+        if not 0 <= now - read_at < lifetime:
             return None
         self.hits += 1
         return device
@@ -149,10 +154,17 @@ class Registry:
             before = self._changes
             device = await self.devices.authenticate(*hashes)
             # A change since the read began may not be in what was read, and found no connection.
-            if device is None:
-                return None
-            if max(self._changed.get(device.id, 0), self._missed_at) <= before:
+            if device is None or not self.was_changed(device.id, before):
                 return device
+
+    @property
+    def changes(self) -> int:
+        """How many changes this node knows of."""
+        return self._changes
+
+    def was_changed(self, device_id: str, since: int) -> bool:
+        """Return whether a device may have been changed since there were so many changes."""
+        return max(self._changed.get(device_id, 0), self._missed_at) > since
 
     def propose(
         self,

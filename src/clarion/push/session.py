@@ -103,6 +103,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_has_news",
         "_in_flight",
         "_is_behind",
+        "_is_draining",
         "_is_refilling",
         "_mailbox",
         "_time_of_day",
@@ -121,6 +122,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         self.is_foreground = True
         self.is_enabled = True
         self._is_behind = False
+        self._is_draining = False
         self._is_refilling = False
         # Something was stored, or called for, that a read in progress may have come too early for.
         self._has_news = False
@@ -187,12 +189,19 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         """Set the device that has authenticated; `welcome` follows when its topics are read."""
         self.device = device
 
-    def welcome(self, pending: int) -> list[Effect]:
-        """Answer the hello, and begin to send what is stored."""
+    def welcome(self, pending: int, *, has_missed: bool = True) -> list[Effect]:
+        """Answer the hello, and begin to send what is stored.
+
+        `has_missed` is False if nothing was stored when the connection could be offered messages
+        already: then the store is read only if something was offered since.
+        """
         if self.device is None or self.is_closed:
             return []
-        self.is_ready = self._has_deferred = True
+        self.is_ready = True
         ready = SendFrame(frames.encode_ready(self.device.id, HEARTBEAT_S, pending))
+        if not has_missed and not self._is_behind:
+            return [ready]
+        self._has_deferred = True
         return [ready, *self.open_window()]
 
     def refuse(self) -> list[Effect]:
@@ -206,6 +215,9 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         at all is taken or lost.
         """
         if self.is_closed or not self.is_ready or self._has(message):
+            self._is_behind = self._is_behind or not self.is_ready
+            return False, []
+        if self._is_draining and message.is_stored:
             return False, []
         dropped = self._collapse(message)
         taken, effects = self._take_offer(message, now)
@@ -246,6 +258,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         is_all = is_all and not self._has_news
         self._is_refilling = self._has_news = False
         self._is_behind = not is_all
+        if self._is_draining:
+            return []
         if is_all:
             self._backlog_least = None
         dropped: list[Effect] = []
@@ -266,6 +280,18 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         if self._acking is not None:
             self._acking.difference_update(map(key_of, messages))
         return self._ask_for_more()
+
+    def drain(self) -> None:
+        """Send nothing more that is stored: the next connection of the device gets it."""
+        self._is_draining = True
+        if self._mailbox:
+            self._mailbox = [entry for entry in self._mailbox if not entry[-1].is_stored]
+            heapq.heapify(self._mailbox)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was sent is acknowledged, and recorded as delivered."""
+        return not self._in_flight and not self._acking
 
     def open_window(self) -> list[Effect]:
         """Send messages of every priority, if some were put off and the device takes any."""
@@ -376,6 +402,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         left = len(self._mailbox or ()) + len(self._in_flight or ())
         is_wanted = self._is_behind and self.is_enabled and left <= LOW_WATER
         is_able = self.is_ready and not self.is_paused and not self.is_closed
+        is_able = is_able and not self._is_draining
         if not is_wanted or not is_able or self._is_refilling:
             return []
         self._is_refilling = True

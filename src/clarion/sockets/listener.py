@@ -20,6 +20,9 @@ from clarion.telemetry.limited_log import LimitedLog
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
 UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
+# How long a stop waits for a client to acknowledge what was sent, and how often it looks.
+_SETTLE_S = 2.0
+_LOOK_EVERY_S = 0.02
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
 # Closed in a second by a node that stops, unless half of its grace period is too short for it.
@@ -83,12 +86,14 @@ class SocketListener:
         for acceptor in self._acceptors:
             acceptor.close()
         spread_s = self._choose_spread(grace_s) if is_gentle else 0.0
+        settle_s = min(grace_s / 4, _SETTLE_S)
         endings = [
-            asyncio.ensure_future(_end_after(random.uniform(0, spread_s), each))  # noqa: S311 - jitter
+            asyncio.ensure_future(_end_after(random.uniform(0, spread_s), each, settle_s))  # noqa: S311 - jitter
             for each in self._open()
         ]
         if endings:
-            await asyncio.wait(endings, timeout=min(grace_s, spread_s + _CLOSE_GRACE_S))
+            limit_s = min(grace_s, spread_s + settle_s + _CLOSE_GRACE_S)
+            await asyncio.wait(endings, timeout=limit_s)
         for socket in self._open():
             socket.cut()
         self.newcomers.drop_all()
@@ -111,6 +116,11 @@ class SocketListener:
         return endpoint.accept() if endpoint else None
 
 
-async def _end_after(delay_s: float, socket: Socket[Any]) -> None:
+async def _end_after(delay_s: float, socket: Socket[Any], settle_s: float) -> None:
+    """Close a socket when its client has acknowledged what was sent: it would get that again."""
     await asyncio.sleep(delay_s)
+    socket.session.drain()
+    give_up = asyncio.get_running_loop().time() + settle_s
+    while not socket.is_drained and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - a bounded wait
+        await asyncio.sleep(_LOOK_EVERY_S)
     await socket.end_for_restart()

@@ -140,6 +140,14 @@ class Session(ABC, Generic[F, E]):
     def _is_silent(self, now: int) -> bool:
         return now - self.heard_at >= SILENCE_LIMIT_MS
 
+    def drain(self) -> None:
+        """Begin nothing new: the connection is closed when what is under way is done."""
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is under way that the client would get again if it reconnected."""
+        return True
+
     @abstractmethod
     def resume(self, now: int) -> Effects[E]:
         """Continue after the socket has taken what was written."""

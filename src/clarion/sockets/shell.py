@@ -179,6 +179,11 @@ class Socket(WSListener, Generic[E]):
             else:
                 self._endpoint.perform(self, effect)
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether it can be closed without that the client gets something again."""
+        return self.session.is_closed or self.session.is_drained
+
     def mark_authenticated(self) -> None:
         """Stop waiting for a hello: it came, and it was valid."""
         self._cancel_hello_timer()

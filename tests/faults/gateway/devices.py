@@ -1,6 +1,7 @@
 """Devices that crash, disconnect and reconnect under load, and the messages that each keeps."""
 
 import asyncio
+import itertools
 import json
 import random
 from collections import Counter
@@ -24,11 +25,17 @@ class ChaosDevice:
     """One device: what it keeps outlives its connections.
 
     One that acknowledges early does so before it keeps a message: such a device loses messages, and
-    a test must find that.
+    a test must find that. One that is far away acknowledges after so many seconds.
     """
 
     def __init__(
-        self, number: int, port: int, chance: random.Random, *, acknowledges_early: bool = False
+        self,
+        number: int,
+        port: int,
+        chance: random.Random,
+        *,
+        acknowledges_early: bool = False,
+        distance_s: float = 0.0,
     ) -> None:
         self.kept: Counter[Arrival] = Counter()  # and how often each came
         self.is_stable = False
@@ -38,6 +45,7 @@ class ChaosDevice:
         self._port = port
         self._chance = chance
         self._acknowledges_early = acknowledges_early
+        self._distance_s = distance_s
         self._socket: DeviceSocket | None = None
         self._closed = asyncio.Event()
 
@@ -74,12 +82,20 @@ class ChaosDevice:
         )
         if draw < CRASHES_BEFORE_KEEPING + CRASHES_BEFORE_ACKNOWLEDGING:
             socket.cut()
+        elif self._distance_s:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._distance_s, self._acknowledge, socket, messages)
         elif not self._acknowledges_early:
+            socket.acknowledge(messages)
+
+    def _acknowledge(self, socket: DeviceSocket, messages: list[Notification]) -> None:
+        if not socket.transport.is_closing():
             socket.acknowledge(messages)
 
     def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
         del socket  # one at a time, and perhaps not even `connect` has given it to us
-        self.codes[code] += 1
+        if self.ready.is_set():
+            self.codes[code] += 1
         self.ready.clear()
         self._closed.set()
 
@@ -88,11 +104,23 @@ class ChaosDevices:
     """All the devices of a test."""
 
     def __init__(
-        self, count: int, port: int, chance: random.Random, *, acknowledges_early: bool = False
+        self,
+        count: int,
+        *ports: int,
+        chance: random.Random,
+        acknowledges_early: bool = False,
+        distance_s: float = 0.0,
     ) -> None:
+        """Devices take turns with the ports."""
         self.devices = [
-            ChaosDevice(number, port, chance, acknowledges_early=acknowledges_early)
-            for number in range(count)
+            ChaosDevice(
+                number,
+                port,
+                chance,
+                acknowledges_early=acknowledges_early,
+                distance_s=distance_s,
+            )
+            for number, port in zip(range(count), itertools.cycle(ports), strict=False)
         ]
         self.disconnects = 0
         self._chance = chance

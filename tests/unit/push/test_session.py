@@ -529,3 +529,28 @@ def test_after_the_end_nothing_is_sent(session: DeviceSession) -> None:
 
 def test_a_session_that_is_idle_holds_next_to_nothing(session: DeviceSession) -> None:
     assert (session._mailbox, session._in_flight, session._acking) == (None, None, None)
+
+
+def test_a_session_that_drains_is_drained_when_all_is_recorded(session: DeviceSession) -> None:
+    sent_before = make_message()
+    offer(session, sent_before)
+    session.drain()
+    assert not session.is_drained
+    acknowledge(session, sent_before)
+    assert not session.is_drained
+    session.settle((sent_before,))
+    assert session.is_drained
+
+
+def test_a_session_that_drains_sends_nothing_that_the_next_one_can(session: DeviceSession) -> None:
+    waiting = many(IN_FLIGHT_LIMIT + 1)
+    offer(session, *waiting)
+    once = make_message(is_stored=False)
+    session.fall_behind()
+    session.drain()
+    session.drain()
+    assert session.offer(make_message(), NOW) == (False, [])
+    assert refill(session, make_message(), is_all=False) == []
+    assert sent(acknowledge(session, *waiting[:-1])) == []
+    assert sent(offer(session, once)) == ids(once)
+    assert session.resume(NOW) == []

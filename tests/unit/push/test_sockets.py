@@ -24,6 +24,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self.is_broken = False
+        self.changes = 0
+        self.changed_at = 0
         self.tasks = BackgroundTasks()
         self.refills: list[PushPriority] = []
         self.connected: list[tuple[Device, object]] = []
@@ -32,6 +34,10 @@ class Gateway:
         if self.is_broken:
             raise StoreUnavailable
         return DEVICE if (token, secret) == ("t", "s") else None
+
+    def was_changed(self, device_id: str, since: int) -> bool:
+        assert device_id == DEVICE.id
+        return self.changed_at > since
 
     async def connect(self, socket: DeviceSocket, device: Device, cursor: object) -> None:
         assert not socket.session.is_closed
@@ -82,6 +88,32 @@ async def authorise(endpoint: DeviceEndpoint, gateway: Any, hello: Hello) -> lis
     endpoint.perform(socket, Authorise(hello))
     await gateway.tasks.finish(5)
     return socket.effects
+
+
+async def test_a_device_that_is_changed_while_its_origin_is_checked_is_not_connected(
+    gateway: Any, connections: Connections, clock: FixedClock
+) -> None:
+    class SlowOrigins:
+        async def is_allowed(self, _app_id: str, _origin: str) -> bool:
+            gateway.changes = gateway.changed_at = 1
+            return True
+
+    endpoint = DeviceEndpoint(
+        registry=gateway,
+        dispatch=gateway,
+        connections=connections,
+        clock=clock,
+        window_s=WINDOW_S,
+        origins=SlowOrigins(),
+    )
+    socket = Recorder(endpoint)
+    socket.origin = "https://app.example.com"
+    endpoint.perform(socket, Authorise(HELLO))
+    await gateway.tasks.finish(5)
+    assert gateway.connected == []
+    (close,) = socket.effects
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.RESTARTING
 
 
 async def test_a_known_device_is_connected(endpoint: DeviceEndpoint, gateway: Any) -> None:

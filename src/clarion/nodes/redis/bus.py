@@ -12,6 +12,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -43,7 +44,7 @@ PROBE_EVERY_S = 1.0
 _SECOND_LOOK_S = 0.25
 # A third of the time after which presence expires.
 BEAT_EVERY_S = 20.0
-# Devices of one step when presence is written anew: a few milliseconds of work.
+# Devices in one step when presence is written: a few milliseconds of work.
 _AT_A_TIME = 1_000
 # What is kept of changes while Redis is away: then all of it is written anew anyway.
 _CHANGES_LIMIT = 200_000
@@ -92,7 +93,10 @@ class RedisBus:
         # Holders that nobody hears for, and their devices.
         self._gone: list[tuple[str, Sequence[str]]] = []
         self._outbox = Outbox()
-        self._settling: list[asyncio.Future[None]] = []
+        # How many changes were taken to be sent, and how many of them others know of. Who waits for
+        # the latter to reach a number.
+        self._taken = self._done = 0
+        self._settling: list[tuple[int, asyncio.Future[None]]] = []
         self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
@@ -149,10 +153,11 @@ class RedisBus:
             self._change(device_id, None)
 
     async def settle(self) -> None:
-        if self._breaker.is_open:
+        number = self._taken + len(self._changes)
+        if self._breaker.is_open or number <= self._done:
             return
         settled = asyncio.get_running_loop().create_future()
-        self._settling.append(settled)
+        self._settling.append((number, settled))
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * TIMEOUT_S):
@@ -214,7 +219,7 @@ class RedisBus:
         with contextlib.suppress(TimeoutError, *FAILURES):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._send_all()
-                if self.is_hearing:
+                if not self._breaker.is_open:
                     await self._client.run(self._presence.unmark())
         self._subscribed.clear()
 
@@ -246,26 +251,41 @@ class RedisBus:
 
     async def _send_all(self) -> None:
         """Send portion by portion, until nothing waits or Redis is away."""
-        is_first = True
-        while not self._breaker.is_open and (is_first or self._has_work):
-            is_first = False
-            changes, self._changes = self._changes, {}
-            settling, self._settling = self._settling, []
+        while self._has_work and not self._breaker.is_open:
+            changes = self._take_changes()
             try:
                 await self._send_portion(changes)
             except FAILURES as error:
+                self._taken -= len(changes)
                 self._changes = {**changes, **self._changes}
                 self._breaker.open(error)
-            finally:
-                _resolve(settling)
+            else:
+                self._done = self._taken
+                self._end_settling(self._done)
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, self._outbox.clear())
-            _resolve(self._settling)
-            self._settling = []
+            self._end_settling(self._taken + len(self._changes))
 
     @property
     def _has_work(self) -> bool:
         return bool(self._outbox or self._changes or self._replaced or self._gone)
+
+    def _take_changes(self) -> dict[str, int | None]:
+        taken = dict(islice(self._changes.items(), _AT_A_TIME))
+        if len(taken) == len(self._changes):
+            self._changes = {}
+        else:
+            for device_id in taken:
+                del self._changes[device_id]
+        self._taken += len(taken)
+        return taken
+
+    def _end_settling(self, number: int) -> None:
+        """Let go who waits for changes up to a number."""
+        for place, settled in self._settling:
+            if place <= number and not settled.done():
+                settled.set_result(None)
+        self._settling = [each for each in self._settling if each[0] > number]
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
         """Write who holds what, find the holders of devices, and publish the frames."""
@@ -293,11 +313,9 @@ class RedisBus:
         """Note which devices were taken from other nodes, and which are theirs."""
         lost = []
         for device_id, former in read_changes(answers):
-            if self._held.get(device_id) != held[device_id]:
-                continue  # it was released or held anew in the meantime
             if former:
                 self._replaced[former][device_id] = held[device_id]
-            else:
+            elif self._held.get(device_id) == held[device_id]:  # it was not held anew meanwhile
                 del self._held[device_id]
                 lost.append(device_id)
         self._receivers.replace(lost)
@@ -494,9 +512,3 @@ class RedisBus:
 def _frame_bytes(command: Command) -> int:
     frame = command[2]
     return len(frame) if isinstance(frame, bytes) else 0
-
-
-def _resolve(settling: Iterable[asyncio.Future[None]]) -> None:
-    for settled in settling:
-        if not settled.done():
-            settled.set_result(None)
