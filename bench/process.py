@@ -139,6 +139,11 @@ def _connection(scheme: str, place: str) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(place, timeout=ANSWER_WITHIN_S, context=anyone)
 
 
+def cpu_of(pid: int) -> float:
+    """Return the seconds of CPU time that a process and its children have used."""
+    return sum(share.cpu_s for each in _family(pid) if (share := _usage(each)))
+
+
 def _family(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):

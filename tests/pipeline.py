@@ -218,6 +218,7 @@ def build_pipeline(
     clock: Clock,
     senders: Mapping[Channel, Sender],
     on_inbox_changed: Callable[[str, str], None] = lambda _app_id, _user_id: None,
+    is_live: Callable[[], bool] = lambda: True,
 ) -> Pipeline:
     """Build the real pipeline, as the server does."""
     connections = Connections()
@@ -248,6 +249,7 @@ def build_pipeline(
         gateway=dispatch,
         registry=registry,
         push_devices=GatewayDevices(dispatch, AesVault(bytes(32)), clock),
+        is_live=is_live,
     )
     return Pipeline(
         ports,

@@ -2,17 +2,34 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
 from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.model import Delivered, Outcome, OutgoingMessage
 from clarion.channels.stub import StubSender
-from clarion.events.model import Audience, AudienceKind, Event
+from clarion.events.leases import RENEWED_MS
+from clarion.events.model import DECISIONS, Audience, AudienceKind, Event, Job, JobKind
 from clarion.events.pipeline import Pipeline
+from clarion.events.sql.jobs import END, SqlQueue
 from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
-from tests.pipeline import LEASE, PipelineStore, build_pipeline, drain, make_event, make_job
+from tests.pipeline import (
+    EACH_LANE,
+    LEASE,
+    PipelineStore,
+    build_pipeline,
+    drain,
+    finish_sending,
+    make_event,
+    make_job,
+)
 
 LIMIT = 7
 EACH = 40
@@ -30,6 +47,38 @@ TYPES = (
         rate_limit=RateLimit(per_user_per_hour=LIMIT),
     ),
 )
+
+
+class UnfencedEngine:
+    """An engine whose outcomes are written whoever has the claim."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def write(self, unit: Unit) -> object:
+        steps = [
+            step._replace(is_guard=False) if step.statement is END else step for step in unit.steps
+        ]
+        return await self._engine.write(unit._replace(steps=tuple(steps)))
+
+
+class HeldSender:
+    """A provider that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.may_answer = asyncio.Event()
+
+    async def send(self, message: OutgoingMessage) -> Outcome:
+        self.sent.append(message.id)
+        await self.may_answer.wait()
+        return Delivered(response="taken")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 async def set_up(engine: Engine, app_id: str) -> list[Event]:
@@ -102,3 +151,93 @@ async def test_a_node_whose_leases_have_expired_changes_nothing(
     clock.advance(LEASE)
     await work_together(nodes, clock)
     await check(engine, app_id)
+
+
+async def test_without_the_fence_a_late_node_is_found_to_change_something(
+    engine: Engine, other_node: Engine
+) -> None:
+    """The control of the test before."""
+    app_id, clock = new_app_id(), FixedClock()
+    events = await set_up(engine, app_id)
+    unfenced: Any = UnfencedEngine(engine)
+    nodes = on_nodes(unfenced, other_node, clock)
+    assert await nodes[0].intake.accept(events) is None
+    clock.advance(LEASE)
+    await work_together(nodes, clock)
+    with pytest.raises(AssertionError):
+        await check(engine, app_id)
+
+
+async def prepare_delivery(engine: Engine, app_id: str, pipeline: Pipeline) -> None:
+    """Have a delivery decided, and not sent yet."""
+    preferences = Preferences(quiet_hours=(False,) * 24)
+    user = make_user(
+        "ana", app_id=app_id, attributes={"stub": "delivered"}, preferences=preferences
+    )
+    await SqlUsers(engine).put(user)
+    made = make_type("SENT", default_channels=(Channel.STUB,))
+    await SqlTypes(engine).put(app_id, made, NOW)
+    template = make_template("SENT", channel=Channel.STUB, body="hello", subject=None)
+    await SqlTemplates(engine).put(app_id, template)
+    event = make_event(app_id, type="SENT")
+    await PipelineStore(engine, app_id).events.accept([event], [make_job(event)])
+    await pipeline.backlog.measure()
+    for worker in pipeline.workers:
+        if worker.pool.name == DECISIONS:
+            await worker.work()
+
+
+async def claim_delivery(engine: Engine, app_id: str, now: int) -> tuple[Job, ...]:
+    queue = SqlQueue(engine)
+    return await queue.claim(Channel.STUB.value, app_id, EACH_LANE, now=now, until=now + LEASE)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_a_node_that_was_paused_sends_nothing_that_another_has_claimed(
+    engine: Engine, *, is_live: bool
+) -> None:
+    """A node that knows itself alive does not ask: the control."""
+    app_id, clock, sender = new_app_id(), FixedClock(), HeldSender()
+    sender.may_answer.set()
+    pipeline = build_pipeline(engine, clock, {Channel.STUB: sender}, is_live=lambda: is_live)
+    await prepare_delivery(engine, app_id, pipeline)
+    (stale,) = await claim_delivery(engine, app_id, NOW)
+    (current,) = await claim_delivery(engine, app_id, NOW + LEASE)
+    deliverer = pipeline.workers[0].handlers[JobKind.DELIVER]
+    await deliverer.handle([stale])
+    await finish_sending()
+    assert len(sender.sent) == int(is_live)
+    await deliverer.handle([current])
+    await finish_sending()
+    assert len(sender.sent) == int(is_live) + 1
+
+
+async def test_a_handler_that_takes_long_keeps_its_lease(
+    engine: Engine, other_node: Engine
+) -> None:
+    app_id, clock, sender = new_app_id(), FixedClock(), HeldSender()
+    pipeline = build_pipeline(engine, clock, {Channel.STUB: sender})
+    await prepare_delivery(engine, app_id, pipeline)
+    working = asyncio.ensure_future(drain(pipeline))
+    async with asyncio.timeout(30):
+        while not sender.sent:  # noqa: ASYNC110 - nothing signals us
+            await asyncio.sleep(0.01)
+    await pipeline.renew_old_leases()
+    assert await claim_delivery(other_node, app_id, NOW + LEASE - 1) == ()
+    clock.advance(LEASE - RENEWED_MS + 1)
+    await pipeline.renew_old_leases()
+    assert await claim_delivery(other_node, app_id, NOW + LEASE + 1) == ()
+    sender.may_answer.set()
+    await working
+    assert len(sender.sent) == 1
+    assert await claim_delivery(other_node, app_id, NOW + 10 * LEASE) == ()
+
+
+async def test_the_next_start_takes_over_also_if_the_clock_was_set_back(engine: Engine) -> None:
+    app_id, clock = new_app_id(), FixedClock()
+    store = PipelineStore(engine, app_id)
+    await store.accept()
+    await store.claim(NOW)
+    clock.step(-3_600_000)
+    await build_pipeline(engine, clock, {}).take_over()
+    assert len(await store.claim(clock.now())) == 1

@@ -67,7 +67,7 @@ BIG = {
 # What may read a big table whole, and why.
 ALLOWED = {
     "count_devices": "counts the devices of an app; read where nobody waits for it",
-    "count_jobs_by_app": "counts the jobs of all apps; read where nobody waits for it",
+    "count_jobs": "counts the jobs of all apps; read where nobody waits for it",
     "count_messages_by_status": "counts the messages of an app; read where nobody waits for it",
     "forget_sign_in_attempts": "run by an operator who resets an account; an hour of failures",
     "count_subscribers": "counts the subscriptions of an app; read where nobody waits for it",

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,10 @@ async def hold_deliveries(nodes: Nodes, count: int) -> None:
     await until(lambda: _has_two_nodes(nodes))
 
 
+def _has_received(nodes: Nodes, count: int) -> bool:
+    return len(nodes.receiver.requests) >= count
+
+
 async def _has_two_nodes(nodes: Nodes) -> bool:
     with suppress(OSError, EOFError):
         return len(await nodes.list_nodes(nodes.second)) == 2
@@ -188,11 +193,12 @@ async def test_a_paused_worker_that_goes_on_changes_nothing(
             await hold_deliveries(nodes, 1)
             nodes.first.send(signal.SIGSTOP)
             sent = len(nodes.receiver.requests)
-            took_s = await until(lambda sent=sent: len(nodes.receiver.requests) > sent)
+            took_s = await until(partial(_has_received, nodes, sent + 1))
             nodes.receiver.release()
-            await until(lambda number=number: _are(nodes, delivered=number + 1))
+            await until(partial(_are, nodes, delivered=number + 1))
             nodes.first.send(signal.SIGCONT)
             await until(lambda: _has_two_nodes(nodes))
+            assert set(nodes.received.values()) == {2}, "once by each node"
             nodes.receiver.requests.clear()
         assert (await nodes.send(nodes.first, 99)).status == 202
         await until(lambda: _are(nodes, delivered=SIZES.pauses + 1))

@@ -101,8 +101,8 @@ class Registry:
         self._changed: dict[str, int] = {}
         # The number of the last change of which this node knows nothing but that it may have been.
         self._missed_at = 0
-        self.hits = 0
-        self.misses = 0
+        # Since the start, for the metrics.
+        self.hits = self.misses = self.registered = self.invalidated = 0
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
@@ -207,6 +207,7 @@ class Registry:
         if not added:
             return None
         self._change(device)
+        self.registered += 1
         return Registered(device, await self._revoke_excess(device))
 
     async def refresh(
@@ -257,6 +258,7 @@ class Registry:
         now = self._clock.now()
         invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
         device = self._change(invalidated)
+        self.invalidated += device is not None
         if device is not None or address is None:
             self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device

@@ -107,6 +107,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_refilling",
         "_mailbox",
         "_time_of_day",
+        "connected_at",
         "device",
         "is_enabled",
         "is_foreground",
@@ -118,6 +119,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         super().__init__(now)
         self._time_of_day = time_of_day or TimeOfDay()
         self.device: Device | None = None
+        # The time of day, for the metrics: what was accepted before waited for the connection.
+        self.connected_at = 0
         # A device that never sends a state is taken to be awake.
         self.is_foreground = True
         self.is_enabled = True

@@ -56,6 +56,10 @@ class RedisBreaker:
     def is_open(self) -> bool:
         return self.opened.is_set()
 
+    def list_circuits(self) -> dict[str, str]:
+        """Return the state of this circuit breaker, by its name."""
+        return {"redis": "open" if self.is_open else "closed"}
+
     def open(self, error: BaseException) -> None:
         """Do not ask Redis until a probe has been answered."""
         if self.is_open:

@@ -16,7 +16,6 @@ import asyncpg
 from clarion.errors import CommandFailed, StartError
 from clarion.store.backups.archive import Archive, ArchiveWriter, OnProgress, Table
 from clarion.store.migrations.plan import (
-    MIGRATION_LOCK,
     RECORDED,
     Migration,
     apply_to_postgres,
@@ -24,6 +23,7 @@ from clarion.store.migrations.plan import (
     load,
 )
 from clarion.store.postgres.engine import connect_or_explain
+from clarion.store.postgres.release_locks import MIGRATION_LOCK
 
 # `migrations` is part of the manifest.
 _RECORDS = "migrations"
