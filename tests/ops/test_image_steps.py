@@ -24,8 +24,10 @@ pytestmark = pytest.mark.timeout(1800)
 # The distribution of the images that the Dockerfile is based on, and what they have of Python.
 BASE = ["--variant=minbase", "--include=python3-venv,ca-certificates", "bookworm"]
 START_LIMIT_S = 120.0
-# So that pip in there finds its packages where pip out here does.
+# So that pip in there finds its packages where pip out here does, and believes the same hosts.
+TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 PIP = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+PIP["PIP_CERT"] = TRUSTED
 
 
 def find_reason_to_skip() -> str | None:
@@ -107,7 +109,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     base = folder / "base"
     subprocess.run(["debootstrap", *BASE, base], check=True, stdout=subprocess.DEVNULL)
     (base / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-    shutil.copy("/etc/resolv.conf", base / "etc/resolv.conf")
+    for each in ("/etc/resolv.conf", TRUSTED):
+        shutil.copy(each, base / each.lstrip("/"))
     for path in (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"):
         if path.exists():
             shutil.copy(path, base / "etc/pip.conf")
@@ -132,7 +135,7 @@ def running(build: Build, tmp_path: Path) -> Iterator[tuple[Build, dict[str, str
     )
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            ["unshare", "--mount", "--fork", "--kill-child", "sh", "-c", script],
+            ["unshare", "--mount", "sh", "-c", script],
             env={**build.environment, **listen},
             stdout=log,
             stderr=log,
