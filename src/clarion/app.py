@@ -95,6 +95,7 @@ class Server:
             services.metrics.watch_connections(front.connections)
             if sqlite_path(settings.database_url):
                 await services.pipeline.take_over()
+            await services.membership.join()
             stack.push_async_callback(supervisor.stop, 0)
             _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
