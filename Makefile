@@ -45,7 +45,7 @@ bench: ## Run the benchmarks and print a table (ARGS="options")
 
 faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options")
 	$(SETUP) dev
-	@CLARION_TEST_SIZE=night $(VENV)/python -m pytest tests/faults $(ARGS)
+	@CLARION_TEST_SIZE=night $(VENV)/python -m pytest tests/faults tests/ops $(ARGS)
 
 lock: ## Update the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(SETUP) dev

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable
 
 from bench.subjects import (
     broadcast,
+    bus,
     channels,
     connections,
     dashboard,
     directory,
     events,
     inbox,
+    nodes,
     offline,
     online,
+    processes,
     segments,
     writes,
 )
@@ -27,11 +30,14 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "processes": processes.measure,
     "online": online.measure,
+    "nodes": nodes.measure,
     "connections": connections.measure,
     "broadcast": broadcast.measure,
     "channels": channels.measure,
     "segments": segments.measure,
+    "bus": bus.measure,
 }
 
 

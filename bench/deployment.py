@@ -88,25 +88,26 @@ def on_sqlite(*, devices: int = 0, users: int = 0) -> Iterator[Deployment]:
     """Run a deployment on SQLite for as long as the block lasts."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        _deployment("SQLite", Path(folder), "", devices, users) as deployment,
+        _deployment("SQLite", Path(folder), "", devices, users, 1) as deployment,
     ):
         yield deployment
 
 
 @contextmanager
-def on_postgres(*, devices: int = 0, users: int = 0) -> Iterator[Deployment]:
+def on_postgres(*, devices: int = 0, users: int = 0, processes: int = 1) -> Iterator[Deployment]:
     """Run a deployment on PostgreSQL for as long as the block lasts."""
+    name = "PostgreSQL" if processes == 1 else f"PostgreSQL, {processes} processes"
     with (
         tempfile.TemporaryDirectory() as folder,
         PostgresServer() as postgres,
-        _deployment("PostgreSQL", Path(folder), postgres.url, devices, users) as deployment,
+        _deployment(name, Path(folder), postgres.url, devices, users, processes) as deployment,
     ):
         yield deployment
 
 
 @contextmanager
 def _deployment(
-    name: str, folder: Path, database: str, devices: int, users: int
+    name: str, folder: Path, database: str, devices: int, users: int, processes: int
 ) -> Iterator[Deployment]:
     data = [f"--data={folder}", f"--database={database}"]
     command = [sys.executable, "-m", "clarion", "init", "--log-level=warning", *data]
@@ -117,6 +118,7 @@ def _deployment(
     port, gateway_port, baseline_port = free_ports(3)
     flags = [*data, "--tls-listen=off", "--log-level=warning", *NO_LIMITS]
     addresses = [f"--listen={HOST}:{port}", f"--gateway-listen={HOST}:{gateway_port}"]
+    addresses.append(f"--processes={processes}")
     serve = [sys.executable, "-m", "clarion", "serve", *flags, *addresses]
     compare = [sys.executable, "-m", "bench.baseline", *flags, f"--listen={HOST}:{baseline_port}"]
     with (

@@ -91,7 +91,7 @@ def serving(
     command: Sequence[str],
     ready_url: str,
     *,
-    within_s: float = 15.0,
+    within_s: float = 60.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Iterator[Server]:
@@ -137,6 +137,11 @@ def _connection(scheme: str, place: str) -> http.client.HTTPConnection:
     anyone.check_hostname = False
     anyone.verify_mode = ssl.CERT_NONE
     return http.client.HTTPSConnection(place, timeout=ANSWER_WITHIN_S, context=anyone)
+
+
+def cpu_of(pid: int) -> float:
+    """Return the seconds of CPU time that a process and its children have used."""
+    return sum(share.cpu_s for each in _family(pid) if (share := _usage(each)))
 
 
 def _family(pid: int) -> Iterator[int]:

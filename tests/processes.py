@@ -194,6 +194,11 @@ class Daemon:
             )
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -265,6 +270,16 @@ class Server:
         self.stop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        assert self._daemon is not None
+        return self._daemon.pid
+
+    @property
+    def log(self) -> str:
+        """What the server has printed so far."""
+        return self._daemon.log if self._daemon else ""
 
     def prepare(self, folder: Path) -> Daemon:
         raise NotImplementedError

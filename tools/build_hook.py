@@ -1,4 +1,4 @@
-"""Adds `build.json` to a wheel or an sdist: which commit it was built from, for `clarion version`."""
+"""Adds `build.json` to a wheel or an sdist: from which commit it was built."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+# It is there only while a release is built.
+from hatchling.builders.hooks.plugin.interface import (  # type: ignore[import-not-found]
+    BuildHookInterface,
+)
 
 PLACES = {"sdist": "src/clarion/build.json", "wheel": "clarion/build.json"}
 
 
-class BuildHook(BuildHookInterface):  # type: ignore[misc] - hatchling is not installed for checks
+class BuildHook(BuildHookInterface):  # type: ignore[misc]
     """What Hatchling calls. A wheel that is built from an sdist takes the file that is in it."""
 
     def initialize(self, _version: str, build_data: dict[str, Any]) -> None:

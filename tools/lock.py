@@ -10,6 +10,8 @@ RUNTIME = "requirements.lock"
 DEV = "requirements-dev.lock"
 # Apart from the others: it needs pydantic, which servers under test would load if it were there.
 GENERATOR = "tests/clients/generator.lock"
+# Programs and schemas by which the files in `ops` are checked.
+OPS = "tests/ops/tools.lock"
 
 
 def main() -> None:
@@ -18,6 +20,7 @@ def main() -> None:
     # Constrained by the first file, so that tests use the versions that users install.
     compile_lock(DEV, PROJECT, "--group", "dev", "--constraint", RUNTIME, *more)
     compile_lock(GENERATOR, "--group", "generator", *more)
+    compile_lock(OPS, "--group", "ops", *more)
 
 
 def compile_lock(name: str, *options: str) -> None:

@@ -1,9 +1,8 @@
-"""Build a release into dist/: sdist, wheel, lock file, SBOM, the notes of the changelog, checksums."""
+"""Build a release into dist/: sdist, wheel, lock file, SBOM, notes of the changelog, checksums."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import subprocess
@@ -11,10 +10,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from sbom import LOCK, make_sbom
-
 ROOT = Path(__file__).resolve().parent.parent
-SUMS = "SHA256SUMS"
+SUMS, LOCK = "SHA256SUMS", "requirements.lock"
 
 
 def main() -> None:
@@ -25,10 +22,9 @@ def main() -> None:
     shutil.rmtree(target, ignore_errors=True)
     uv = str(Path(sys.executable).with_name("uv"))
     subprocess.run([uv, "build", "--quiet", "--out-dir", str(target), str(ROOT)], check=True)
-    lock = (ROOT / LOCK).read_text()
-    (target / LOCK).write_text(lock)
-    sbom = json.dumps(make_sbom(project, lock), indent=1) + "\n"
-    (target / f"clarion-{version}.cdx.json").write_text(sbom)
+    shutil.copy(ROOT / LOCK, target)
+    with (target / f"clarion-{version}.cdx.json").open("w") as sbom:
+        subprocess.run([sys.executable, str(ROOT / "tools" / "sbom.py")], stdout=sbom, check=True)
     (target / f"clarion-{version}.md").write_text(notes)
     (target / ".gitignore").unlink(missing_ok=True)
     write_sums(target)

@@ -1,4 +1,4 @@
-"""Print an SBOM (CycloneDX 1.6, JSON) of what a release of Clarion installs, made from the lock file.
+"""Print an SBOM (CycloneDX 1.6, JSON) of what a release installs, made from the lock file.
 
 Standard library only. The same lock makes the same document, byte for byte.
 """
@@ -66,7 +66,7 @@ def read_lock(text: str) -> list[Package]:
 def make_sbom(project: dict[str, Any], lock: str) -> dict[str, Any]:
     """Return the document as what becomes JSON."""
     packages = read_lock(lock)
-    root = f"pkg:pypi/{project['name']}@{project['version']}"
+    root = f"pkg:generic/{project['name']}@{project['version']}"
     component = {
         "type": "application",
         "bom-ref": root,

@@ -20,10 +20,11 @@ from clarion import descriptors
 from clarion.data_directory import DataDirectory
 from clarion.endpoints import build_front
 from clarion.housekeeping import list_tasks
-from clarion.http.certificates import DevelopmentTls, load_context
+from clarion.http.certificates import DevelopmentTls, load_context, read_expiry
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.measurements import list_measurements
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
@@ -98,7 +99,7 @@ class Server:
             _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
             _start_loops(supervisor, services, stores, settings)
-            supervisor.start("http_connections", front.connections.run)
+            _watch(front, health, supervisor)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
@@ -130,6 +131,7 @@ class Server:
     ) -> list[HttpListener]:
         settings, (certificate, key) = self._settings, tls
         is_shared = self._member is not None
+        services.metrics.watch_certificate(read_expiry(certificate))
         await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
         sockets, count_streams = services.sockets, services.live_clients.__len__
@@ -169,6 +171,8 @@ class Server:
         """Accept nothing more and finish what is under way, within the grace period."""
         grace_s = self._settings.grace_s
         get_logger().info("stopping", grace_s=grace_s)
+        if self._exit_code == EXIT_OK:
+            await asyncio.sleep(self._settings.drain_s)
         clock = asyncio.get_running_loop().time
         ends_at = clock() + grace_s
         # An HTTP listener would wait for an open stream for ever.
@@ -211,6 +215,11 @@ async def _begin_work(settings: Settings, services: Services) -> None:
     await services.membership.join()
 
 
+def _watch(front: Front, health: Health, supervisor: Supervisor) -> None:
+    supervisor.start("http_connections", front.connections.run)
+    supervisor.start("dependency_checks", health.run)
+
+
 def _start_loops(
     supervisor: Supervisor, services: Services, stores: Stores, settings: Settings
 ) -> None:
@@ -240,7 +249,7 @@ def _start_loops(
     )
     if services.virtual_time is not None:
         services.virtual_time.clean_ups.extend(task.run_once for task in tasks)
-    for task in tasks:
+    for task in (*tasks, *list_measurements(stores, services, settings)):
         supervisor.start(task.name, task.run)
 
 
@@ -259,6 +268,7 @@ def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker
     if redis:
         redis.on_change = services.metrics.dependency_health.labels("redis").set
         redis.on_change(int(not redis.is_open))
+        services.circuits.watch(redis.list_circuits)
         supervisor.start("redis_probe", redis.run)
     if isinstance(services.bus, RedisBus):
         services.metrics.watch_bus(services.bus)

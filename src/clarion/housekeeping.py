@@ -95,7 +95,7 @@ def list_tasks(
         "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
     }
     steps: dict[str, tuple[float, Step]] = {
-        "expire_messages": (10, partial(stores.messages.expire, limit=CHUNK)),
+        "expire_messages": (10, partial(dispatch.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
         "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
         "run_erasures": (2, eraser.run_due),

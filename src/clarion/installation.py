@@ -84,7 +84,7 @@ async def identify(
         await _add(engine, vault, clock)
         rows = await engine.fetch(SELECT)
     ((id_, seal, copy_id),) = rows
-    _check_key(vault, id_, seal, directory, database_url)
+    check_key(vault, id_, seal, directory, database_url)
     if copy_id is not None:
         await void_copy(engine)
     return Installation(id_, describe_url(database_url))
@@ -103,9 +103,10 @@ async def _add(engine: Engine, vault: AesVault, clock: Clock) -> None:
     await engine.write(Unit("", (INSERT.step(id=id_, seal=seal, now=clock.now()),)))
 
 
-def _check_key(
+def check_key(
     vault: AesVault, id_: str, seal: bytes, directory: DataDirectory, database_url: str
 ) -> None:
+    """Raise `StartError` if the secrets of a database are not sealed with a key of the vault."""
     try:
         vault.open(seal, seal_context(id_))
     except InternalError as error:

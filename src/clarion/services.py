@@ -58,7 +58,13 @@ from clarion.stores import Stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
-from clarion.telemetry.metrics import ChannelMetrics, GatewayMetrics, Metrics
+from clarion.telemetry.metrics import (
+    ChannelMetrics,
+    CircuitMetrics,
+    GatewayMetrics,
+    Metrics,
+    watch_devices,
+)
 
 
 class Services:
@@ -72,7 +78,7 @@ class Services:
     ) -> None:
         clock = stores.clock
         self.bus = bus
-        self.metrics = Metrics()
+        self._open_metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
             stores.inboxes, per_user=settings.user_streams, total=settings.node_streams, bus=bus
@@ -106,6 +112,11 @@ class Services:
         self.audit_loop = _build_audit_loop(settings, stores)
         self.loop_watch = LoopWatch(self.metrics.loop_lag)
         self._watch(stores, supervisor)
+
+    def _open_metrics(self) -> None:
+        self.metrics = Metrics()
+        self.gateway_metrics = GatewayMetrics(self.metrics.registry)
+        self.circuits = CircuitMetrics(self.metrics.registry)
 
     def _build_work(self, settings: Settings, stores: Stores) -> None:
         self.pipeline = _build_pipeline(settings, stores, self)
@@ -195,6 +206,8 @@ class Services:
         self.metrics.watch_loops(supervisor.count_restarts)
         self.metrics.watch_stalls(lambda: self.loop_watch.stalls)
         self.metrics.registry.register(self.pipeline.metrics)
+        self.metrics.watch_rendering(stores.catalog.render_times)
+        self.circuits.watch(self.channels.list_circuits)
 
     async def on_user_changed(self, app_id: str, user_id: str) -> None:
         """Apply a change of a user to what waits for them, and to their connections."""
@@ -222,7 +235,7 @@ class Services:
             broadcasts=stores.broadcasts,
             connections=self.connections,
             clock=stores.clock,
-            metrics=GatewayMetrics(self.metrics.registry),
+            metrics=self.gateway_metrics,
             stored_limit=settings.device_stored,
             bus=self.bus,
         )
@@ -291,9 +304,8 @@ class Services:
             origins=self.origins,
             clock=stores.clock,
         )
-        self.metrics.watch_gateway(
-            sockets=devices.sockets, connections=self.connections, registry=self.registry
-        )
+        self.metrics.watch_sockets(devices.sockets)
+        watch_devices(self.metrics.registry, self.registry, self.connections)
         return SocketListener(
             devices,
             users,
@@ -306,7 +318,7 @@ def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None
     """Return what moves the clock of a test server; None for any other."""
     if not isinstance(stores.clock, MovableClock):
         return None
-    get_logger().warning("clock_of_tests", meaning="POST /v1/test/clock moves the time of all apps")
+    get_logger().warning("test_clock", meaning="POST /v1/test/clock moves the time of all apps")
     return VirtualTime(clock=stores.clock, pipeline=pipeline)
 
 

@@ -126,6 +126,8 @@ redis = _matching(
 )
 name = _matching(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, hyphens or underscores")
 
+account = _matching(r"([a-z_][a-z0-9_.-]{0,31})?", "the name of an account, like clarion")
+
 
 def public_url(text: str) -> str:
     if text and not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):

@@ -1,7 +1,8 @@
 """One frozen Settings. Every setting is a flag, an environment variable and a key in a TOML file.
 
 A flag overrides the environment, which overrides the file, which overrides the default. All faults
-are reported at once, each with the name of the setting and the allowed values.
+are reported at once, each with the name of the setting and the allowed values. An unknown variable
+is no fault: for a service named `clarion`, Kubernetes sets `CLARION_PORT` and others.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from clarion.setting_types import Address
 PREFIX = "CLARION_"
 # Variables of the test suite are not settings.
 TEST_PREFIX = "CLARION_TEST_"
+# What it sets for a service whose name begins with `clarion`; no setting has such a name.
+_OF_KUBERNETES = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_\d+_\w+)?$")
 # Each opens a dozen connections; a PostgreSQL server allows a hundred unless it is told otherwise.
 _AUTO_PROCESSES = 8
 
@@ -85,8 +88,8 @@ class Settings:
         "auto",
         parse.number_or_auto(1, 64),
         "NUMBER",
-        "Processes of this node, which share its listeners; `auto`: 1 with SQLite or if the system "
-        "is not Linux, otherwise one for each processor, 8 at most.",
+        "Processes on this machine, which share the listeners; each is a node. `auto`: 1 with "
+        "SQLite, or if the system is not Linux; otherwise one for each processor, 8 at most.",
     )
     database: str = _url(
         parse.database,
@@ -94,7 +97,8 @@ class Settings:
     )
     redis: str = _url(
         parse.redis,
-        "redis://HOST:PORT/NUMBER of the Redis or Valkey server that nodes share. Empty: none.",
+        "redis://HOST:PORT/NUMBER of the Redis or Valkey that nodes share: a server, or several "
+        "of a Cluster, separated by commas; rediss:// for TLS. Empty: none.",
     )
     server_id: str = _setting(
         re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "clarion",
@@ -106,6 +110,13 @@ class Settings:
         "Certificate chain, PEM. Empty: a development certificate, created in --data."
     )
     tls_key: Path | None = _file("Private key, PEM in PKCS#8 without a password.")
+    user: str = _setting(
+        "",
+        parse.account,
+        "NAME",
+        "Account that a server started by root runs as. It needs the data directory and the key, "
+        "and cannot listen on ports below 1024. Empty: the account that starts it.",
+    )
     log_level: str = _choice(
         "info", "debug warning error", "LEVEL", "Minimum level: debug, info, warning or error."
     )
@@ -130,6 +141,13 @@ class Settings:
         "only with SQLite, and in a data directory that is for tests alone.",
     )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
+    drain_s: int = _number(
+        0,
+        0,
+        600,
+        "How long a server that is told to stop still serves while `/ready` answers 503, so that "
+        "load balancers notice.",
+    )
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
     address_connections: int = _number(
@@ -359,7 +377,7 @@ def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iter
         key = variable.removeprefix(PREFIX).lower()
         if key.endswith("_file") and key.removesuffix("_file") in _BY_NAME:
             yield from _from_secret_file(key.removesuffix("_file"), variable, value, faults)
-        elif key != "config":
+        elif key in _BY_NAME:
             yield key, variable, value
 
 
@@ -386,13 +404,29 @@ def _parse(given: Iterable[_Given], faults: list[str]) -> dict[str, Any]:
     return values
 
 
+def find_unknown(environment: Mapping[str, str]) -> list[str]:
+    """Return what to warn of: variables that look like settings and are none."""
+    return [
+        _explain_unknown(key, variable)
+        for variable in sorted(environment)
+        if variable.startswith(PREFIX) and not variable.startswith(TEST_PREFIX)
+        for key in [variable.removeprefix(PREFIX).lower()]
+        if key.removesuffix("_file") not in (*_BY_NAME, "config")
+        and not _OF_KUBERNETES.search(variable)
+    ]
+
+
 def _is_known(key: str, source: str, faults: list[str]) -> bool:
     if key in _BY_NAME:
         return True
+    faults.append(_explain_unknown(key, source))
+    return False
+
+
+def _explain_unknown(key: str, source: str) -> str:
     near = difflib.get_close_matches(key, _BY_NAME, n=1)
     hint = f"; did you mean {_like_source(source, near[0])}?" if near else ""
-    faults.append(f"{source}: there is no such setting{hint}")
-    return False
+    return f"{source}: there is no such setting{hint}"
 
 
 def _like_source(source: str, key: str) -> str:

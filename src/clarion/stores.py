@@ -34,6 +34,7 @@ from clarion.data_directory import DataDirectory, list_database_files, make_priv
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
+from clarion.events.sql.ledger import SqlLedger
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
@@ -134,6 +135,7 @@ class Stores:
 
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = SqlStatistics(engine)
+        self.ledger = SqlLedger(engine)
         self.tally = SqlTally(engine)
         self.analytics = SqlAnalytics(engine)
 

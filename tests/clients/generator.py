@@ -1,40 +1,12 @@
 """openapi-python-client, in a folder of its own: servers under test must not find its pydantic."""
 
-import hashlib
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.node import only_one_at_a_time
-from tests.processes import ServerUnavailableError
+from tests.installed_packages import install
 
 LOCK = Path(__file__).with_name("generator.lock")
-INSTALLED = Path(sys.prefix) / "generator-packages"
 
 
 def install_generator() -> Path:
-    """Return a folder with the packages of the lock file; made once, whoever comes first."""
-    folder = INSTALLED / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
-    with only_one_at_a_time():
-        if not folder.exists():
-            unfinished = folder.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            _fill(unfinished)
-            unfinished.rename(folder)
-    return folder
-
-
-def _fill(folder: Path) -> None:
-    options = ["--quiet", "--require-hashes", "--only-binary", ":all:", "--target", str(folder)]
-    command = [*_find_installer(), "install", *options, "-r", str(LOCK)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ServerUnavailableError(f"openapi-python-client: {done.stderr}")
-
-
-def _find_installer() -> list[str]:
-    """Return pip; if the environment was made without it, uv."""
-    if Path(sys.prefix, "bin", "pip").exists():
-        return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    return [str(Path(sys.executable).with_name("uv")), "pip"]
+    """Return a folder with the packages of the lock file."""
+    return install(LOCK)

@@ -102,18 +102,18 @@ class Balancer:
         return None
 
     async def _pump(self, source: socket.socket, target: socket.socket) -> None:
-        """Forward until one end closes; what was reset on one side is closed on the other."""
+        """Forward until the source ends; an end or a reset of it reaches the target."""
+        how = socket.SHUT_WR
         try:
             while data := await self._loop.sock_recv(source, CHUNK_BYTES):
-                await self._loop.sock_sendall(target, data)
+                # A server that refuses a body answers and closes while more of it comes: that is
+                # read and dropped, so that the answer gets back.
+                with suppress(OSError):
+                    await self._loop.sock_sendall(target, data)
         except OSError:
-            with suppress(OSError):
-                source.shutdown(socket.SHUT_RDWR)
-            with suppress(OSError):
-                target.shutdown(socket.SHUT_RDWR)
-        else:
-            with suppress(OSError):
-                target.shutdown(socket.SHUT_WR)
+            how = socket.SHUT_RDWR
+        with suppress(OSError):
+            target.shutdown(how)
 
 
 def _send_at_once(connection: socket.socket) -> None:

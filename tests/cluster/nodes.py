@@ -52,7 +52,8 @@ class Cluster(Installation):
     ) -> None:
         """Make a node for each of `node_flags`; `flags` are added to all."""
         super().__init__(folder, **flags)
-        shared = {"public_url": f"http://127.0.0.1:{self.port}", **flags}
+        # A process each: there are enough of them.
+        shared = {"public_url": f"http://127.0.0.1:{self.port}", "processes": "1", **flags}
         self.nodes = [
             Node(_make_folder(folder / f"node-{number}"), **shared | more)
             for number, more in enumerate(node_flags, 1)

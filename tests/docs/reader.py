@@ -220,6 +220,8 @@ class Reader:
         self._replaced = {
             "127.0.0.1:8080": f"127.0.0.1:{self.port}",
             "127.0.0.1:8081": f"127.0.0.1:{self.gateway_port}",
+            "127.0.0.1:8090": f"127.0.0.1:{free_port()}",
+            "127.0.0.1:8091": f"127.0.0.1:{free_port()}",
             "localhost:8443": f"localhost:{self.tls_port}",
             '"127.0.0.1", 9000': f'"127.0.0.1", {(receiver := free_port())}',
             "127.0.0.1:9000": f"127.0.0.1:{receiver}",

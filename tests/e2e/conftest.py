@@ -29,7 +29,18 @@ CONSTELLATIONS = ["embedded", "standard"]
 CLUSTER = "cluster"
 # Tests by files that also run against three nodes in CI; the long run has all of them there, and so
 # has CLARION_TEST_NODES=3.
-CLUSTER_FILES: frozenset[str] = frozenset()
+CLUSTER_FILES = frozenset(
+    {
+        "test_devices",
+        "test_gateway",
+        "test_inbox_sockets",
+        "test_inbox_streams",
+        "test_isolation",
+        "test_keys",
+        "test_publish",
+        "test_push_deliveries",
+    }
+)
 HAS_ALL_ON_CLUSTER = IS_NIGHT or os.environ.get("CLARION_TEST_NODES") == "3"
 # The lower half of the databases is emptied by tests that use Redis themselves.
 REDIS_HALF = 128
@@ -114,13 +125,14 @@ class Constellation(dict[str, str]):
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the constellations of a test, unless it says itself which ones it is for."""
-    marks = metafunc.definition.iter_markers("parametrize")
-    if "constellation" in metafunc.fixturenames and "constellation" not in {
-        mark.args[0] for mark in marks
-    }:
-        is_on_cluster = HAS_ALL_ON_CLUSTER or metafunc.definition.path.stem in CLUSTER_FILES
-        chosen = [*CONSTELLATIONS, *([CLUSTER] if is_on_cluster else [])]
-        metafunc.parametrize("constellation", chosen, indirect=True, scope="session")
+    test = metafunc.definition
+    own = {mark.args[0] for mark in test.iter_markers("parametrize")}
+    if "constellation" not in metafunc.fixturenames or "constellation" in own:
+        return
+    is_chosen = HAS_ALL_ON_CLUSTER or test.path.stem in CLUSTER_FILES
+    is_on_cluster = is_chosen and test.get_closest_marker("one_node") is None
+    chosen = [*CONSTELLATIONS, *([CLUSTER] if is_on_cluster else [])]
+    metafunc.parametrize("constellation", chosen, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import apsw
+
+from tests.conftest import run_apart, run_sql
 from tests.processes import find_stalls, free_port
 
 START_LIMIT_S = 60.0
@@ -67,6 +70,15 @@ class Installation:
     def database_url(self) -> str:
         """Where its store is, for a test that plays another node."""
         return self._flags.get("database", f"sqlite:///{self.data / 'clarion.db'}")
+
+    def execute(self, sql: str) -> None:
+        """Change the database by hand, while no server runs."""
+        if "database" in self._flags:
+            run_apart(run_sql(self.database_url, sql))
+            return
+        connection = apsw.Connection(str(self.data / "clarion.db"))
+        connection.execute(sql)
+        connection.close()
 
     def run(self, *arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
         """Run a command on this installation; `flags` are added to its own."""

@@ -58,8 +58,11 @@ class InboxUser:
         return answer.json
 
     def add(self, count: int = 1) -> list[str]:
-        """Put notifications into the inbox, as another node would; return their ids."""
-        return asyncio.run(self._add(count))
+        """Put notifications into the inbox, and have its clients look; return their ids."""
+        made = asyncio.run(self._add(count))
+        # Whatever a user does has all clients of the user look, also if it changes nothing.
+        assert self.me.post(f"/v1/me/notifications/{uuid.uuid4()}/read").status == 404
+        return made
 
     async def _add(self, count: int) -> list[str]:
         installation = self.server.installation

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import apsw
 import pytest
 
 from tests.conftest import run_apart, run_sql
@@ -130,7 +129,8 @@ def test_the_manifest_says_what_is_in_the_file(make: Make, tmp_path: Path) -> No
         manifest = json.loads(archive.read("manifest.json"))
         names = set(archive.namelist())
     assert manifest["tables"]["apps"]["rows"] == 1
-    assert list(manifest["master_keys"].values()) == [1]
+    # The key of user tokens, and the value that names the master key.
+    assert list(manifest["master_keys"].values()) == [2]
     assert set(manifest["members"]) == names - {"manifest.json"}
     assert manifest["as_of"].endswith("Z")
     content = file.read_bytes()
@@ -218,18 +218,9 @@ def test_a_backup_of_a_newer_release_or_another_engine_is_refused(
         other = Installation(tmp_path)
     assert "`clarion migrate-data` copies to the other one" in refuse(other, file)
     newer = "INSERT INTO migrations (version, name, checksum) VALUES (9999, 'later', 'x')"
-    execute(source, newer)
+    source.execute(newer)
     later = back_up(source, tmp_path / "two.backup")
     assert "only knows up to" in refuse(target, later)
-
-
-def execute(installation: Installation, sql: str) -> None:
-    if "database" in installation.flags:
-        run_apart(run_sql(installation.database_url, sql))
-        return
-    connection = apsw.Connection(str(installation.data / "clarion.db"))
-    connection.execute(sql)
-    connection.close()
 
 
 def test_who_was_erased_after_the_backup_is_erased_again(make: Make, tmp_path: Path) -> None:

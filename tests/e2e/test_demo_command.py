@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation, command, environment
 from tests.e2e.sending import COUNTED_LIMIT_S, wait_until
+from tests.ops.operations import find_missing
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -94,7 +95,10 @@ def is_refused(app: Asker) -> bool | None:
     return app.get("/v1/stats").status == 401 or None
 
 
-def test_every_kind_of_thing_exists(demo: Asker) -> None:
+def test_every_kind_of_thing_exists(demo: Asker, installation: Installation) -> None:
+    metrics = Asker(installation.port).get("/metrics").body.decode()
+    assert find_missing(metrics) == set(), "named in an alert or a dashboard of `ops`"
+    assert "\nclarion_ledger_difference 0.0\n" in metrics
     people = items(demo, "/v1/users?limit=100")
     assert len(people) == PEOPLE
     assert len({each["language"] for each in people}) > 3

@@ -93,6 +93,7 @@ async def test_a_device_may_close_the_connection(open_socket: Open) -> None:
         assert socket.close_code == code
 
 
+@pytest.mark.one_node("metrics are those of a node")
 async def test_the_open_connections_are_counted(server: Server, open_socket: Open) -> None:
     async with open_socket(), open_socket():
         text = (await asyncio.to_thread(server.anyone.get, "/metrics")).body.decode()

@@ -48,7 +48,7 @@ def test_a_stream_begins_with_the_state_and_sends_every_change(
         ]
 
 
-def test_what_another_node_writes_is_sent_too(ana: InboxUser) -> None:
+def test_what_is_new_in_the_store_is_sent(ana: InboxUser) -> None:
     with ana.watch() as stream:
         assert summary(stream.take()) == [("state", "0", 0)]
         (made,) = ana.add()

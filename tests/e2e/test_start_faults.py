@@ -268,6 +268,8 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
         "directory",
         "disk",
         "database",
+        "clock",
+        "nodes",
         "vault",
         "keys",
         "audit log",

@@ -67,11 +67,12 @@ def test_the_status_counts_the_secrets_of_each_key(
 ) -> None:
     assert first
     before = installation.run("vault", "status").stdout.split()
-    assert before[1:] == ["1", "current"]
+    # The key of user tokens, and the value that names the master key.
+    assert before[1:] == ["2", "current"]
     assert installation.run("vault", "rotate").returncode == 0
     after = installation.run("vault", "status").stdout.split()
     # The key by which the audit log was signed before is kept, sealed.
-    assert after[1:] == ["2", "current"]
+    assert after[1:] == ["3", "current"]
     assert after[0] != before[0]
 
 
@@ -112,7 +113,7 @@ def findings_of(installation: Installation) -> dict[str, str]:
 def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str, Any]) -> None:
     assert first
     path = key_file(installation)
-    assert findings_of(installation)["vault"].startswith("ok 1 encrypted secrets, key ")
+    assert findings_of(installation)["vault"].startswith("ok 2 encrypted secrets, key ")
     path.chmod(0o640)
     assert findings_of(installation)["vault"].endswith(f"run chmod 600 {path}")
     path.chmod(0o600)
@@ -122,7 +123,7 @@ def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str,
     path.write_bytes(b"n" * 32 + right)
     assert "to finish the rotation" in findings_of(installation)["vault"]
     path.unlink()
-    assert "is missing: restore it, or 1 secrets" in findings_of(installation)["vault"]
+    assert "is missing: restore it, or 2 secrets" in findings_of(installation)["vault"]
 
 
 def test_the_doctor_counts_providers(installation: Installation, first: dict[str, Any]) -> None:

@@ -175,7 +175,7 @@ def test_a_directory_is_for_tests_or_for_everything_else(tmp_path: Path) -> None
     (tmp_path / "t").mkdir()
     of_tests = Installation(tmp_path / "t", clock="test")
     with of_tests:
-        assert "clock_of_tests" in of_tests.events()
+        assert "test_clock" in of_tests.events()
     done = of_tests.run("serve", clock="system")
     assert (done.returncode, "Start with --clock test" in done.stderr) == (2, True)
 

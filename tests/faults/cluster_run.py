@@ -93,8 +93,6 @@ class ClusterRun:
         """Wait until nothing is left to do, and return the seconds that took."""
         began = time.monotonic()
         self.devices.stabilise()
-        for device in self.devices.devices:
-            device.disconnect()
         await self._drain_events()
         await self._drain_messages()
         self.settled_s = time.monotonic() - began
@@ -192,11 +190,12 @@ async def _prepare(
 ) -> ClusterRun:
     chance = random.Random(SEED)
     installation = Installation.read(cluster.data, url)
-    device_ids = await installation.add_devices(SIZES.cluster_devices)
+    # One more than take part in the load, for what a test does with it.
+    device_ids = (await installation.add_devices(SIZES.cluster_devices + 1))[:-1]
     app = App(cluster.port, first["app"]["api_key"])
     await set_up(app)
     await start_journal(url)
-    devices = ChaosDevices(SIZES.cluster_devices, cluster.gateway_port, chance)
+    devices = ChaosDevices(SIZES.cluster_devices, cluster.gateway_port, chance=chance)
     await stack.enter_async_context(devices.running())
     pushes = plan_pushes(chance, devices=SIZES.cluster_devices, count=SIZES.cluster_pushes)
     return ClusterRun(

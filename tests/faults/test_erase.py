@@ -246,9 +246,10 @@ async def erase_all(world: World, people: list[Person]) -> int:
     async def live_and_die(person: Person) -> int:
         await asyncio.to_thread(world.plant, person)
         receipt = await world.erase(person)
-        assert receipt["removed"]["notifications"] + receipt["removed"]["events"] > 0
+        removed = receipt["removed"]
+        assert removed.get("notifications", 0) + removed.get("events", 0) > 0
         assert person.mark not in json.dumps(receipt)
-        return int(receipt["removed"].get("jobs", 0))
+        return int(removed.get("jobs", 0))
 
     return sum(await in_turns(live_and_die, people))
 

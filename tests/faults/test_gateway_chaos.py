@@ -126,7 +126,7 @@ async def set_up(
     installation = Installation.read(server.data, database)
     device_ids = await installation.add_devices(devices)
     chaos_devices = ChaosDevices(
-        devices, server.gateway_port, chance, acknowledges_early=acknowledges_early
+        devices, server.gateway_port, chance=chance, acknowledges_early=acknowledges_early
     )
     await stack.enter_async_context(chaos_devices.running())
     return ChaosTest(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,10 @@ async def hold_deliveries(nodes: Nodes, count: int) -> None:
     await until(lambda: _has_two_nodes(nodes))
 
 
+def _has_received(nodes: Nodes, count: int) -> bool:
+    return len(nodes.receiver.requests) >= count
+
+
 async def _has_two_nodes(nodes: Nodes) -> bool:
     with suppress(OSError, EOFError):
         return len(await nodes.list_nodes(nodes.second)) == 2
@@ -179,29 +184,22 @@ async def _are(nodes: Nodes, **counts: int) -> bool:
     return await count_deliveries(nodes.url) == Counter(counts)
 
 
-async def pause_once(nodes: Nodes, number: int) -> float:
-    """Pause the first node until the second has done its work; return when it began with that."""
-    await hold_deliveries(nodes, 1)
-    nodes.first.send(signal.SIGSTOP)
-    sent = len(nodes.receiver.requests)
-    took_s = await until(lambda: len(nodes.receiver.requests) > sent)
-    nodes.receiver.release()
-    await until(lambda: _are(nodes, delivered=number))
-    nodes.first.send(signal.SIGCONT)
-    await until(lambda: _has_two_nodes(nodes))
-    assert set(nodes.received.values()) == {2}, "once by each node"
-    nodes.receiver.requests.clear()
-    return took_s
-
-
 async def test_a_paused_worker_that_goes_on_changes_nothing(
     tmp_path: Path, postgres_database: str, figures: Callable[[str], None]
 ) -> None:
     """T17: it waits for an answer when it is paused, and gets it when another node is done."""
-    took_s = 0.0
     async with two_nodes(tmp_path, postgres_database) as nodes:
-        for number in range(1, SIZES.pauses + 1):
-            took_s = await pause_once(nodes, number)
+        for number in range(SIZES.pauses):
+            await hold_deliveries(nodes, 1)
+            nodes.first.send(signal.SIGSTOP)
+            sent = len(nodes.receiver.requests)
+            took_s = await until(partial(_has_received, nodes, sent + 1))
+            nodes.receiver.release()
+            await until(partial(_are, nodes, delivered=number + 1))
+            nodes.first.send(signal.SIGCONT)
+            await until(lambda: _has_two_nodes(nodes))
+            assert set(nodes.received.values()) == {2}, "once by each node"
+            nodes.receiver.requests.clear()
         assert (await nodes.send(nodes.first, 99)).status == 202
         await until(lambda: _are(nodes, delivered=SIZES.pauses + 1))
         changes, faults = await read_faults(postgres_database)

@@ -110,7 +110,7 @@ async def run_stops(
         installation = Installation.read(cluster.data, database)
         await installation.add_devices(DEVICES)
         devices = ChaosDevices(
-            DEVICES, cluster.gateway_port, random.Random(11), distance_s=distance_s
+            DEVICES, cluster.gateway_port, chance=random.Random(11), distance_s=distance_s
         )
         devices.stabilise()
         await stack.enter_async_context(devices.running())

@@ -30,6 +30,7 @@ COMPOSITION = {
     "services",
     "stores",
     "housekeeping",
+    "measurements",
     "installation",
     "key_rotation",
     "personal_data",

@@ -1,5 +1,6 @@
 """Settings: their sources, which one overrides, and how faults are reported."""
 
+import re
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from clarion.cores import count_cores
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
-from clarion.settings import PREFIX, Settings, describe, flag_of, load
+from clarion.settings import PREFIX, Settings, describe, find_unknown, flag_of, load
 
 SECRETS = sorted(each.name for each in fields(Settings) if each.metadata["secret"])
 
@@ -132,10 +133,6 @@ def test_a_fault_shows_the_value_that_was_given() -> None:
     ("source", "hint"),
     [
         (({"lissten": "x"}, {}), "--lissten: there is no such setting; did you mean --listen?"),
-        (
-            ({}, {"CLARION_DATABSE": "x"}),
-            "CLARION_DATABSE: there is no such setting; did you mean CLARION_DATABASE?",
-        ),
         (({"zzz": "x"}, {}), "--zzz: there is no such setting"),
     ],
 )
@@ -143,6 +140,39 @@ def test_a_misspelt_name_gets_a_hint(
     source: tuple[dict[str, str], dict[str, str]], hint: str
 ) -> None:
     assert faults_of(*source) == [hint]
+
+
+def test_an_unknown_variable_is_no_fault_but_is_reported() -> None:
+    environment = {"CLARION_DATABSE": "x", "CLARION_ZZZ_FILE": "/nowhere", "CLARION_CONFIG": ""}
+    assert load({}, environment) == Settings()
+    assert find_unknown({**environment, "CLARION_REDIS_FILE": "x", "CLARION_TEST_X": "y"}) == [
+        "CLARION_DATABSE: there is no such setting; did you mean CLARION_DATABASE?",
+        "CLARION_ZZZ_FILE: there is no such setting",
+    ]
+
+
+def test_what_kubernetes_sets_for_a_service_is_neither_a_setting_nor_reported() -> None:
+    set_for_services = {
+        f"CLARION_{service}{variable}": "tcp://10.0.0.1:8080"
+        for service in ("", "GATEWAY_", "REDIS_", "DATABASE_")
+        for variable in (
+            "SERVICE_HOST",
+            "SERVICE_PORT",
+            "SERVICE_PORT_HTTP",
+            "PORT",
+            "PORT_8080_TCP",
+            "PORT_8080_TCP_PROTO",
+            "PORT_8080_TCP_ADDR",
+        )
+    }
+    assert load({}, set_for_services) == Settings()
+    assert find_unknown(set_for_services) == []
+    names = [each.name for each in fields(Settings)]
+    assert not [each for each in names if re.search(r"(^|_)(port|service_host)($|_)", each)]
+
+
+def test_a_known_variable_must_have_a_valid_value() -> None:
+    assert len(faults_of({}, {"CLARION_LISTEN": "tcp://10.0.0.1:8080"})) == 1
 
 
 def test_a_misspelt_name_in_the_file_gets_a_hint(tmp_path: Path) -> None:

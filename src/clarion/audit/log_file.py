@@ -6,10 +6,12 @@ its own, a crash loses nothing, and it can be moved away at any time.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from clarion.audit.lines import read_line, write_line
 from clarion.audit.model import Entry
@@ -43,12 +45,10 @@ class LogFile:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append entries that are not in the file yet; they are durable when this returns."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "rb+") as file:
-            # Another server with the same directory may be appending.
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with self._open_alone() as file:
             tail = _read_tail(self.path)
-            last = _find_last(tail)
+            # If it has just been renamed, the last entry is in the other one.
+            last = _find_last(tail) or self.find_last()
             written = last.sequence or 0 if last else 0
             new = [write_line(each) for each in entries if (each.sequence or 0) > written]
             # A line that was cut off stays as it is, and the next one begins anew.
@@ -59,6 +59,20 @@ class LogFile:
                 os.fsync(file.fileno())
             if os.fstat(file.fileno()).st_size >= self._rotated_bytes:
                 self._rotate()
+
+    def _open_alone(self) -> BinaryIO:
+        """Open the file and lock it: another process with the same directory may be appending.
+
+        If that one has renamed the file while we waited for the lock, there is another one.
+        """
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            file = os.fdopen(descriptor, "rb+")
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                    return file
+            file.close()
 
     def _rotate(self) -> None:
         for number in range(KEPT_FILES, 0, -1):

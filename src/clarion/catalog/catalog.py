@@ -12,6 +12,7 @@ from clarion.catalog.model import CategoryDefinition, NotificationType
 from clarion.catalog.port import Categories, Sandbox, Templates, Types
 from clarion.clock import Clock
 from clarion.nodes.invalidation import Invalidation
+from clarion.telemetry.tallies import Tally
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once, on
 # others when they are told.
@@ -45,6 +46,7 @@ class CachedCatalog:
         self._size = 0
         self._cache: dict[tuple[str, str], tuple[int, Entry | None]] = {}
         self._changes = 0
+        self.render_times = Tally()
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
 
     async def find(self, app_id: str, type_name: str) -> Entry | None:
@@ -96,7 +98,8 @@ class CachedCatalog:
             category = await self._categories.get(app_id, definition.category)
             definition = apply_category(category, definition)
         own = await self._templates.list(app_id, type_name)
-        return build_entry(definition, own, partial(self._sandbox.run, app_id))
+        entry = build_entry(definition, own, partial(self._sandbox.run, app_id))
+        return replace(entry, on_rendered=self.render_times.add)
 
     async def _load(self, key: tuple[str, str]) -> Entry | None:
         now, changes = self._clock.monotonic(), self._changes

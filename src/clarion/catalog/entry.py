@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import perf_counter
 
 import msgspec
 
@@ -60,6 +61,8 @@ class Entry:
     run: Run
     mentions: Mapping[str, tuple[Template, ...]]  # which templates mention an undeclared name
     size_bytes: int
+    # Called with the seconds that a text took to render.
+    on_rendered: Callable[[float], None] = lambda _seconds: None
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
     _converted: dict[str, Template] = field(default_factory=dict, repr=False)  # by language
 
@@ -96,7 +99,9 @@ class Entry:
         template = self.pick(channel, language)
         if template is None:
             raise NotFound(f"{self.type.type} has no template for {channel}.")
+        began = perf_counter()
         text = await render(await self._convert(template), context, self.run)
+        self.on_rendered(perf_counter() - began)
         return replace(text, language=template.language)
 
     async def check_context(

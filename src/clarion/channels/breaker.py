@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from enum import StrEnum
 
 # It opens when at least so many attempts were made in a window, and half of them failed.
@@ -23,6 +24,12 @@ class BreakerState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
+
+
+def find_worst(states: Collection[BreakerState]) -> BreakerState:
+    """Return the state of those breakers that are worst off; without any, closed."""
+    worst_first = (BreakerState.OPEN, BreakerState.HALF_OPEN)
+    return next((each for each in worst_first if each in states), BreakerState.CLOSED)
 
 
 class Breaker:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState
+from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
 from clarion.channels.kinds import Kind
 from clarion.channels.model import (
     BUSY,
@@ -99,9 +99,7 @@ class Route:
     @property
     def circuit(self) -> BreakerState:
         """The state of the circuit that is worst off."""
-        states = {each.state for each in self.breakers.values()}
-        worst_first = (BreakerState.OPEN, BreakerState.HALF_OPEN)
-        return next((each for each in worst_first if each in states), BreakerState.CLOSED)
+        return find_worst({each.state for each in self.breakers.values()})
 
     def _find_breaker(self, message: OutgoingMessage) -> Breaker:
         circuit = self.kind.find_circuit(message.address)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from clarion.catalog.model import Channel
-from clarion.channels.breaker import BreakerState
+from clarion.channels.breaker import BreakerState, find_worst
 from clarion.channels.kinds import Kind, find_address
 from clarion.channels.model import (
     Address,
@@ -165,6 +165,15 @@ class Routing:
                 is_open = route.circuit is not BreakerState.CLOSED
                 counts[key] = counts.get(key, 0) + is_open
         return counts
+
+    def list_circuits(self) -> dict[str, str]:
+        """Return the state of the worst circuit breaker of each channel and kind."""
+        states: dict[str, set[BreakerState]] = {}
+        for _, app in self._apps.values():
+            for route in _all(app):
+                name = f"{route.provider.channel.value}/{route.kind.name}"
+                states.setdefault(name, set()).add(route.circuit)
+        return {name: find_worst(some).value for name, some in states.items()}
 
     async def _load(self, app_id: str, old: RoutedChannels | None) -> RoutedChannels:
         known = {_key(route.provider): route for route in _all(old)} if old else {}

@@ -31,12 +31,17 @@ from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis.address import parse_address
-from clarion.nodes.redis.client import FAILURES, LEAST_VERSION, connect_once
+from clarion.nodes.redis.client import FAILURES, connect_once
 from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
-from clarion.store.migrations.plan import RECORDED, find_missing, load
+from clarion.store.migrations.plan import (
+    find_missing,
+    load,
+    read_from_postgres,
+    read_from_sqlite,
+)
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connect_or_explain
@@ -73,6 +78,8 @@ async def _run(check: Callable[[Settings], Awaitable[Finding]], settings: Settin
         return await check(settings)
     except ClarionError as error:
         return "fault", error.detail
+    except OSError as error:
+        return "fault", f"this account cannot use {error.filename}: {error.strerror}"
 
 
 async def _python(_settings: Settings) -> Finding:
@@ -115,7 +122,7 @@ def _sqlite(path: str) -> Finding:
         return "note", f"{path} does not exist yet; `clarion migrate` creates it"
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        missing = find_missing(load("sqlite"), connection.execute(RECORDED).fetchall())
+        missing = find_missing(load("sqlite"), read_from_sqlite(connection))
         connection.close()
     except apsw.Error as error:
         return "fault", f"{path} is not a readable Clarion database ({type(error).__name__})"
@@ -130,7 +137,7 @@ async def _postgres(url: str) -> Finding:
             return "fault", "PostgreSQL runs with fsync=off: a crash can lose data"
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
             return "note", "the database is empty; `clarion migrate` creates the tables"
-        missing = find_missing(load("postgres"), map(tuple, await connection.fetch(RECORDED)))
+        missing = find_missing(load("postgres"), await read_from_postgres(connection))
     finally:
         await connection.close()
     return _migrations(f"PostgreSQL {version}", len(missing))
@@ -278,17 +285,15 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
 async def _redis(settings: Settings) -> Finding:
     if not settings.redis:
         return "ok", "not used"
+    address = parse_address(settings.redis)
     try:
-        about = await connect_once(parse_address(settings.redis))
+        about = await connect_once(address)
     except FAILURES as error:
-        reason = str(error) or type(error).__name__
-        return "fault", f"{settings.redis.partition('://')[0]}://… cannot be used: {reason}"
+        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.endpoints)
+        return "fault", f"{hosts} cannot be used: {str(error) or type(error).__name__}"
     detail = f"{about.product} {about.version}"
     if about.primaries:
         detail += f", a Cluster with {about.primaries} primaries"
-    if not about.is_new_enough:
-        least = ".".join(map(str, LEAST_VERSION))
-        return "fault", f"{detail}: at least {least} is needed, for sharded channels"
     return "ok", detail
 
 

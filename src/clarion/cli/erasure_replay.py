@@ -56,6 +56,8 @@ async def replay(*audit_log: Path, **settings: SettingFlags) -> None:
 
     """
     loaded = load_settings(settings)
+    if not audit_log:
+        raise StartError("Name an audit log that goes on after the backup.")
     if missing := [each for each in audit_log if not each.is_file()]:
         raise StartError(f"There is no file {missing[0]}.")
     async with open_stores(loaded) as stores:
@@ -88,8 +90,9 @@ async def replay_erasures(stores: Stores, paths: Iterable[Path], kept_days: int)
 async def _find_last(stores: Stores, paths: Iterable[Path]) -> dict[Subject, Entry]:
     """Return what happened last to each user who was deleted or restored after the backup."""
     chain, keys = stores.audit_log.chain, stores.audit_log.keys
-    state = await chain.get_state()
-    known = {each.id for each in await chain.read_waiting("", _PAGE)}
+    state, known = await chain.get_state(), set[str]()
+    while page := await chain.read_waiting(max(known, default=""), _PAGE):
+        known.update(each.id for each in page)
     found: dict[Subject, Entry] = {}
     for path in paths:
         for _, entry in read_entries(path):

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from clarion.errors import StartError
-from clarion.settings import Settings, load
+from clarion.settings import Settings, find_unknown, load
 from clarion.telemetry import logs
 
 # Every setting is a flag of every command. They are documented once, in `clarion serve --help`.
@@ -33,4 +33,6 @@ def load_settings(flags: Mapping[str, str]) -> Settings:
     """Read flags, environment and file, and configure logging."""
     settings = load(flags, os.environ)
     logs.configure(settings.log_level, settings.log_format)
+    for problem in find_unknown(os.environ):
+        logs.get_logger().warning("unknown_variable", problem=problem)
     return settings

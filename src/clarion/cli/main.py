@@ -47,6 +47,13 @@ app.command(
     "--database.",
 )
 app.command(
+    "clarion.cli.migrate_data:migrate_data",
+    name="migrate-data",
+    help="Copy everything from SQLite into an empty PostgreSQL database, and verify it. Stop the "
+    "server first. If it is interrupted, run it again: it goes on where it was. "
+    f"{_TAKES_SETTINGS}",
+)
+app.command(
     "clarion.cli.doctor:doctor",
     name="doctor",
     help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",

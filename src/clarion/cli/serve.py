@@ -12,6 +12,7 @@ from clarion.cli.first_run import read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.init import initialise_if_empty
 from clarion.cli.saved_keys import find_foreign, find_own
+from clarion.privileges import change_account
 from clarion.processes.parent import ProcessGroup
 from clarion.settings import Settings, describe
 from clarion.stores import Stores
@@ -33,6 +34,7 @@ serve = App(name="serve", help_epilogue=_describe_settings())
 @serve.default
 def _serve(**settings: SettingFlags) -> int:
     loaded = load_settings(settings)
+    change_account(loaded.user, loaded.data)
 
     async def run() -> int:
         count = loaded.process_count

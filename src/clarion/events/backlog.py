@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 
 from clarion.catalog.model import Priority
@@ -20,6 +21,7 @@ _INTERVAL_FACTOR = 20
 PAGE = 500
 COUNT_INTERVAL_S = 30.0
 _LONGEST_WAIT_S = 30
+_DEAD_LANE = -1
 _FIRST = DueJobs("", -2, "", 0)
 
 
@@ -49,6 +51,8 @@ class Backlog:
         self._app_ages_ms: dict[str, int] = {}
         self._due_since: dict[str, int] = {}
         self._counts: dict[str, int] = {}
+        self._lengths: dict[int, int] = {}
+        self.refused = {"queue_age": 0, "queue_length": 0}
         self._next_measure_s = self._next_count_s = 0.0
         self._is_measuring = False
 
@@ -56,6 +60,7 @@ class Backlog:
         """Raise `TooManyRequests` if the queue of an app is too old or too long."""
         age_ms = self._app_ages_ms.get(app_id, 0)
         if age_ms > self._limit_ms:
+            self.refused["queue_age"] += 1
             wait_s = min(max((age_ms - self._limit_ms) // 1000, 1), _LONGEST_WAIT_S)
             raise TooManyRequests(
                 wait_s,
@@ -63,6 +68,7 @@ class Backlog:
                 f"longer than {self._limit_ms // 1000} s; nothing was stored.",
             )
         if self.is_full(app_id):
+            self.refused["queue_length"] += 1
             raise TooManyRequests(
                 _LONGEST_WAIT_S,
                 f"The queue of your app has {self._counts[app_id]:,} jobs, and at most "
@@ -88,6 +94,15 @@ class Backlog:
     def ages_s(self) -> dict[str, float]:
         """Return the age of each lane in seconds, by its name."""
         return {lane.name.lower(): self._lane_ages_ms.get(lane, 0) / 1000 for lane in Priority}
+
+    def lengths(self) -> dict[str, int]:
+        """Return how many jobs each lane has, due or not, as of the last half minute."""
+        return {lane.name.lower(): self._lengths.get(lane, 0) for lane in Priority}
+
+    @property
+    def dead_letters(self) -> int:
+        """How many jobs failed at every attempt, as of the last half minute."""
+        return self._lengths.get(_DEAD_LANE, 0)
 
     async def watch(self) -> None:
         """Measure twice a second until cancelled."""
@@ -147,12 +162,18 @@ class Backlog:
             return
         started = loop_time()
         before = dict(self._counts)
-        counts = await self._queue.count_by_app()
+        counts: Counter[str] = Counter()
+        lengths: Counter[int] = Counter()
+        for (app_id, lane), count in (await self._queue.count()).items():
+            lengths[lane] += count
+            if lane != _DEAD_LANE:
+                counts[app_id] += count
+        self._lengths = dict(lengths)
         # What was accepted since the count began is not in it, or counts twice until the next.
         for app_id, count in self._counts.items():
             added = count - before.get(app_id, 0)
             if added:
-                counts[app_id] = counts.get(app_id, 0) + added
-        self._counts = counts
+                counts[app_id] += added
+        self._counts = dict(counts)
         took_s = loop_time() - started
         self._next_count_s = loop_time() + max(COUNT_INTERVAL_S, took_s * _INTERVAL_FACTOR)

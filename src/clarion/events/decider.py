@@ -99,7 +99,9 @@ class Decider:
                 continue
             began = clock()
             outcome = await self.writer.run_safely(job, self._decide_one, job, event, projected)
-            rendered_s += clock() - began
+            took_s = clock() - began
+            rendered_s += took_s
+            self.writer.metrics.decide_times.add(took_s)
             batch.add(prepared.request, outcome)
             outcomes.append(outcome)
             await slices.pause()

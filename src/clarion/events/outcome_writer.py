@@ -11,13 +11,14 @@ from typing import Any
 from clarion.clock import Clock
 from clarion.errors import ClarionError, Overloaded, TooManyRequests
 from clarion.events.leases import Leases
-from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
+from clarion.events.model import DeadLetter, DeliveryStatus, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes
 from clarion.push.port import Gateway
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import PipelineMetrics
 
 TRIES = 5
+_ARRIVED = frozenset({DeliveryStatus.SENT, DeliveryStatus.DELIVERED})
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 600.0
 # Jobs that wait for the same thing are not all due at the same moment.
@@ -144,8 +145,13 @@ class OutcomeWriter:
         if is_retry:
             # Its deliveries keep their status.
             return
+        if outcome.final_status is not None:
+            self.metrics.decided[outcome.final_status] += 1
         for each in outcome.deliveries:
             self.metrics.deliveries[each.channel, each.status, each.reason] += 1
+            if each.status in _ARRIVED:
+                waited_s = max(0, self.clock.now() - each.decided_at) / 1000
+                self.metrics.delivery_times.add(waited_s, (each.channel,))
 
 
 def _choose(first: ClarionError | None, second: ClarionError) -> ClarionError:

@@ -63,7 +63,7 @@ class Pipeline:
         self._ports = ports
         self._deleted_apps = deleted_apps
         self._leases, self._time = Leases(), LeaseClock(ports.clock)
-        self.metrics = PipelineMetrics()
+        self.metrics = PipelineMetrics(JobKind)
         self._cases = CaseReader(ports, caps)
         self.backlog = Backlog(
             ports.queue,
@@ -72,7 +72,7 @@ class Pipeline:
             jobs_limit=app_waiting,
             on_due=self._note_due,
         )
-        self.metrics.watch_ages(self.backlog.ages_s)
+        self.metrics.watch_queue(self.backlog)
         self._writer = OutcomeWriter(
             ports.outcomes,
             ports.clock,

@@ -128,8 +128,11 @@ class Queue(Protocol):
     async def count_due(self, pool: str, lane: Priority, app_id: str, now: int, limit: int) -> int:
         """Return how many jobs of an app are due in a lane of a pool, counted up to a limit."""
 
-    async def count_by_app(self) -> dict[str, int]:
-        """Return how many jobs each app has, due or not, without dead letters. May take long."""
+    async def count(self) -> dict[tuple[str, int], int]:
+        """Return how many jobs each app has in each lane, due or not. May take long.
+
+        Dead letters are in lane -1.
+        """
 
 
 class NotificationReader(Protocol):
@@ -221,6 +224,19 @@ class DeliveryReports(Protocol):
         now: int,
     ) -> bool:
         """Record that a delivery did not arrive; False if it was not queued or sent."""
+
+
+class Ledger(Protocol):
+    """Finds what was accepted and is neither finished nor waiting nor in progress."""
+
+    async def find_lost(self, since: int, until: int, limit: int) -> frozenset[str]:
+        """Return the ids of lost events and notifications made in a time, at most `limit` of each.
+
+        One that is written meanwhile may be among them: then `is_lost` is False later.
+        """
+
+    async def is_lost(self, row_id: str) -> bool:
+        """Return whether the event or notification with this id is lost."""
 
 
 class Retention(Protocol):

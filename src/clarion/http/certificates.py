@@ -151,3 +151,9 @@ def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
         msg = f"--tls-certificate, --tls-key: cannot use {certificate} with {key}: {error}"
         raise StartError(msg) from error
     return context
+
+
+def read_expiry(certificate: Path) -> float:
+    """Return when a certificate ends, in seconds since 1970; of a chain, the first that does."""
+    chain = x509.load_pem_x509_certificates(certificate.read_bytes())
+    return min(each.not_valid_after_utc.timestamp() for each in chain)

@@ -67,7 +67,7 @@ _USERS_PART = 0.75
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
-_FOR_ALL = ("/health", "/ready")
+_FOR_ALL = ("/health", "/live", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
 _FOR_PEOPLE = ("/unsubscribe/", "/admin/")

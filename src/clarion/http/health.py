@@ -15,6 +15,7 @@ from clarion.nodes.port import Dependency, Membership
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
+CHECK_EVERY_S = 10.0
 _NO_STORE = (b"cache-control", b"no-store")
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
@@ -49,6 +50,7 @@ class Health:
         return (
             FastRoute("GET", "/health", self.health),
             FastRoute("GET", "/ready", self.ready),
+            FastRoute("GET", "/live", self.live),
             FastRoute("GET", "/metrics", self.render_metrics),
         )
 
@@ -83,10 +85,21 @@ class Health:
             body["failing"] = failing
         return respond_json(200 if is_ready else 503, msgspec.json.encode(body), _NO_STORE)
 
+    async def live(self, _request: Request) -> Response:
+        """Answer as long as the event loop runs, whatever is missing: a restart would not help."""
+        return respond_json(200, b'{"live":true}', _NO_STORE)
+
     async def render_metrics(self, _request: Request) -> Response:
         """Answer with the metrics in Prometheus format."""
         gather = self.gather_metrics
-        return Response(200, await gather() if gather else self.metrics.render(), _TEXT)
+        return Response(200, await (gather or self.metrics.render_in_turns)(), _TEXT)
+
+    async def run(self) -> None:
+        """Check the dependencies every so often, so that their metrics are never old."""
+        dependencies = {"database": self.database, **self.others}
+        while True:
+            await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
+            await asyncio.sleep(CHECK_EVERY_S)
 
     async def _check(self, name: str, dependency: Dependency | None) -> str:
         if dependency is None:

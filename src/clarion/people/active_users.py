@@ -15,6 +15,7 @@ from clarion.clock import Clock
 from clarion.errors import NotFound, ServiceError
 from clarion.nodes.bus import ALONE, Bus
 from clarion.nodes.invalidation import Invalidation
+from clarion.nodes.recent_changes import RecentChanges
 from clarion.nodes.watch import Watch
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
@@ -24,7 +25,8 @@ from clarion.telemetry.logs import get_logger
 KNOWN_MS = 3_000
 KNOWN_LIMIT = 100_000
 POLL_S = 2.0
-CHECK_S = 30.0
+# Also if nothing is missed: a user may connect while they become inactive.
+CHECK_S = 5.0
 # The time of a change is that of the node that made it; the clocks of nodes may differ by this.
 LOOK_BACK_MS = 10 * 60 * 1000
 _PAGE = 500
@@ -74,8 +76,7 @@ class ActiveUsers:
         self._watch = Watch(bus, deaf_s=poll_s, hearing_s=check_s)
         self._changed = Invalidation("people.user", self._take_change, self._forget_all)
         self._changed.join(bus)
-        # How many were changed: what was read before may be older than a change.
-        self._changes = 0
+        self._changes = RecentChanges()
         # By app and user: when it was read, and what the user was.
         self._known: dict[tuple[str, str], tuple[int, Presence]] = {}
         # Who was deleted or erased lately.
@@ -102,9 +103,9 @@ class ActiveUsers:
         read_at, presence = self._known.get(key, (0, Presence.ACTIVE))
         if 0 <= now - read_at < KNOWN_MS:
             return presence
-        changes = self._changes
+        changes = self._changes.count
         presence = await self._read(app_id, user_id)
-        if changes != self._changes:
+        if self._changes.has(key, changes):
             return presence
         if len(self._known) >= KNOWN_LIMIT:
             self._known.clear()
@@ -136,7 +137,7 @@ class ActiveUsers:
     ) -> None:
         """Apply what is known of a user since a change on any node."""
         owner = (app_id, user_id)
-        self._changes += 1
+        self._changes.note(owner)
         self._known.pop(owner, None)
         if is_erased:
             for forget in self._forgets:
@@ -149,7 +150,7 @@ class ActiveUsers:
             self._disconnect(app_id, user_id)
 
     def _forget_all(self) -> None:
-        self._changes += 1
+        self._changes.note_all()
         self._known.clear()
 
     def was_gone(self, app_id: str, user_id: str) -> bool:

@@ -80,7 +80,8 @@ class Acknowledgements:
         for connection, message in part:
             # Not negative: the clock may have been set since.
             seconds = max(0, now - message.created_at) / 1000
-            self.metrics.observe_delivery(message.priority, seconds)
+            was_connected = message.created_at >= connection.session.connected_at
+            self.metrics.observe_delivery(message.priority, seconds if was_connected else None)
             connection.carry_out(connection.session.settle((message,)))
 
 

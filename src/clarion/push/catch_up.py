@@ -1,7 +1,7 @@
 """Reads what may wait for connected devices because nobody told this node.
 
 While the bus is not heard, another node cannot forward what it accepts. Then the devices of this
-node get it after half a minute, without reconnecting. When the bus is heard again, the store is
+node get it after ten seconds, without reconnecting. When the bus is heard again, the store is
 read once more.
 """
 
@@ -18,7 +18,7 @@ from clarion.push.connections import Connection, Connections
 from clarion.push.dispatch import Dispatch
 from clarion.telemetry.logs import get_logger
 
-EVERY_S = 30.0
+EVERY_S = 10.0
 DEVICES_AT_ONCE = 500
 TOPICS_AT_ONCE = 2_000
 # Between two chunks, at random: 10,000 devices are read for within seven seconds.

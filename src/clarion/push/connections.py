@@ -86,6 +86,8 @@ class Connections:
         # By app and user: those of the user's devices, a few at most.
         self._by_user: dict[tuple[str, str], tuple[Connection, ...]] = {}
         self._counts: dict[str, int] = {}
+        # Look-ups since the start, for the metrics.
+        self.hits = self.misses = 0
 
     def __len__(self) -> int:
         """Return the number of connected devices."""
@@ -101,7 +103,12 @@ class Connections:
 
     def get(self, device_id: str) -> Connection | None:
         """Return the device's connection, or None."""
-        return self._by_device.get(device_id)
+        connection = self._by_device.get(device_id)
+        if connection is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return connection
 
     def add(self, device_id: str, connection: Connection) -> None:
         """Add a connection; an older one of the same device is closed."""

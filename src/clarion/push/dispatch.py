@@ -77,6 +77,13 @@ class Dispatch:
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""
         await self._messages.fail(device.id, message_id, self._clock.now())
+        self._metrics.count_ended("failed")
+
+    async def expire(self, now: int, limit: int) -> int:
+        """Expire messages whose time has passed, at most `limit`; return how many."""
+        expired = await self._messages.expire(now, limit)
+        self._metrics.count_ended("expired", expired)
+        return expired
 
     async def cancel(self, device: Device, message_id: str) -> bool:
         """Cancel a message that waits; False if it does not, or was acknowledged meanwhile.
@@ -149,6 +156,7 @@ class Dispatch:
         """Add a device's connection, and start to send what the device missed."""
         session = connection.session
         session.recognise(device)
+        session.connected_at = self._clock.now()
         self._connections.add(device.id, connection)
         self.forwarding.bus.hold(device.id, self._clock.now())
         self._note_seen(device)
@@ -158,7 +166,8 @@ class Dispatch:
         pending = await self._messages.count_waiting(
             device.id, now=self._clock.now(), limit=self._stored.limit
         )
-        connection.carry_out(session.welcome(pending))
+        has_missed = pending > 0 or bool(connection.topics)
+        connection.carry_out(session.welcome(pending, has_missed=has_missed))
 
     def disconnect(self, connection: Connection) -> None:
         """Remove a connection; what it had not acknowledged is still stored."""

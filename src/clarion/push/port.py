@@ -336,6 +336,9 @@ class Statistics(Protocol):
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
         """Return topics with their number of valid subscribed devices, largest number first."""
 
+    async def count_pending(self, limit: int) -> int:
+        """Return how many messages of all apps wait for their devices, counted up to a limit."""
+
 
 class Broadcasts(Protocol):
     """Messages to topics, the subscriptions of devices and their cursors.

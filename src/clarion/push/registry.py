@@ -18,6 +18,7 @@ from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.nodes.invalidation import Invalidation
+from clarion.nodes.recent_changes import RecentChanges
 from clarion.push.connections import Connections
 from clarion.push.model import (
     Device,
@@ -35,10 +36,7 @@ UNKNOWN_MS = 300 * 1000
 # an answer must not be older than a moment.
 DEAF_KNOWN_MS = 5_000
 DEAF_UNKNOWN_MS = 1_000
-_LONG_AGO = -(1 << 62)
 ENTRIES_LIMIT = 200_000
-# More devices are not changed while one is authenticated.
-CHANGED_LIMIT = 10_000
 # At most so many are revoked or deleted at a time; there are more only after a limit was lowered.
 EXCESS_LIMIT = 100
 # So many invalid devices of a user are kept, so that providers that push to them are told so.
@@ -96,18 +94,20 @@ class Registry:
         # By app and token hash: when the device was read, and the device. The oldest is evicted
         # first. Nothing is shared by apps: what one looks up must not make it faster for another.
         self._entries: dict[tuple[str, bytes], tuple[int, Device | None]] = {}
-        # The number of changes so far, and for each device changed lately the number of its last.
-        self._changes = 0
-        self._changed: dict[str, int] = {}
-        # The number of the last change of which this node knows nothing but that it may have been.
-        self._missed_at = 0
-        self.hits = 0
-        self.misses = 0
+        # By id, and by app and token hash.
+        self.changes = RecentChanges()
+        # Since the start, for the metrics.
+        self.hits = self.misses = self.registered = self.invalidated = 0
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        read_at, device = self._entries.get((app_id, token_hash), (_LONG_AGO, None))
-        if device is None or not 0 <= now - read_at < self._lifetime_of(device):
+        entry = self._entries.get((app_id, token_hash))
+        if entry is None or entry[1] is None:
+            return None
+        read_at, device = entry
+        # Every push asks, nearly always while the bus is heard.
+        lifetime = KNOWN_MS if self.changed.bus.is_hearing else self._lifetime_of(device)
+        if not 0 <= now - read_at < lifetime:
             return None
         self.hits += 1
         return device
@@ -128,9 +128,10 @@ class Registry:
                 self.hits += 1
                 return entry[1]
             self.misses += 1
+            before = self.changes.count
             device = await self.devices.find(app_id, token_hash)
             # A change since the read began may not be in what was read: then read again.
-            if self._entries.get(key) is entry:
+            if not self.changes.has(key, before):
                 self._cache(key, device, now)
                 return device
 
@@ -146,12 +147,10 @@ class Registry:
         """
         hashes = hash_token(token), hash_secret(secret)
         while True:
-            before = self._changes
+            before = self.changes.count
             device = await self.devices.authenticate(*hashes)
             # A change since the read began may not be in what was read, and found no connection.
-            if device is None:
-                return None
-            if max(self._changed.get(device.id, 0), self._missed_at) <= before:
+            if device is None or not self.changes.has(device.id, before):
                 return device
 
     def propose(
@@ -195,6 +194,7 @@ class Registry:
         if not added:
             return None
         self._change(device)
+        self.registered += 1
         return Registered(device, await self._revoke_excess(device))
 
     async def refresh(
@@ -245,6 +245,7 @@ class Registry:
         now = self._clock.now()
         invalidated = await self.devices.invalidate(app_id, device_id, reason, now, address)
         device = self._change(invalidated)
+        self.invalidated += device is not None
         if device is not None or address is None:
             self._disconnect(device_id, CloseCode.REVOKED, "the device was revoked")
         return device
@@ -350,9 +351,7 @@ class Registry:
     def _forget_all(self) -> None:
         """Have every device read again: changes may have been missed."""
         self._entries.clear()
-        self._changes += 1
-        # Of whoever is authenticated now: see `authorise`.
-        self._missed_at = self._changes
+        self.changes.note_all()
 
     def _forget(self, device: Device) -> None:
         self._drop(device.app_id, device.token_hash, device.id)
@@ -362,15 +361,9 @@ class Registry:
 
         It is not cached as it is: of several changes at once, this may not be the last.
         """
-        self._note_change(device_id)
-        self._cache((app_id, token_hash), None, _LONG_AGO)
-
-    def _note_change(self, device_id: str) -> None:
-        self._changes += 1
-        self._changed.pop(device_id, None)
-        if len(self._changed) >= CHANGED_LIMIT:
-            del self._changed[next(iter(self._changed))]
-        self._changed[device_id] = self._changes
+        self.changes.note(device_id)
+        self.changes.note((app_id, token_hash))
+        self._entries.pop((app_id, token_hash), None)
 
     def _cache(self, key: tuple[str, bytes], device: Device | None, read_at: int) -> None:
         self._entries.pop(key, None)

@@ -107,6 +107,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_refilling",
         "_mailbox",
         "_time_of_day",
+        "connected_at",
         "device",
         "is_enabled",
         "is_foreground",
@@ -118,6 +119,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         super().__init__(now)
         self._time_of_day = time_of_day or TimeOfDay()
         self.device: Device | None = None
+        # The time of day, for the metrics: what was accepted before waited for the connection.
+        self.connected_at = 0
         # A device that never sends a state is taken to be awake.
         self.is_foreground = True
         self.is_enabled = True
@@ -189,12 +192,19 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         """Set the device that has authenticated; `welcome` follows when its topics are read."""
         self.device = device
 
-    def welcome(self, pending: int) -> list[Effect]:
-        """Answer the hello, and begin to send what is stored."""
+    def welcome(self, pending: int, *, has_missed: bool = True) -> list[Effect]:
+        """Answer the hello, and begin to send what is stored.
+
+        `has_missed` is False if nothing was stored when the connection could be offered messages
+        already: then the store is read only if something was offered since.
+        """
         if self.device is None or self.is_closed:
             return []
-        self.is_ready = self._has_deferred = True
+        self.is_ready = True
         ready = SendFrame(frames.encode_ready(self.device.id, HEARTBEAT_S, pending))
+        if not has_missed and not self._is_behind:
+            return [ready]
+        self._has_deferred = True
         return [ready, *self.open_window()]
 
     def refuse(self) -> list[Effect]:
@@ -208,6 +218,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         at all is taken or lost.
         """
         if self.is_closed or not self.is_ready or self._has(message):
+            self._is_behind = self._is_behind or not self.is_ready
             return False, []
         if self._is_draining and message.is_stored:
             return False, []

@@ -116,10 +116,14 @@ class DeviceEndpoint:
     async def _authorise(self, socket: DeviceSocket, hello: Hello) -> None:
         try:
             device = await self._registry.authorise(hello.token, hello.secret)
+            changes = self._registry.changes.count
             if device is None or device.app_id in self._deleted_apps:
                 socket.carry_out(socket.session.refuse())
             elif not await self._allows(device.app_id, socket.origin):
                 socket.end(CloseCode.NOT_AUTHORISED, explain_origin(socket.origin or ""))
+            elif self._registry.changes.has(device.id, changes):
+                # Whoever changed it found no connection to end.
+                socket.end(CloseCode.RESTARTING, "the device was changed: reconnect")
             elif self._is_full(device):
                 socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
             elif not socket.session.is_closed:

@@ -15,6 +15,7 @@ from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, St
 from clarion.store.batch import Done, Failed, Outcome, Refused
 from clarion.store.fair_queue import FairQueue, Waiting, size_of
 from clarion.store.statement import Row, Unit
+from clarion.telemetry.tallies import Tally
 
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
@@ -25,6 +26,10 @@ Rows = tuple[tuple[Row, ...], ...]
 BATCH_BYTES = 4 * 1024 * 1024
 # 20,000 of the largest pushes.
 WAITING_BYTES = 128 * 1024 * 1024
+
+
+# Limits of the buckets in which the sizes of batches are counted.
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class _Undone(NamedTuple):
@@ -55,6 +60,7 @@ class GroupCommit:
         self._commit_limit_s = commit_limit_s
         # Since the start, for the metrics.
         self.units = self.batches = self.refused = 0
+        self.sizes, self.times = Tally(_SIZES), Tally()
         self._runner = runner
         self._batch_limit = batch_limit
         self._queue = FairQueue(units_limit=waiting_limit, bytes_limit=WAITING_BYTES)
@@ -114,10 +120,13 @@ class GroupCommit:
         # One timer per batch is cheaper than asking for the time at each write.
         alarm = self._loop.call_later(self._commit_limit_s, self._mark_stuck)
         outcomes: Sequence[Outcome | _Undone]
+        began = self._loop.time()
         try:
             outcomes = await self._runner.run([unit for unit, _, _ in batch])
             self.batches += 1
             self.units += len(batch)
+            self.sizes.add(len(batch))
+            self.times.add(self._loop.time() - began)
             _check_length(outcomes, batch)
         except ClarionError as error:
             outcomes = [_Undone(error)] * len(batch)

@@ -1,6 +1,7 @@
 """Devices that crash, disconnect and reconnect under load, and the messages that each keeps."""
 
 import asyncio
+import itertools
 import json
 import random
 from collections import Counter
@@ -105,12 +106,12 @@ class ChaosDevices:
     def __init__(
         self,
         count: int,
-        port: int,
+        *ports: int,
         chance: random.Random,
-        *,
         acknowledges_early: bool = False,
         distance_s: float = 0.0,
     ) -> None:
+        """Devices take turns with the ports."""
         self.devices = [
             ChaosDevice(
                 number,
@@ -119,7 +120,7 @@ class ChaosDevices:
                 acknowledges_early=acknowledges_early,
                 distance_s=distance_s,
             )
-            for number in range(count)
+            for number, port in zip(range(count), itertools.cycle(ports), strict=False)
         ]
         self.disconnects = 0
         self._chance = chance

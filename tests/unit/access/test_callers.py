@@ -1,5 +1,6 @@
 """Callers by API key or user token, and the cache of keys."""
 
+import asyncio
 from dataclasses import replace
 
 import jwt
@@ -14,7 +15,8 @@ from clarion.access.provisioning import NewApp, create_app
 from clarion.access.tickets import issue_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
-from tests.factories import FixedClock, issue
+from tests.factories import NOW, FixedClock, issue
+from tests.heard import RecordedHub
 from tests.unit.conftest import MemoryEngine
 
 
@@ -261,3 +263,55 @@ def test_an_app_is_no_user() -> None:
     for caller in (AppCaller(app_id="a", key_id="k", scopes=frozenset()), None):
         with pytest.raises(Forbidden, match="use a user token"):
             require_user(caller)
+
+
+async def test_a_key_revoked_on_one_node_is_refused_by_the_others_when_they_are_told(
+    keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock, issued: IssuedKey
+) -> None:
+    hub = RecordedHub()
+    here, there = (
+        Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone)
+        for _ in range(2)
+    )
+    for each in (here, there):
+        each.forget.join(hub.join())
+        await each.identify(bearer(issued.secret))
+    await keys.revoke(issued.key.app_id, issued.key.id, NOW)
+    here.forget(issued.key.id)
+    await asyncio.sleep(0)
+    assert "revoked" in await refusal(there, bearer(issued.secret))
+
+
+async def test_no_key_is_cached_over_a_gap(callers: Callers, keys: Keys, issued: IssuedKey) -> None:
+    bus = RecordedHub().join()
+    callers.forget.join(bus)
+    await callers.identify(bearer(issued.secret))
+    await keys.revoke(issued.key.app_id, issued.key.id, NOW)
+    await callers.identify(bearer(issued.secret))
+    bus.miss()
+    assert "revoked" in await refusal(callers, bearer(issued.secret))
+
+
+async def test_a_key_that_is_revoked_while_it_is_read_is_not_cached(
+    keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock, issued: IssuedKey
+) -> None:
+    class RevokingKeys:
+        async def find(self, key_id: str) -> object:
+            found = await keys.find(key_id)
+            await keys.revoke(issued.key.app_id, key_id, NOW)
+            reading.forget(key_id)
+            return found
+
+    reading = Callers(
+        RevokingKeys(),  # type: ignore[arg-type]
+        UserTokens(known_apps),
+        clock,
+        tickets=tickets,
+        is_active=anyone,
+    )
+    await reading.identify(bearer(issued.secret))
+    assert "revoked" in await refusal(reading, bearer(issued.secret))
+
+
+async def anyone(_app_id: str, _user_id: str) -> bool:
+    return True

@@ -6,6 +6,7 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.port import Apps
 from clarion.errors import StoreUnavailable
 from tests.factories import NOW, make_app, make_provider_key
+from tests.heard import RecordedHub
 
 
 class Ended:
@@ -71,3 +72,24 @@ async def test_the_loop_survives_a_store_that_is_away() -> None:
     await asyncio.wait_for(apps.is_read.wait(), 5)
     loop.cancel()
     assert "gone" in deleted
+
+
+async def test_the_other_nodes_know_it_when_they_are_told(apps: Apps) -> None:
+    app, ended, hub = make_app(), asyncio.Event(), RecordedHub()
+    await apps.create(app, make_provider_key(app))
+    await apps.delete(app.id, NOW)
+
+    async def end(app_id: str) -> None:
+        assert app_id == app.id
+        ended.set()
+
+    here, there = DeletedApps(apps), DeletedApps(apps, (end,), poll_s=3600)
+    for each in (here, there):
+        each.deleted.join(hub.join())
+    loop = asyncio.create_task(there.run())
+    await asyncio.sleep(0)
+    await here.add(app.id)
+    await asyncio.sleep(0)
+    assert app.id in there
+    await asyncio.wait_for(ended.wait(), 30)
+    loop.cancel()

@@ -1,5 +1,7 @@
 """Live clients are disconnected when a key of their app has ended, wherever that was done."""
 
+import asyncio
+
 import pytest
 
 from clarion.access.app_keys import issue_user_key
@@ -8,6 +10,7 @@ from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import UserKey, UserTokenAlgorithm
 from clarion.access.port import AppKeys, Apps, Vault
 from tests.factories import FixedClock, make_app, make_provider_key
+from tests.heard import RecordedHub
 
 
 class World:
@@ -94,3 +97,40 @@ async def test_a_change_that_this_node_made_or_that_a_request_saw_is_not_missed(
     world.known_apps.forget(world.app.id)
     await world.known_apps.find(world.app.id, world.clock.now())
     assert await world.poll() == [world.app.id]
+
+
+async def test_a_key_that_another_node_ended_is_noticed_when_that_is_told(
+    world: World, apps: Apps, vault: Vault
+) -> None:
+    hub = RecordedHub()
+    elsewhere = KnownApps(apps, world.user_keys, vault)
+    elsewhere.forget.join(hub.join())
+    world.known_apps.forget.join(hub.join())
+    await world.poll()
+    await world.user_keys.revoke(world.app.id, world.second.kid, world.clock.now())
+    await world.ended_keys.poll()
+    assert world.disconnected == []  # it is cached
+    elsewhere.forget(world.app.id)
+    await asyncio.sleep(0)
+    await world.ended_keys.poll()
+    assert world.disconnected == [world.app.id]
+
+
+async def test_an_app_that_is_changed_while_it_is_read_is_read_again(world: World) -> None:
+    known_apps, apps = world.known_apps, world.known_apps.apps
+
+    class ChangedApps:
+        reads = 0
+
+        async def get(self, app_id: str) -> object:
+            self.reads += 1
+            if self.reads == 1:
+                known_apps.forget(app_id)
+            return await apps.get(app_id)
+
+    changed = ChangedApps()
+    known_apps.apps = changed  # type: ignore[assignment]
+    world.clock.advance(KNOWN_MS)
+    for _ in range(3):
+        assert await known_apps.find(world.app.id, world.clock.now())
+    assert changed.reads == 2

@@ -1,6 +1,7 @@
 """The file of the audit log: appended to, renamed, cut off, and read again."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,18 @@ def test_a_large_file_is_renamed_and_so_many_are_kept(tmp_path: Path) -> None:
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == sorted(f"audit.log.{number}" for number in range(1, KEPT_FILES + 1))
     assert sequences(Path(f"{file.path}.1")) == [KEPT_FILES + 3]
+
+
+def test_of_several_that_append_at_once_each_entry_is_written_once(tmp_path: Path) -> None:
+    """As processes do that share the directory; each has the file renamed under it."""
+    entries = [make_entry(number) for number in range(1, 201)]
+    files = [LogFile(tmp_path / "audit.log", rotated_bytes=4_000) for _ in range(4)]
+
+    def append_all(file: LogFile) -> None:
+        for start in range(0, len(entries), 5):
+            file.append(entries[start : start + 5])
+
+    with ThreadPoolExecutor(len(files)) as threads:
+        list(threads.map(append_all, files))
+    kept = sorted(each or 0 for path in tmp_path.iterdir() for each in sequences(path))
+    assert kept == list(range(kept[0], 201))

@@ -10,6 +10,7 @@ from clarion.catalog.catalog import CACHED_MS, CachedCatalog
 from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
+from tests.heard import RecordedHub
 from tests.sandbox import DirectSandbox
 
 
@@ -246,3 +247,30 @@ async def test_built_in_categories_come_first(
     await categories.put("app", CategoryDefinition(name="a", title="A"))
     names = [each.name for each in await catalog.list_categories("app")]
     assert names == [*built_in.CATEGORIES, "a"]
+
+
+async def test_the_other_nodes_read_a_changed_type_when_they_are_told(
+    types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
+) -> None:
+    hub = RecordedHub()
+    here, there = (
+        CachedCatalog(types, categories, templates, clock, DirectSandbox()) for _ in range(2)
+    )
+    buses = [hub.join(), hub.join()]
+    for each, bus in zip((here, there), buses, strict=True):
+        each.forget.join(bus)
+        each.forget_app.join(bus)
+    tellings = (
+        lambda: here.forget("app", "OWN"),
+        lambda: here.forget_app("app"),
+        buses[1].miss,
+    )
+    for number, tell in enumerate(tellings):
+        before = await there.find("app", "OWN")
+        await types.put("app", make_type("OWN", display_name=f"{number}"), 1)
+        assert await there.find("app", "OWN") is before
+        tell()
+        await asyncio.sleep(0)
+        entry = await there.find("app", "OWN")
+        assert entry is not None
+        assert entry.type.display_name == f"{number}"

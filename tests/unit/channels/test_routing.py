@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from clarion.channels.routing import FRESH_MS, Routing
 from clarion.channels.targets import Targets
 from clarion.telemetry.metrics import ChannelMetrics, Metrics
 from tests.factories import FixedClock, make_user
+from tests.heard import RecordedHub
 from tests.pipeline import make_event, make_notification
 
 RETRY = Retry(error_code="503", error_message="not now")
@@ -358,3 +360,36 @@ async def test_a_provider_that_took_a_message_meanwhile_is_not_disabled() -> Non
     world.clock.advance(1)
     await world.routing.disable("app", Channel.EMAIL, "first", "never answered", before + 1)
     assert world.providers.stored[0].disabled_reason == "never answered"
+
+
+async def test_the_other_nodes_read_changed_providers_when_they_are_told() -> None:
+    here, there = World("one"), World("one", "two")
+    hub = RecordedHub()
+    bus = hub.join()
+    here.routing.forget.join(hub.join())
+    there.routing.forget.join(bus)
+    for tell in (partial(here.routing.forget, "app"), bus.miss):
+        await there.routing.find("app")
+        reads = there.providers.reads
+        await there.routing.find("app")
+        assert there.providers.reads == reads
+        tell()
+        await asyncio.sleep(0)
+        await there.routing.find("app")
+        assert there.providers.reads == reads + 1
+
+
+async def test_providers_that_are_changed_while_they_are_read_are_read_again() -> None:
+    world = World("one")
+    listed = world.providers.list
+
+    async def list_and_change(app_id: str) -> tuple[Provider, ...]:
+        found = await listed(app_id)
+        if world.providers.reads == 1:
+            world.routing.forget("app")
+        return found
+
+    world.providers.list = list_and_change  # type: ignore[method-assign]
+    for _ in range(3):
+        await world.routing.find("app")
+    assert world.providers.reads == 2

@@ -43,8 +43,8 @@ class EmptyQueue:
             raise self.error
         return self.due
 
-    async def count_by_app(self) -> dict[str, int]:
-        return self.counts
+    async def count(self) -> dict[tuple[str, int], int]:
+        return {(app_id, 0): count for app_id, count in self.counts.items()} | {("dead", -1): 7}
 
 
 class NoEvents:

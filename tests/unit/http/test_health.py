@@ -119,8 +119,8 @@ async def test_the_last_check_is_in_the_metrics() -> None:
     node = make(Answers(), Fails())
     await node.health(asked())
     text = (await node.render_metrics(asked())).body.decode()
-    assert 'clarion_dependency_health{dependency="database"} 1.0' in text
-    assert 'clarion_dependency_health{dependency="redis"} 0.0' in text
+    assert 'apns_dependency_health{dependency="database"} 1.0' in text
+    assert 'apns_dependency_health{dependency="redis"} 0.0' in text
 
 
 async def test_no_answer_about_health_is_kept_by_a_proxy() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from clarion.errors import StartError
 from clarion.http import listeners
-from clarion.http.listeners import check_free
+from clarion.http.listeners import check_free, reserve
 from clarion.setting_types import Address
 from tests.processes import free_port
 
@@ -41,6 +41,26 @@ def test_every_address_that_cannot_be_used_is_reported() -> None:
         "--gateway-listen",
         "--gateway-tls-listen",
     ]
+
+
+def test_a_reserved_address_is_for_those_who_share_it() -> None:
+    port = free_port()
+    address = ("127.0.0.1", port)
+    with reserve([("--listen", Address(*address))]):
+        with socket.create_server(address, reuse_port=True) as one:
+            with (
+                socket.create_server(address, reuse_port=True),
+                pytest.raises(OSError, match="use"),
+            ):
+                socket.create_server(address)
+            with socket.create_connection(address, timeout=30), one.accept()[0] as accepted:
+                assert accepted.getsockname() == address
+        # Nobody listens, as if all processes had ended.
+        with pytest.raises(OSError, match="use"):
+            socket.create_server(address)
+        with pytest.raises(StartError, match=f"--listen: port {port} is in use"):
+            check_free([("--listen", Address(*address))])
+    check_free([("--listen", Address(*address))])
 
 
 class Watcher:

@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance
+from clarion.nodes.redis.address import parse_address
 from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
+from clarion.nodes.redis.client import connect_once
 from clarion.nodes.redis.limits import RedisLimits
-from clarion.nodes.redis.link import TIMEOUT_S
+from clarion.nodes.redis.link import TIMEOUT_S, RedisRefused
 from tests.factories import NOW
 from tests.processes import free_port
-from tests.servers import RedisServer
+from tests.servers import RedisCluster, RedisServer
 
 PROBE_S = 0.05
 WITHIN_S = 10
@@ -110,3 +113,68 @@ async def test_many_that_ask_at_once_ask_redis_once(server: RedisServer) -> None
         results = await asyncio.gather(*checks, return_exceptions=True)
         assert {type(each) for each in results} == {RedisUnavailable}
         assert clock() - started < 10 * TIMEOUT_S
+
+
+async def test_a_server_says_what_it_is(redis_url: str, redis_cluster_url: str) -> None:
+    one = await connect_once(parse_address(redis_url))
+    assert one.product in {"redis", "valkey"}
+    assert int(one.version.partition(".")[0]) >= 7
+    assert one.primaries == 0
+    assert await connect_once(parse_address(redis_cluster_url)) == replace(one, primaries=3)
+
+
+async def test_any_server_of_a_cluster_is_enough_to_find_it(redis_cluster: RedisCluster) -> None:
+    url = redis_cluster.primaries[1].url
+    dead = f"127.0.0.1:{free_port()}"
+    assert (await connect_once(parse_address(url))).primaries == 3
+    several = parse_address(url.replace("redis://", f"redis://{dead},"))
+    assert (await connect_once(several)).primaries == 3
+
+
+HELLOS = {
+    "VERSION": ("6.2.14", "standalone", "master"),
+    "READONLY": ("7.0.0", "standalone", "replica"),
+    "SENTINEL": ("7.0.0", "sentinel", "master"),
+}
+
+
+@pytest.mark.parametrize("word", HELLOS)
+async def test_a_server_that_cannot_be_used_says_why(word: str) -> None:
+    version, mode, role = HELLOS[word]
+    fields = {"server": "redis", "version": version, "mode": mode, "role": role}
+    texts = [text for pair in fields.items() for text in pair]
+    hello = f"%{len(fields)}\r\n" + "".join(f"${len(each)}\r\n{each}\r\n" for each in texts)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"clarion\r\n")
+        writer.write(hello.encode())
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(RedisRefused, match=f"^{word} "):
+            await connect_once(parse_address(f"redis://127.0.0.1:{port}"))
+        await ended.wait()
+
+
+async def test_a_limit_is_not_counted_while_its_slot_is_elsewhere(
+    redis_cluster: RedisCluster,
+) -> None:
+    """A refused command opens the breaker; the next probe learns where the slot is."""
+    async with probing(redis_cluster.url) as (breaker, changes):
+        breaker.client._owners.reverse()
+        limits = RedisLimits(breaker, MemoryLimits())
+        assert (await take(limits, limit=5)).remaining == 4
+        await until_changed(changes)
+        assert (await take(limits, limit=5)).remaining == 4
+        assert (await take(limits, limit=5)).remaining == 3
+
+
+async def until_changed(changes: list[int]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while changes != [0, 1]:  # noqa: ASYNC110 - a probe closes it, without a signal
+            await asyncio.sleep(PROBE_S)

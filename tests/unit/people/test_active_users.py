@@ -8,6 +8,7 @@ from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, Act
 from clarion.people.model import UserStatus
 from clarion.people.sql import SqlUsers
 from tests.factories import NOW, FixedClock, make_user
+from tests.heard import RecordedHub
 from tests.unit.conftest import MemoryEngine
 
 
@@ -109,3 +110,50 @@ async def test_the_loop_polls_until_it_is_cancelled(nodes: Nodes) -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"), [(UserStatus.INACTIVE, [("app", "ana")]), (UserStatus.ACTIVE, [])]
+)
+async def test_the_other_nodes_disconnect_a_user_when_they_are_told(
+    nodes: Nodes, status: UserStatus, ended: list[tuple[str, str]]
+) -> None:
+    hub, disconnected = RecordedHub(), list[tuple[str, str]]()
+    here = ActiveUsers(nodes.users, nodes.clock, (), bus=hub.join())
+    there = ActiveUsers(
+        nodes.users, nodes.clock, (lambda *owner: disconnected.append(owner),), bus=hub.join()
+    )
+    await nodes.put(UserStatus.ACTIVE)
+    assert await there.is_active("app", "ana")
+    await nodes.put(status)
+    await here.check("app", "ana")
+    await asyncio.sleep(0)
+    assert disconnected == ended
+    assert await there.is_active("app", "ana") is (status is UserStatus.ACTIVE)
+
+
+async def test_an_erased_user_is_forgotten_by_the_other_nodes_when_they_are_told(
+    nodes: Nodes,
+) -> None:
+    class Gone:
+        async def is_gone(self, _app_id: str, _user_id: str) -> bool:
+            return True
+
+    hub, forgotten = RecordedHub(), list[object]()
+    here = ActiveUsers(nodes.users, nodes.clock, (), gone=Gone(), bus=hub.join())  # type: ignore[arg-type]
+    there = ActiveUsers(nodes.users, nodes.clock, (), forgets=(forgotten.append,), bus=hub.join())
+    await here.forget("app", "ana")
+    await asyncio.sleep(0)
+    assert forgotten == [(("app", "ana"),)]
+    assert there.was_gone("app", "ana")
+    assert here.was_gone("app", "ana")
+
+
+async def test_nothing_is_known_of_users_after_a_gap(nodes: Nodes) -> None:
+    bus = RecordedHub().join()
+    active = ActiveUsers(nodes.users, nodes.clock, (), bus=bus)
+    await nodes.put(UserStatus.ACTIVE)
+    assert await active.is_active("app", "ana")
+    await nodes.put(UserStatus.INACTIVE)
+    bus.miss()
+    assert not await active.is_active("app", "ana")

@@ -1,12 +1,14 @@
 """Changes of connected devices that other nodes made."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.errors import StoreUnavailable
 from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connection, Connections
 from clarion.push.device_changes import DeviceChanges
@@ -16,6 +18,7 @@ from clarion.push.session import DeviceSession, Effect
 from clarion.push.sql.devices import SqlDevices
 from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
+from tests.heard import RecordedHub
 from tests.unit.conftest import MemoryEngine
 
 DEAF = NoBus(is_alone=False)
@@ -141,3 +144,84 @@ async def test_a_connection_that_has_not_said_hello_is_left_alone(node: Node) ->
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
     running.cancel()
     assert waiting.closed is None
+
+
+class TwoNodes:
+    """A node that changes a device, and another one to which it is connected."""
+
+    def __init__(self, node: Node, engine: MemoryEngine, clock: FixedClock) -> None:
+        hub = RecordedHub()
+        self.bus = hub.join()
+        devices = SqlDevices(engine)  # type: ignore[arg-type]
+        self.here = Registry(devices, Connections(), clock, AesVault(b"k" * 32))
+        self.here.changed.join(hub.join())
+        node.registry.changed.join(self.bus)
+        self.changes = DeviceChanges(node.registry, find_none, self.bus, pause_s=0.001)
+
+
+@pytest.fixture
+async def two_nodes(node: Node, engine: MemoryEngine, clock: FixedClock) -> TwoNodes:
+    return TwoNodes(node, engine, clock)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("secret", CloseCode.REVOKED),
+        ("revoked", CloseCode.REVOKED),
+        ("deleted", CloseCode.REVOKED),
+        ("user", CloseCode.RESTARTING),
+    ],
+)
+async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_told(
+    node: Node, two_nodes: TwoNodes, change: str, code: CloseCode
+) -> None:
+    device, here = node.device, two_nodes.here
+    running = asyncio.create_task(two_nodes.changes.run_told())
+    match change:
+        case "secret":
+            await here.renew_secret(device)
+        case "user":
+            await here.update("app", device.id, BO)
+        case "revoked":
+            await here.invalidate("app", device.id, InvalidationReason.REVOKED)
+        case _:
+            await here.delete("app", device.id)
+    await asyncio.wait_for(node.phone.is_closed.wait(), 30)
+    assert node.phone.closed is code
+    running.cancel()
+
+
+async def test_a_change_that_concerns_nobody_here_reads_nothing(
+    node: Node, two_nodes: TwoNodes, engine: MemoryEngine
+) -> None:
+    await two_nodes.here.add(make_device())
+    reads = engine.reads
+    await asyncio.sleep(0)
+    assert (node.registry.told, engine.reads) == ({}, reads)
+
+
+async def test_what_was_told_is_checked_again_if_the_store_does_not_answer(
+    node: Node, two_nodes: TwoNodes
+) -> None:
+    find_many, failures = node.elsewhere.find_many, [True]
+
+    async def fail_once(app_id: str, device_ids: Collection[str]) -> dict[str, Device]:
+        if failures:
+            failures.clear()
+            raise StoreUnavailable
+        return await find_many(app_id, device_ids)
+
+    node.elsewhere.find_many = fail_once  # type: ignore[method-assign]
+    running = asyncio.create_task(two_nodes.changes.run_told())
+    await two_nodes.here.renew_secret(node.device)
+    await asyncio.wait_for(node.phone.is_closed.wait(), 30)
+    running.cancel()
+
+
+async def test_all_are_checked_after_a_gap(node: Node, two_nodes: TwoNodes) -> None:
+    running = asyncio.create_task(two_nodes.changes.run())
+    await node.change("secret")
+    two_nodes.bus.miss()
+    await asyncio.wait_for(node.phone.is_closed.wait(), 30)
+    running.cancel()

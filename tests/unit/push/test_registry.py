@@ -12,7 +12,8 @@ from clarion.access.vault import AesVault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
-    CHANGED_LIMIT,
+    DEAF_KNOWN_MS,
+    DEAF_UNKNOWN_MS,
     ENTRIES_LIMIT,
     INVALID_KEPT,
     KNOWN_MS,
@@ -23,6 +24,7 @@ from clarion.push.registry import (
 )
 from clarion.push.sql.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
+from tests.heard import RecordedHub
 from tests.unit.push.gates import GatedStore
 
 VAULT = AesVault(b"k" * 32)
@@ -339,8 +341,102 @@ async def test_a_secret_that_is_renewed_during_a_hello_lets_nobody_in(
     assert await saying_hello is None
 
 
-async def test_the_devices_changed_lately_are_bounded(registry: Registry) -> None:
-    for number in range(CHANGED_LIMIT + 10):
-        registry._note_change(str(number))
-    assert len(registry._changed) == CHANGED_LIMIT
-    assert "9" not in registry._changed
+# Several nodes.
+
+
+class Nodes:
+    """Two registries on one store."""
+
+    def __init__(self, store: GatedStore, clock: FixedClock) -> None:
+        hub = RecordedHub()
+        self.buses = [hub.join(), hub.join()]
+        self.here, self.there = (
+            Registry(SqlDevices(store.gated), Connections(), clock, VAULT) for _ in range(2)
+        )
+        for registry, bus in zip((self.here, self.there), self.buses, strict=True):
+            registry.changed.join(bus)
+
+
+@pytest.fixture
+async def nodes(store: GatedStore, clock: FixedClock) -> Nodes:
+    return Nodes(store, clock)
+
+
+async def test_a_token_that_is_registered_on_one_node_is_known_on_the_others(nodes: Nodes) -> None:
+    device = make_device()
+    assert await nodes.there.find("app", device.token_hash) is None
+    await nodes.here.add(device)
+    await asyncio.sleep(0)
+    assert await nodes.there.find("app", device.token_hash) == device
+
+
+async def test_a_device_that_is_revoked_on_one_node_is_invalid_on_the_others(
+    nodes: Nodes, device: Device, clock: FixedClock
+) -> None:
+    found = await nodes.there.find("app", device.token_hash)
+    assert found is not None
+    assert nodes.there.get_cached("app", device.token_hash, clock.now()) is found
+    await nodes.here.invalidate("app", device.id, InvalidationReason.REVOKED)
+    await asyncio.sleep(0)
+    assert nodes.there.get_cached("app", device.token_hash, clock.now()) is None
+    assert not nodes.there.is_current(found)
+    read = await nodes.there.find("app", device.token_hash)
+    assert read is not None
+    assert not read.is_valid
+
+
+@pytest.mark.parametrize(
+    ("change", "lifetime"),
+    [("none", DEAF_KNOWN_MS), ("invalid", DEAF_UNKNOWN_MS), ("unknown", DEAF_UNKNOWN_MS)],
+)
+async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
+    nodes: Nodes, store: GatedStore, clock: FixedClock, change: str, lifetime: int
+) -> None:
+    device = make_device()
+    if change != "unknown":
+        await nodes.here.add(device)
+    if change == "invalid":
+        await nodes.here.invalidate("app", device.id, InvalidationReason.REVOKED)
+    await asyncio.sleep(0)
+    nodes.buses[1].is_hearing = False
+    for wait, reads in ((0, 1), (lifetime - 1, 0), (1, 1), (-2, 1)):
+        before = store.reads
+        clock.advance(wait)
+        cached = nodes.there.get_cached("app", device.token_hash, clock.now())
+        assert (cached is not None) is (not reads and change != "unknown")
+        await nodes.there.find("app", device.token_hash)
+        assert store.reads - before == reads
+
+
+async def test_what_was_cached_while_the_bus_was_heard_is_old_when_it_is_not(
+    nodes: Nodes, device: Device, clock: FixedClock
+) -> None:
+    await nodes.there.find("app", device.token_hash)
+    clock.advance(DEAF_KNOWN_MS)
+    assert nodes.there.get_cached("app", device.token_hash, clock.now()) is not None
+    nodes.buses[1].is_hearing = False
+    assert nodes.there.get_cached("app", device.token_hash, clock.now()) is None
+
+
+async def test_no_device_is_cached_over_a_gap(
+    nodes: Nodes, device: Device, clock: FixedClock
+) -> None:
+    await nodes.there.find("app", device.token_hash)
+    nodes.buses[1].miss()
+    assert nodes.there.get_cached("app", device.token_hash, clock.now()) is None
+
+
+async def test_a_device_that_is_authenticated_during_a_gap_is_read_again(
+    nodes: Nodes, devices: SqlDevices, store: GatedStore
+) -> None:
+    device, secret = nodes.here.propose(
+        app_id="app", token="t", platform=Platform.CLARION, details=DeviceDetails()
+    )
+    await devices.add(device)
+    store.gates.are_open = False
+    asking = asyncio.ensure_future(nodes.there.authorise("t", secret))
+    await store.gates.let_pass()  # it has read, and has not returned what
+    await devices.set_secret("app", device.id, b"new")
+    nodes.buses[1].miss()
+    await store.gates.let_all_pass()
+    assert await asking is None

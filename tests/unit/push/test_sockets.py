@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from clarion.errors import StoreUnavailable
+from clarion.nodes.recent_changes import RecentChanges
 from clarion.push.connections import Connections
 from clarion.push.frames import Hello
 from clarion.push.model import Device, PushPriority
@@ -24,6 +25,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.is_broken = False
+        self.changes = RecentChanges()
         self.tasks = BackgroundTasks()
         self.refills: list[PushPriority] = []
         self.connected: list[tuple[Device, object]] = []
@@ -82,6 +84,32 @@ async def authorise(endpoint: DeviceEndpoint, gateway: Any, hello: Hello) -> lis
     endpoint.perform(socket, Authorise(hello))
     await gateway.tasks.finish(5)
     return socket.effects
+
+
+async def test_a_device_that_is_changed_while_its_origin_is_checked_is_not_connected(
+    gateway: Any, connections: Connections, clock: FixedClock
+) -> None:
+    class SlowOrigins:
+        async def is_allowed(self, _app_id: str, _origin: str) -> bool:
+            gateway.changes.note(DEVICE.id)
+            return True
+
+    endpoint = DeviceEndpoint(
+        registry=gateway,
+        dispatch=gateway,
+        connections=connections,
+        clock=clock,
+        window_s=WINDOW_S,
+        origins=SlowOrigins(),
+    )
+    socket = Recorder(endpoint)
+    socket.origin = "https://app.example.com"
+    endpoint.perform(socket, Authorise(HELLO))
+    await gateway.tasks.finish(5)
+    assert gateway.connected == []
+    (close,) = socket.effects
+    assert isinstance(close, Close)
+    assert close.code is CloseCode.RESTARTING
 
 
 async def test_a_known_device_is_connected(endpoint: DeviceEndpoint, gateway: Any) -> None:

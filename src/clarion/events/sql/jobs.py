@@ -105,9 +105,7 @@ COUNT_DUE = statement(
     """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE pool = :pool AND lane = :lane
     AND app_id = :app_id AND due_at <= :now ORDER BY due_at LIMIT :limit) AS due""",
 )
-COUNT_BY_APP = statement(
-    "count_jobs_by_app", "SELECT app_id, COUNT(*) FROM jobs WHERE lane >= 0 GROUP BY app_id"
-)
+COUNT = statement("count_jobs", "SELECT app_id, lane, COUNT(*) FROM jobs GROUP BY app_id, lane")
 # The audience itself counts as one recipient until all its users are found, so that the event is
 # not completed before.
 COUNT_RECIPIENTS = statement(
@@ -199,8 +197,9 @@ class SqlQueue:
         count: int = rows[0][0]
         return count
 
-    async def count_by_app(self) -> dict[str, int]:
-        return dict(await self._engine.fetch_slowly(COUNT_BY_APP))
+    async def count(self) -> dict[tuple[str, int], int]:
+        rows = await self._engine.fetch_slowly(COUNT)
+        return {(app_id, lane): count for app_id, lane, count in rows}
 
 
 def add(jobs: Sequence[Job]) -> Step:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from clarion.errors import ServiceError
 from clarion.nodes.redis.address import parse_address
 from clarion.nodes.redis.client import FAILURES, RedisClient
+from clarion.nodes.redis.link import RedisRefused
 from clarion.telemetry.logs import get_logger
 
 PROBE_EVERY_S = 0.5
@@ -54,6 +55,10 @@ class RedisBreaker:
     @property
     def is_open(self) -> bool:
         return self.opened.is_set()
+
+    def list_circuits(self) -> dict[str, str]:
+        """Return the state of this circuit breaker, by its name."""
+        return {"redis": "open" if self.is_open else "closed"}
 
     def open(self, error: BaseException) -> None:
         """Do not ask Redis until a probe has been answered."""
@@ -116,5 +121,6 @@ class RedisBreaker:
 
 def _name(error: BaseException) -> str:
     """Name an error by the first word of what Redis answered, or by its type."""
-    word = str(error).partition(" ")[0]
-    return word if word.isupper() and word.isascii() else type(error).__name__
+    if isinstance(error, RedisRefused):
+        return str(error).partition(" ")[0]
+    return type(error).__name__

@@ -12,6 +12,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -33,6 +34,7 @@ from clarion.nodes.redis.frames import (
     pack_for_node,
 )
 from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
+from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
 from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
 from clarion.telemetry.logs import get_logger
@@ -43,11 +45,14 @@ PROBE_EVERY_S = 1.0
 _SECOND_LOOK_S = 0.25
 # A third of the time after which presence expires.
 BEAT_EVERY_S = 20.0
-# Devices of one step when presence is written anew: a few milliseconds of work.
+# Devices in one step when presence is written: a few milliseconds of work.
 _AT_A_TIME = 1_000
 # What is kept of changes while Redis is away: then all of it is written anew anyway.
 _CHANGES_LIMIT = 200_000
 _HOPS_LIMIT = 1
+# The subject of a node that says that others may have missed something.
+_MISSED = ""
+_MISSED_AFTER_S = 0.2
 _CLOSE_WITHIN_S = 1.0
 # How long a check waits for a node that has just found Redis.
 _BEGINS_WITHIN_S = 1.0
@@ -68,6 +73,8 @@ class RedisBus:
         name: str,
         probe_every_s: float = PROBE_EVERY_S,
         beat_every_s: float = BEAT_EVERY_S,
+        silent_s: float = SILENT_S,
+        gone_s: float = GONE_S,
     ) -> None:
         self._breaker = breaker
         self._client = breaker.client
@@ -84,6 +91,10 @@ class RedisBus:
         self.on_replaced = self._receivers.on_replaced
         self._name_channels(self._client.namespace)
         self._presence = Presence(self._client.namespace, self.node)
+        self._members = Members(self._client.namespace, self.node, silent_s=silent_s, gone_s=gone_s)
+        # Others may have missed something that this node said, and are to be told so.
+        self._was_missed = False
+        self._missing: asyncio.TimerHandle | None = None
         self._held: dict[str, int] = {}
         # Since when devices are held that others do not know of yet; None: released.
         self._changes: dict[str, int | None] = {}
@@ -92,11 +103,14 @@ class RedisBus:
         # Holders that nobody hears for, and their devices.
         self._gone: list[tuple[str, Sequence[str]]] = []
         self._outbox = Outbox()
-        self._settling: list[asyncio.Future[None]] = []
+        # How many changes were taken to be sent, and how many of them others know of. Who waits for
+        # the latter to reach a number.
+        self._taken = self._done = 0
+        self._settling: list[tuple[int, asyncio.Future[None]]] = []
         self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
-        self._probes_heard: dict[bytes, int] = {}
+        self._probes_heard: dict[bytes, bytes] = {}
 
     def _name_channels(self, namespace: str) -> None:
         self._node_channel = namespace + ":node:{{{}}}"
@@ -116,6 +130,11 @@ class RedisBus:
 
     @property
     def is_hearing(self) -> bool:
+        return self._is_joined and not self._members.silent
+
+    @property
+    def _is_joined(self) -> bool:
+        """Whether this node can be heard, and hears those that can be."""
         return self._subscribed.is_set() and not self._breaker.is_open
 
     async def check(self) -> None:
@@ -123,6 +142,8 @@ class RedisBus:
         await self._breaker.check()
         async with asyncio.timeout(_BEGINS_WITHIN_S):
             await self._subscribed.wait()
+        if self._members.silent:
+            raise Deaf
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -149,10 +170,11 @@ class RedisBus:
             self._change(device_id, None)
 
     async def settle(self) -> None:
-        if self._breaker.is_open:
+        number = self._taken + len(self._changes)
+        if self._breaker.is_open or number <= self._done:
             return
         settled = asyncio.get_running_loop().create_future()
-        self._settling.append(settled)
+        self._settling.append((number, settled))
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * TIMEOUT_S):
@@ -199,7 +221,7 @@ class RedisBus:
         """Write anew what this node holds before it expires, and remove what has expired."""
         while True:
             await asyncio.sleep(self._beat_every_s)
-            if not self.is_hearing:
+            if not self._is_joined:
                 continue
             try:
                 await self._write_presence()
@@ -214,9 +236,11 @@ class RedisBus:
         with contextlib.suppress(TimeoutError, *FAILURES):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._send_all()
-                if self.is_hearing:
-                    await self._client.run(self._presence.unmark())
+                if not self._breaker.is_open:
+                    await self._client.run([*self._presence.unmark(), self._members.remove()])
         self._subscribed.clear()
+        if self._missing:
+            self._missing.cancel()
 
     def _tell_holder(self, note: Note) -> None:
         if note.device_id in self._held:
@@ -237,6 +261,7 @@ class RedisBus:
     def _drop(self, reason: DropReason, count: int) -> None:
         if count:
             self.counts.dropped[reason] += count
+            self._was_missed |= reason is not DropReason.UNREADABLE
 
     @property
     def _second(self) -> int:
@@ -246,31 +271,50 @@ class RedisBus:
 
     async def _send_all(self) -> None:
         """Send portion by portion, until nothing waits or Redis is away."""
-        is_first = True
-        while not self._breaker.is_open and (is_first or self._has_work):
-            is_first = False
-            changes, self._changes = self._changes, {}
-            settling, self._settling = self._settling, []
+        while self._has_work and not self._breaker.is_open:
+            changes = self._take_changes()
             try:
                 await self._send_portion(changes)
             except FAILURES as error:
+                self._taken -= len(changes)
                 self._changes = {**changes, **self._changes}
                 self._breaker.open(error)
-            finally:
-                _resolve(settling)
+            else:
+                self._done = self._taken
+                self._end_settling(self._done)
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, self._outbox.clear())
-            _resolve(self._settling)
-            self._settling = []
+            self._end_settling(self._taken + len(self._changes))
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._outbox or self._changes or self._replaced or self._gone)
+        waiting = self._outbox or self._changes or self._replaced or self._gone
+        return bool(waiting or self._was_missed)
+
+    def _take_changes(self) -> dict[str, int | None]:
+        taken = dict(islice(self._changes.items(), _AT_A_TIME))
+        if len(taken) == len(self._changes):
+            self._changes = {}
+        else:
+            for device_id in taken:
+                del self._changes[device_id]
+        self._taken += len(taken)
+        return taken
+
+    def _end_settling(self, number: int) -> None:
+        """Let go who waits for changes up to a number."""
+        for place, settled in self._settling:
+            if place <= number and not settled.done():
+                settled.set_result(None)
+        self._settling = [each for each in self._settling if each[0] > number]
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
         """Write who holds what, find the holders of devices, and publish the frames."""
         gone, self._gone = self._gone, []
         said, notes = self._outbox.take_said(), self._outbox.take_notes()
+        if self._was_missed and not self._outbox:
+            self._was_missed = False
+            said.append((_MISSED, b""))
         held = [(each, since) for each, since in changes.items() if since is not None]
         released = [each for each, since in changes.items() if since is None]
         second = self._second
@@ -293,11 +337,9 @@ class RedisBus:
         """Note which devices were taken from other nodes, and which are theirs."""
         lost = []
         for device_id, former in read_changes(answers):
-            if self._held.get(device_id) != held[device_id]:
-                continue  # it was released or held anew in the meantime
             if former:
                 self._replaced[former][device_id] = held[device_id]
-            else:
+            elif self._held.get(device_id) == held[device_id]:  # it was not held anew meanwhile
                 del self._held[device_id]
                 lost.append(device_id)
         self._receivers.replace(lost)
@@ -355,7 +397,7 @@ class RedisBus:
         elif channel == self._own_channel_bytes:
             self._receive_for_node(data)
         else:
-            self._probes_heard[channel] = int(data)
+            self._probes_heard[channel] = data
 
     def _receive_for_all(self, data: bytes) -> None:
         if data.startswith(self._own_head):
@@ -368,7 +410,20 @@ class RedisBus:
             return
         for subject, said in frame.said.items():
             self.counts.messages_received += len(said)
-            self._receivers.receive(subject, said)
+            if subject == _MISSED:
+                self._miss_soon()
+            else:
+                self._receivers.receive(subject, said)
+
+    def _miss_soon(self) -> None:
+        """Announce a gap, once for all nodes that come back together."""
+        if self._missing is None:
+            loop = asyncio.get_running_loop()
+            self._missing = loop.call_later(_MISSED_AFTER_S, self._miss)
+
+    def _miss(self) -> None:
+        self._missing = None
+        self._receivers.miss()
 
     def _receive_for_node(self, data: bytes) -> None:
         self._count_received(data)
@@ -424,6 +479,8 @@ class RedisBus:
             raise ConnectionError("lost again")
         self._subscribed.set()
         self.counts.rebuilds += 1
+        # What was on its way when the connection was lost.
+        self._was_missed |= self.counts.rebuilds > 1
         self._wake.set()
         self._receivers.miss()
 
@@ -447,8 +504,9 @@ class RedisBus:
                     raise Deaf
 
     def _heard_probes(self) -> bool:
+        number = str(self._probe_number).encode()
         return all(
-            self._probes_heard.get(each.encode()) == self._probe_number
+            self._probes_heard.get(each.encode()) == number
             for each in self._choose_probes().values()
         )
 
@@ -460,12 +518,26 @@ class RedisBus:
             for each in self._choose_probes().values()
         ]
         marks = self._presence.find_mark()
-        answers = await self._client.run([*probes, *marks])
+        counts = self._members.count(self._probe_number)
+        answers = await self._client.run([*probes, *marks, *counts])
         if not all(answers[: len(probes)]):
             raise Deaf
-        if not all(answers[len(probes) :]):
+        await self._note_members(answers[-1])
+        if not all(answers[len(probes) : len(probes) + len(marks)]):
             get_logger().warning("presence_lost", effect="it is written anew")
             await self._write_presence()
+            self._receivers.miss()
+
+    async def _note_members(self, numbers: Mapping[bytes, bytes]) -> None:
+        """Notice which nodes cannot be heard, and when all can be heard again."""
+        before = self._members.silent
+        gone = self._members.note(numbers, asyncio.get_running_loop().time())
+        if gone:
+            await self._client.run([self._members.remove(*gone)])
+        for node in self._members.silent - before:
+            get_logger().warning("node_silent", node=node, effect="what it changes is not heard")
+        if before and not self._members.silent:
+            get_logger().info("nodes_heard", nodes=sorted(before))
             self._receivers.miss()
 
     async def _write_presence(self) -> None:
@@ -494,9 +566,3 @@ class RedisBus:
 def _frame_bytes(command: Command) -> int:
     frame = command[2]
     return len(frame) if isinstance(frame, bytes) else 0
-
-
-def _resolve(settling: Iterable[asyncio.Future[None]]) -> None:
-    for settled in settling:
-        if not settled.done():
-            settled.set_result(None)

@@ -18,7 +18,8 @@ from clarion.nodes.redis.link import Command, Link, Push, RedisRefused, open_lin
 from clarion.nodes.redis.scripts import SCRIPTS
 
 FAILURES = (OSError, TimeoutError, RedisRefused, hiredis.HiredisError)
-LEAST_VERSION = (7, 0)
+# The first with sharded channels.
+LEAST_VERSION = 7
 _SLOTS = 16_384
 
 
@@ -29,11 +30,6 @@ class About:
     product: str  # redis or valkey
     version: str
     primaries: int  # of a Cluster; 0: it is not one
-
-    @property
-    def is_new_enough(self) -> bool:
-        numbers = self.version.split(".")[:2]
-        return tuple(int(each) for each in numbers if each.isdigit()) >= LEAST_VERSION
 
 
 class RedisClient:
@@ -111,7 +107,7 @@ class RedisClient:
             for link, positions in by_link.items()
         ]
         replies: list[Any] = [None] * len(commands)
-        for positions, answers in zip(by_link.values(), await _all(sent), strict=True):
+        for positions, answers in zip(by_link.values(), await _wait(sent), strict=True):
             for position, answer in zip(positions, answers, strict=True):
                 is_error = isinstance(answer, hiredis.ReplyError)
                 command = commands[position][1]
@@ -176,6 +172,17 @@ def slot_of(name: str) -> int:
     return binascii.crc_hqx(tag.encode(), 0) % _SLOTS
 
 
+async def _wait(sent: Sequence[asyncio.Future[list[Any]]]) -> list[list[Any]]:
+    """Wait for all that was sent, also if some of it fails; then raise the failure."""
+    if len(sent) == 1:
+        return [await sent[0]]
+    await asyncio.wait(sent)
+    for failure in [each.exception() for each in sent]:
+        if failure is not None:
+            raise failure
+    return [each.result() for each in sent]
+
+
 async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
     """Wait for all of them, also if one fails; then raise the failure."""
     results = await asyncio.gather(*calls, return_exceptions=True)
@@ -194,8 +201,10 @@ async def _load_scripts(links: Iterable[Link]) -> None:
 
 
 async def _check_usable(link: Link) -> None:
-    """Refuse a server that does not take writes, or does not know who does."""
-    mode, role = link.hello[b"mode"], link.hello[b"role"]
+    """Refuse a server that is too old, does not take writes, or does not know who does."""
+    mode, role, version = (link.hello[each] for each in (b"mode", b"role", b"version"))
+    if int(version.split(b".")[0]) < LEAST_VERSION:
+        raise RedisRefused(f"VERSION {version.decode()} is too old, {LEAST_VERSION}.0 is needed")
     if mode == b"cluster":
         (info,) = await link.send([("CLUSTER", "INFO")])
         if b"cluster_state:ok" not in bytes(info):

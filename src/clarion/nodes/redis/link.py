@@ -14,6 +14,8 @@ from clarion.nodes.redis.address import Endpoint, RedisAddress
 
 # How long an answer may take.
 TIMEOUT_S = 0.5
+# How long it may take to connect: nobody waits for it but a probe.
+_CONNECT_TIMEOUT_S = 1.5
 # A loop that stood still reads its timers before its sockets: it looks at these once more.
 _SECOND_LOOK_S = 0.1
 
@@ -55,6 +57,7 @@ class Link(asyncio.Protocol):
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self._transport is None or self.error is not None:
             future.set_exception(self.error or ConnectionError("not connected"))
+            future.exception()
         elif not commands:
             future.set_result([])
         else:
@@ -104,6 +107,9 @@ class Link(asyncio.Protocol):
             elif reply[0] == b"sunsubscribe":
                 self.close(ConnectionError("a channel was moved to another server"))
             return
+        if not self._waiting:
+            self.close(ConnectionError("an answer that nobody waits for"))
+            return
         # The answer to SSUBSCRIBE looks like a message.
         future, replies, count, _ = self._waiting[0]
         replies.append(reply)
@@ -133,7 +139,7 @@ async def open_link(
     """Connect and say who we are; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
     link, loop = Link(endpoint, on_push, on_lost), asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             if endpoint.port:
                 await loop.create_connection(lambda: link, *endpoint, ssl=address.tls)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from clarion.pages import Page, read_cursor, write_cursor
@@ -12,6 +12,7 @@ from clarion.push.sql import deliveries
 from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
+from clarion.store.shared_reads import SharedReads
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -89,8 +90,9 @@ SELECT_WAITING = statement(
 )
 COUNT_WAITING = statement(
     "count_waiting_messages",
-    f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE device_id = :device_id AND {WAITS}
-    AND is_stored = 1 AND expires_at > :now LIMIT :limit) AS waiting""",
+    f"""SELECT device_id, COUNT(*) FROM messages
+    WHERE device_id IN (SELECT key FROM json_each(:ids)) AND {WAITS}
+    AND is_stored = 1 AND expires_at > :now GROUP BY device_id""",
 )
 # Each device is one look into the index, however much waits for it.
 FIND_WAITING = statement(
@@ -161,6 +163,8 @@ class SqlMessages:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # By device and time.
+        self._counts = SharedReads(self._count_waiting)
 
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
@@ -185,10 +189,16 @@ class SqlMessages:
         return tuple(islice(found, limit))
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
-        ((count,),) = await self._engine.fetch(
-            COUNT_WAITING, device_id=device_id, now=now, limit=limit
-        )
-        return int(count)
+        return min(await self._counts.find((device_id, now)) or 0, limit)
+
+    async def _count_waiting(
+        self, asked: Sequence[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], int]:
+        """Count for several devices, as of the latest of the times."""
+        ids = keys_of({device_id for device_id, _ in asked})
+        rows = await self._engine.fetch(COUNT_WAITING, ids=ids, now=max(now for _, now in asked))
+        counts = {device_id: int(count) for device_id, count in rows}
+        return {each: counts.get(each[0], 0) for each in asked}
 
     async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
         rows = await self._engine.fetch(FIND_WAITING, ids=keys_of(device_ids), now=now)

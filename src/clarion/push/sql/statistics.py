@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clarion.push.model import MessageStatus
+from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 
@@ -23,6 +24,12 @@ COUNT_SUBSCRIBERS = statement(
     WHERE subscriptions.app_id = :app_id GROUP BY subscriptions.topic
     ORDER BY COUNT(*) DESC, subscriptions.topic LIMIT :limit""",
 )
+# Of all apps, by the index of what expires: a message that waits has a time at which it does.
+COUNT_PENDING = statement(
+    "count_pending_messages",
+    f"""SELECT COUNT(*) FROM (SELECT 1 FROM messages WHERE {WAITS} AND expires_at > 0
+    ORDER BY expires_at LIMIT :limit) AS waiting""",
+)
 
 
 class SqlStatistics:
@@ -42,3 +49,7 @@ class SqlStatistics:
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
         rows = await self._engine.fetch_slowly(COUNT_SUBSCRIBERS, app_id=app_id, limit=limit)
         return tuple((topic, count) for topic, count in rows)
+
+    async def count_pending(self, limit: int) -> int:
+        ((count,),) = await self._engine.fetch_in_background(COUNT_PENDING, limit=limit)
+        return int(count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
@@ -12,6 +12,7 @@ from clarion.push.model import Message, StoragePolicy, Subscription, Subscriptio
 from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
+from clarion.store.shared_reads import SharedReads
 from clarion.store.statement import Step, Unit, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -99,10 +100,14 @@ UNSUBSCRIBE = statement(
     """DELETE FROM subscriptions WHERE device_id = :device_id AND topic = :topic
     RETURNING topic""",
 )
+# Of so many devices in one read: each may have a thousand. PostgreSQL expects a hundred if no limit
+# is given, and then prefers to read the table.
+_DEVICES_AT_A_TIME = 10
 SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
-    f"""SELECT {_SUBSCRIPTIONS.columns} FROM subscriptions WHERE device_id = :device_id
-    ORDER BY topic LIMIT {SUBSCRIPTIONS_LIMIT}""",
+    f"""SELECT device_id, {_SUBSCRIPTIONS.columns}
+    FROM (SELECT key FROM json_each(:ids) LIMIT {_DEVICES_AT_A_TIME}) AS asked
+    JOIN subscriptions ON device_id = asked.key""",
 )
 FIND_SUBSCRIPTIONS = statement(
     "find_subscriptions",
@@ -245,6 +250,7 @@ class SqlBroadcasts:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._subscriptions = SharedReads(self._read_subscriptions, limit=_DEVICES_AT_A_TIME)
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
         steps = (
@@ -267,8 +273,16 @@ class SqlBroadcasts:
         return await self._engine.write(Unit(topic, (step,))) is not None
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
-        rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, device_id=device_id)
-        return tuple(map(_SUBSCRIPTIONS.read, rows))
+        return tuple(await self._subscriptions.find(device_id) or ())
+
+    async def _read_subscriptions(
+        self, device_ids: Sequence[str]
+    ) -> Mapping[str, list[Subscription]]:
+        rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, ids=keys_of(device_ids))
+        found: dict[str, list[Subscription]] = {}
+        for device_id, *row in sorted(rows):
+            found.setdefault(device_id, []).append(_SUBSCRIPTIONS.read(tuple(row)))
+        return found
 
     async def find_subscriptions(
         self, app_id: str, device_ids: Collection[str]

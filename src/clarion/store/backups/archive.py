@@ -174,8 +174,11 @@ class Archive:
                 f"{self.path} is damaged: its checksum is not the one that was written. Nothing "
                 "was changed. Take another copy, or an older backup."
             )
-        self._zip = zipfile.ZipFile(self._file)
-        return self._read_manifest()
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            return self._read_manifest()
+        except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
+            raise CommandFailed(f"{self.path} is not a backup of Clarion.") from error
 
     def _read_manifest(self) -> Manifest:
         with self._zip.open(MANIFEST) as member:

@@ -23,6 +23,7 @@ from clarion.store.migrations.plan import (
     load,
 )
 from clarion.store.postgres.engine import connect_or_explain
+from clarion.store.postgres.release_locks import MIGRATION_LOCK
 
 # `migrations` is part of the manifest.
 _RECORDS = "migrations"
@@ -48,7 +49,7 @@ class Snapshot:
 
     async def pack(self, archive: ArchiveWriter, on_progress: OnProgress) -> dict[str, Table]:
         """Write every table of Clarion into the archive."""
-        ours = _list_names(version for version, _ in await self.list_migrations())
+        ours = list_names(version for version, _ in await self.list_migrations())
         found = [row for row in await self.connection.fetch(_TABLES) if row[0] in ours]
         done, total = 0, sum(size for _, _, size in found)
         packed = {}
@@ -89,6 +90,8 @@ async def restore(archive: Archive, url: str, on_progress: OnProgress) -> None:
     """Fill an empty database, all of it or nothing."""
     connection = await connect_or_explain(url)
     try:
+        # Until the connection ends: a node that starts, or another restore, waits.
+        await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
         async with connection.transaction():
             await _refuse_tables(connection)
             await apply_to_postgres(connection, _list_migrations(archive))
@@ -115,7 +118,7 @@ async def _refuse_tables(connection: asyncpg.Connection) -> None:
 
 
 def _check_names(archive: Archive) -> None:
-    known = _list_names(version for version, _ in archive.manifest.migrations)
+    known = list_names(version for version, _ in archive.manifest.migrations)
     if unknown := set(archive.manifest.tables) - known:
         raise CommandFailed(f"The backup has a table that Clarion does not: {min(unknown)!r}.")
 
@@ -140,18 +143,19 @@ async def _iterate(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _list_migrations(archive: Archive) -> list[Migration]:
-    last = max(version for version, _ in archive.manifest.migrations)
-    return [each for each in load("postgres") if each.version <= last]
+    # Not all up to the last: while nodes are upgraded one by one, some are postponed.
+    applied = {version for version, _ in archive.manifest.migrations}
+    return [each for each in load("postgres") if each.version in applied]
 
 
-def _list_names(versions: Iterable[int]) -> set[str]:
+def list_names(versions: Iterable[int]) -> set[str]:
     """Return the tables that these migrations make: they are the same on both engines.
 
     There may be tables of others in the database.
     """
-    last = max(versions)
+    applied = set(versions)
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
-        apply_to_sqlite(connection, [each for each in load("sqlite") if each.version <= last])
+        apply_to_sqlite(connection, [each for each in load("sqlite") if each.version in applied])
         names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     return {str(name) for (name,) in names} - {_RECORDS}
 

@@ -42,6 +42,10 @@ def copy(path: str, beside: Path, on_progress: OnProgress) -> Iterator[apsw.Conn
         with contextlib.closing(_open_copy(temporary)) as connection:
             _check(connection, path)
             yield connection
+    except apsw.Error as error:
+        raise CommandFailed(
+            f"Cannot copy {path} ({type(error).__name__}: {error}). Nothing was written."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

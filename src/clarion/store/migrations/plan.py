@@ -42,8 +42,9 @@ _RECORD_TABLE = (
     "step TEXT NOT NULL DEFAULT 'after')"
 )
 _ADD_STEP = "ALTER TABLE migrations ADD COLUMN {}step TEXT NOT NULL DEFAULT 'after'"
+RECORDED = "SELECT version, checksum FROM migrations"
 # All columns: a database of an earlier release that is only looked at has no step.
-RECORDED = "SELECT * FROM migrations"
+_RECORDED_WHOLE = "SELECT * FROM migrations"
 _RECORD = "INSERT INTO migrations (version, name, checksum, step) VALUES ($1, $2, $3, $4)"
 _REPAIR = "Install the Clarion release that created it, or restore a backup."
 
@@ -101,9 +102,10 @@ def find_newest(engine: str) -> int:
 def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
     """Return the migrations that are missing; `MigrationError` if the database does not match.
 
-    A database may be ahead of this release by what was added, but not by an `after` step.
+    A row has the version and checksum of a migration, and its step if that is known. A database may
+    be ahead of this release by what was added, but not by an `after` step.
     """
-    applied = {version: _Record(checksum, *step) for version, _, checksum, *step in recorded}
+    applied = {version: _Record(checksum, *step) for version, checksum, *step in recorded}
     missing = [migration for migration in migrations if migration.version not in applied]
     if mismatch := _explain_mismatch(migrations, applied, missing):
         raise MigrationError(mismatch)
@@ -161,7 +163,7 @@ def apply_to_sqlite(
         connection.execute("BEGIN IMMEDIATE")
         try:
             _prepare_sqlite(connection)
-            missing = find_missing(migrations, connection.execute(RECORDED).fetchall())
+            missing = find_missing(migrations, read_from_sqlite(connection))
             if missing:
                 migration = missing[0]
                 connection.execute(migration.sql).fetchall()
@@ -211,7 +213,7 @@ async def apply_to_postgres(
         await connection.execute(_RECORD_TABLE)
         await connection.execute(_ADD_STEP.format("IF NOT EXISTS "))
         titles = []
-        for migration in find_missing(migrations, await _read_recorded(connection)):
+        for migration in find_missing(migrations, await read_from_postgres(connection)):
             if nodes := await _find_nodes_before(connection, migration):
                 on_postponed(migration, nodes)
             else:
@@ -223,8 +225,18 @@ async def apply_to_postgres(
         await connection.execute("SELECT pg_advisory_unlock($1)", MIGRATION_LOCK)
 
 
-async def _read_recorded(connection: asyncpg.Connection) -> list[Row]:
-    return list(map(tuple, await connection.fetch(RECORDED)))
+def read_from_sqlite(connection: apsw.Connection) -> list[Row]:
+    """Return the version, checksum and step of each migration that was applied."""
+    return _leave_out_names(connection.execute(_RECORDED_WHOLE).fetchall())
+
+
+async def read_from_postgres(connection: asyncpg.Connection) -> list[Row]:
+    """Return the version, checksum and step of each migration that was applied."""
+    return _leave_out_names(map(tuple, await connection.fetch(_RECORDED_WHOLE)))
+
+
+def _leave_out_names(rows: Iterable[Row]) -> list[Row]:
+    return [(version, checksum, *step) for version, _, checksum, *step in rows]
 
 
 async def _find_nodes_before(connection: asyncpg.Connection, migration: Migration) -> list[str]:

@@ -145,7 +145,7 @@ class PostgresEngine:
         except _ERRORS as error:
             raise StartError(
                 f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
-                "ten: check max_connections of the server."
+                "ten: check max_connections of the server, and --processes."
             ) from error
         runners = (runner, apart)
         commits = (

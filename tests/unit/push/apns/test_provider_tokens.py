@@ -1,5 +1,6 @@
 """Provider tokens: signatures as clients make them, ages, what is cached, and for how long."""
 
+import asyncio
 import base64
 import json
 from dataclasses import replace
@@ -26,6 +27,7 @@ from clarion.push.apns.provider_tokens import (
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.store.statement import Unit, Value, statement
 from tests.factories import MINUTE, NOW, make_app, make_provider_key
+from tests.heard import RecordedHub
 from tests.unit.conftest import MemoryEngine
 
 KEY = ec.derive_private_key(7, ec.SECP256R1())
@@ -347,3 +349,19 @@ async def test_a_refused_token_does_not_bind_a_connection(apns: Apns, key: Provi
     await apns.refusal(token_of(key, iss="TEAM000002"))
     await apns.refusal(token_of(key), now=NOW + TOKEN_LIFE_MS + 1)
     assert apns.tokens._connections == {}
+
+
+async def test_a_key_revoked_on_one_node_is_refused_by_the_others_when_they_are_told(
+    apns: Apns, apps: Apps, engine: MemoryEngine
+) -> None:
+    hub, there = RecordedHub(), Apns(apps, engine)
+    apns.tokens.forget.join(hub.join())
+    there.tokens.forget.join(hub.join())
+    app, key = await apns.add_app()
+    token = sign({"alg": "ES256", "kid": key.key_id}, {"iss": app.team_id, "iat": NOW // 1000})
+    assert (await there.identify(token)).app.id == app.id
+    await apns.revoke(key)
+    assert (await there.identify(token)).app.id == app.id  # it is cached
+    apns.tokens.forget(key.key_id)
+    await asyncio.sleep(0)
+    assert await there.refusal(token) is Reason.INVALID_PROVIDER_TOKEN

@@ -6,13 +6,15 @@ import pytest
 
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict, EndpointGone, NotFound
+from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
-from clarion.push.webpush.registry import KNOWN_MS, EndpointRegistry, Entries
+from clarion.push.webpush.registry import DEAF_MS, KNOWN_MS, EndpointRegistry, Entries
 from clarion.push.webpush.sql import SqlPushEndpoints
 from tests.factories import FixedClock, make_device
+from tests.heard import RecordedHub
 from tests.unit.push.gates import GatedStore
 
 URL = "https://push.example"
@@ -53,7 +55,7 @@ async def create(endpoints: EndpointRegistry, device: Device) -> tuple[str, str]
     return endpoint.id, url.removeprefix(f"{URL}/push/")
 
 
-async def test_an_endpoint_is_read_once_a_minute(
+async def test_an_endpoint_is_read_once_in_a_while(
     endpoints: EndpointRegistry, store: GatedStore, device: Device, clock: FixedClock
 ) -> None:
     endpoint_id, capability = await create(endpoints, device)
@@ -191,4 +193,45 @@ async def test_an_endpoint_of_a_deleted_app_is_gone_at_once(
     assert (await endpoints.find(capability)).device.id == device.id
     endpoints._deleted_apps = {device.app_id}
     with pytest.raises(EndpointGone):
+        await endpoints.find(capability)
+
+
+async def test_the_other_nodes_forget_a_deleted_endpoint_when_they_are_told(
+    endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device
+) -> None:
+    hub = RecordedHub()
+    for each in (endpoints, other_node):
+        each.forget.join(hub.join())
+    endpoint_id, capability = await create(endpoints, device)
+    assert await other_node.find(capability)
+    await endpoints.delete(device.app_id, device.id, endpoint_id)
+    await asyncio.sleep(0)
+    with pytest.raises(NotFound):
+        await other_node.find(capability)
+
+
+async def test_while_the_bus_is_not_heard_endpoints_are_known_for_seconds(
+    endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device, clock: FixedClock
+) -> None:
+    endpoints.forget.join(NoBus(is_alone=False))
+    endpoint_id, capability = await create(endpoints, device)
+    assert await endpoints.find(capability)
+    await other_node.delete(device.app_id, device.id, endpoint_id)
+    clock.advance(DEAF_MS - 1)
+    assert await endpoints.find(capability)
+    clock.advance(1)
+    with pytest.raises(NotFound):
+        await endpoints.find(capability)
+
+
+async def test_no_endpoint_is_cached_over_a_gap(
+    endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device
+) -> None:
+    bus = RecordedHub().join()
+    endpoints.forget.join(bus)
+    endpoint_id, capability = await create(endpoints, device)
+    assert await endpoints.find(capability)
+    await other_node.delete(device.app_id, device.id, endpoint_id)
+    bus.miss()
+    with pytest.raises(NotFound):
         await endpoints.find(capability)

@@ -1,0 +1,1 @@
+"""Copies a SQLite database into PostgreSQL: in batches, resumable, and verified."""

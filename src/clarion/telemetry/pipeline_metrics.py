@@ -1,0 +1,149 @@
+"""Metrics of events on their way: intake, queue, decisions, deliveries, the ledger."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from clarion.telemetry.tallies import Scraped, Tally, counter, gauge
+
+_DELIVERY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
+
+
+class QueueFigures(Protocol):
+    """What is known of the queue: measured in the background, never for a scrape."""
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Events that were refused since the start, by reason."""
+
+    def ages_s(self) -> Mapping[str, float]:
+        """Return for how long the oldest job of each lane has been due, in seconds."""
+
+    def lengths(self) -> Mapping[str, int]:
+        """Return how many jobs each lane has, due or not."""
+
+    @property
+    def dead_letters(self) -> int: ...
+
+
+class PipelineMetrics(Collector):
+    """Counts and times of events, deliveries and failed jobs."""
+
+    def __init__(self, kinds: Iterable[str] = ()) -> None:
+        self.accepted = 0
+        # Recipients for whom an event was decided, by the status that the event takes by it.
+        self.decided: dict[str, int] = defaultdict(int)
+        self.deliveries: dict[tuple[str, str, str], int] = defaultdict(int)
+        self.failures: dict[tuple[str, bool], int] = defaultdict(int)
+        # From the start: of a counter that appears with a 1, Prometheus sees no increase.
+        self.failures |= {(kind, is_dead): 0 for kind in kinds for is_dead in (False, True)}
+        self.decide_times = Tally()
+        self.delivery_times = Tally(_DELIVERY_BUCKETS_S)
+        self._queue: QueueFigures | None = None
+
+    def watch_queue(self, queue: QueueFigures) -> None:
+        """Export the lengths and ages of the queue, and what was refused because of them."""
+        self._queue = queue
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily("clarion_events_accepted", "Events accepted.", self.accepted)
+        yield counter(
+            "clarion_events",
+            "Events by status and reason; those that are decided, once for each recipient.",
+            ("status", "reason"),
+            self._count_events(),
+        )
+        yield counter(
+            "clarion_deliveries",
+            "Deliveries that reached a status, by channel, status and reason.",
+            ("channel", "status", "reason"),
+            self.deliveries,
+        )
+        yield counter(
+            "clarion_jobs_failed",
+            "Failed attempts by kind of job; is_dead if it was the last attempt.",
+            ("kind", "is_dead"),
+            {(kind, str(is_dead).lower()): n for (kind, is_dead), n in self.failures.items()},
+        )
+        doc = "Time to decide an event for a recipient, with the text of the inbox."
+        yield self.decide_times.read("clarion_decide_seconds", doc)
+        doc = "Time from the decision to send until the channel has sent or delivered it."
+        yield self.delivery_times.read("clarion_delivery_seconds", doc, ("channel",))
+        yield from self._read_queue()
+
+    def _count_events(self) -> dict[tuple[str, str], int]:
+        counts = {("accepted", ""): self.accepted}
+        counts |= {(status, ""): count for status, count in self.decided.items()}
+        refused = self._queue.refused if self._queue else {}
+        counts |= {("refused", reason): count for reason, count in refused.items()}
+        dead = {kind: count for (kind, is_dead), count in self.failures.items() if is_dead}
+        return counts | {("failed", kind): count for kind, count in dead.items()}
+
+    def _read_queue(self) -> Iterable[Metric]:
+        if self._queue is None:
+            return
+        for name, doc, values in (
+            ("oldest_seconds", "Age of the oldest due job of a lane.", self._queue.ages_s()),
+            ("jobs", "Jobs of a lane, due or not, without dead letters.", self._queue.lengths()),
+        ):
+            by_lane = {(lane,): value for lane, value in values.items()}
+            yield gauge(f"clarion_queue_{name}", doc, ("lane",), by_lane)
+        doc = "Jobs that failed at every attempt and are kept to be replayed."
+        yield gauge("clarion_dead_letters", doc, (), {(): self._queue.dead_letters})
+
+
+class Ledger(Protocol):
+    """The check that nothing that was accepted is lost."""
+
+    @property
+    def difference(self) -> int: ...
+
+    @property
+    def checked(self) -> int: ...
+
+
+def watch_ledger(registry: CollectorRegistry, ledger: Ledger) -> None:
+    """Export what was accepted and is neither finished nor waiting nor in progress."""
+
+    def read() -> Iterable[Metric]:
+        doc = "Events and deliveries that are neither finished nor waiting nor in progress."
+        yield gauge("clarion_ledger_difference", doc, (), {(): ledger.difference})
+        doc = "Times the ledger was checked."
+        yield CounterMetricFamily("clarion_ledger_checks", doc, ledger.checked)
+
+    registry.register(Scraped(read))
+
+
+class ChannelMetrics:
+    """Attempts with the providers of channels, by kind: their names are chosen by apps."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._attempts: dict[tuple[str, str, str], int] = defaultdict(int)
+        self._times = Tally()
+        self.disabled: dict[str, int] = defaultdict(int)
+        self.count_open: Callable[[], Mapping[tuple[str, str], int]] = dict
+        registry.register(Scraped(self._read))
+
+    def observe(self, channel: str, kind: str, outcome: object, seconds: float) -> None:
+        """Count an attempt by the class of its outcome."""
+        self._attempts[channel, kind, type(outcome).__name__.lower()] += 1
+        self._times.add(seconds, (channel, kind))
+
+    def _read(self) -> Iterable[Metric]:
+        labels = ("channel", "kind")
+        doc = "Attempts to deliver, by channel, kind of provider and outcome."
+        yield counter("clarion_channel_attempts", doc, (*labels, "outcome"), self._attempts)
+        doc = "Time of an attempt, by channel and kind of provider."
+        yield self._times.read("clarion_channel_attempt_seconds", doc, labels)
+        doc = "Providers that were disabled because their address is gone or never answered."
+        counts = {(channel,): count for channel, count in self.disabled.items()}
+        yield counter("clarion_providers_disabled", doc, ("channel",), counts)
+        doc = "Providers whose circuit breaker is open on this node."
+        yield gauge("clarion_provider_circuits_open", doc, labels, self.count_open())

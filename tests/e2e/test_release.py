@@ -1,0 +1,152 @@
+"""A release: what is built installs and runs without the repository."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.asking import Asker
+from tests.e2e.installation import Installation
+from tests.e2e.sending import draft, inbox, make_type, make_user, send_and_wait
+from tools.sbom import UnknownLine, make_sbom, read_lock
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 300
+# A page of each kind that is not Python: templates, scripts, style sheets, the API document.
+PAGES = {
+    "/docs": "text/html",
+    "/docs/errors": "text/html",
+    "/openapi.json": "application/vnd.oai.openapi+json",
+    "/demo": "text/html",
+    "/static/clarion-inbox.js": "text/javascript",
+    "/admin/sign-in": "text/html",
+}
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(each) for each in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a release."""
+    folder = tmp_path_factory.mktemp("release") / "dist"
+    run(sys.executable, ROOT / "tools" / "release.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clarion(dist: Path) -> Path:
+    """The program as it is installed from the wheel, with the versions of its lock file."""
+    venv, (wheel,) = dist.parent / "venv", dist.glob("*.whl")
+    uv = Path(sys.executable).with_name("uv")
+    run(uv, "venv", "--quiet", "--python", sys.executable, venv)
+    install: list[str | Path] = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        venv / "bin" / "python",
+    ]
+    # Compiled, or the first import of a module would hold the event loop.
+    install.append("--compile-bytecode")
+    run(*install, "--require-hashes", "--only-binary", ":all:", "-r", dist / "requirements.lock")
+    run(*install, "--no-deps", wheel)
+    return venv / "bin" / "clarion"
+
+
+@pytest.fixture
+def installation(clarion: Path, tmp_path: Path) -> Installation:
+    made = Installation(tmp_path)
+    # In place of the Python of the tests and `-m clarion`.
+    made.under = ["sh", "-c", f'cd /; shift 3; exec "{clarion}" "$@"', "sh"]
+    return made
+
+
+def test_the_wheel_runs_without_the_repository(installation: Installation) -> None:
+    first = installation.initialise()
+    with installation:
+        app = Asker(installation.port, first["app"]["api_key"])
+        user_id = make_user(app)
+        send_and_wait(app, draft(make_type(app), user_id=user_id))
+        assert [item["body"] for item in inbox(app, user_id)] == ["A-7 is ready"]
+        for path, kind in PAGES.items():
+            answer = Asker(installation.port).get(path)
+            assert (answer.status, answer.headers["content-type"].split(";")[0]) == (200, kind)
+        for asset in re.findall(r'(?:src|href)="(/[^"]+\.(?:js|css|svg))', sign_in(installation)):
+            assert Asker(installation.port).get(asset).status == 200
+    assert "fault" not in installation.run("doctor").stdout
+
+
+def sign_in(installation: Installation) -> str:
+    page = Asker(installation.port).get("/admin/sign-in").body.decode()
+    assert "/admin/static/" in page
+    return page
+
+
+def test_the_wheel_says_what_it_was_built_from(clarion: Path) -> None:
+    found = json.loads(run(clarion, "version", "--json"))
+    assert found["version"] == project()["version"]
+    commit = run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+    assert found["commit"].removesuffix(" with changes") == commit
+
+
+def test_the_sdist_has_what_it_needs_and_no_more(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"src/clarion/build.json", "LICENSE", "CHANGELOG.md", "pyproject.toml"} <= names
+    assert {name.partition("/")[0] for name in names} & {"tests", "bench", "docs", ".git"} == set()
+
+
+def test_the_checksums_and_the_notes_are_those_of_the_release(dist: Path) -> None:
+    lines = (dist / "SHA256SUMS").read_text().splitlines()
+    listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    files = [path for path in dist.iterdir() if path.name != "SHA256SUMS"]
+    assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    notes = (dist / f"clarion-{project()['version']}.md").read_text()
+    assert notes.startswith("### Added")
+    assert "\n## " not in notes
+
+
+def test_the_sbom_has_what_the_lock_file_pins(dist: Path) -> None:
+    (path,) = dist.glob("*.cdx.json")
+    sbom = json.loads(path.read_bytes())
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = set(re.findall(r"^([\w.-]+)(?:\[.+?\])?==([^ ;\\]+)", lock, re.MULTILINE))
+    assert {(each["name"], each["version"]) for each in sbom["components"]} == pinned
+    assert all(each["hashes"] for each in sbom["components"])
+    refs = {each["bom-ref"] for each in sbom["components"]}
+    root, *others = sbom["dependencies"]
+    needed = {name for each in sbom["dependencies"] for name in each["dependsOn"]}
+    assert needed == refs == {each["ref"] for each in others}
+    direct = {re.split(r"[\[<>=~ ]", each)[0].lower() for each in project()["dependencies"]}
+    assert {ref.partition("pypi/")[2].partition("@")[0] for ref in root["dependsOn"]} == direct
+
+
+def test_the_sbom_refuses_a_line_that_it_does_not_understand() -> None:
+    with pytest.raises(UnknownLine):
+        read_lock("apsw==1\n-e ./elsewhere\n")
+    assert make_sbom(project(), "")["components"] == []
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found

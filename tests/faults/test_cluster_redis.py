@@ -1,0 +1,146 @@
+"""T15: Redis is killed, hangs, is flushed, and is full, while three nodes work with it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis.asyncio
+
+from tests.conftest import IS_NIGHT
+from tests.e2e.administrators import Browser, make_administrator
+from tests.faults.cluster_run import ClusterRun, run_cluster
+from tests.faults.cross_node import CrossNode
+from tests.faults.sizes import SIZES
+from tests.servers import PostgresServer, RedisServer
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+
+# Without Redis, a node looks into the store for what others have stored.
+POLL_LIMIT_S = 60.0
+NORMAL_S = 1.0
+NORMAL_WITHIN_S = 10.0
+SLOWEST_REQUEST_S = 5.0
+TOO_MANY = 429
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def valkey() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def crossing(run: ClusterRun) -> AsyncIterator[CrossNode]:
+    """A device on the second node, and a provider on the first."""
+    sender, receiver, _ = run.cluster.nodes
+    cross = CrossNode(sender, receiver, SIZES.cluster_devices, run.installation.push_headers())
+    task = asyncio.create_task(cross.run())
+    try:
+        await cross.is_ready.wait()
+        yield cross
+    finally:
+        task.cancel()
+
+
+async def time_normal(cross: CrossNode) -> float:
+    """Return after how long pushes cross within a second again."""
+    began = time.monotonic()
+    while await cross.push(POLL_LIMIT_S) > NORMAL_S:
+        pass
+    return time.monotonic() - began
+
+
+async def kill(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+    """Killed; what comes back is empty."""
+    valkey.kill()
+    await run.progress(10)
+    crossed_s = await cross.push(POLL_LIMIT_S)
+    await lock_out(run)
+    await asyncio.to_thread(valkey.start)
+    return crossed_s
+
+
+async def lock_out(run: ClusterRun) -> None:
+    """Guessing passwords is stopped over all nodes, without Redis too."""
+
+    def guess() -> list[int]:
+        account = make_administrator(run.url)
+        browser = Browser(run.cluster.port)
+        return [browser.sign_in(account.username, "wrong").status for _ in range(7)]
+
+    assert (await asyncio.to_thread(guess))[-1] == TOO_MANY
+
+
+async def pause(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+    """Hanging: connections stay open, nothing is answered."""
+    valkey.pause()
+    try:
+        await run.progress(10)
+        crossed_s = await cross.push(POLL_LIMIT_S)
+        await asyncio.sleep(SIZES.cluster_fault_s)  # how long it hangs at least
+    finally:
+        valkey.resume()
+    return crossed_s
+
+
+async def flush(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+    """Everything in it is deleted, without anybody being told."""
+    async with redis.asyncio.Redis.from_url(valkey.url) as client:
+        await client.flushall()
+    await run.progress(10)
+    return await cross.push(POLL_LIMIT_S)
+
+
+async def fill(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+    """It is full, and refuses to store anything."""
+    async with redis.asyncio.Redis.from_url(valkey.url) as client:
+        await client.config_set("maxmemory", 1)
+        try:
+            await run.progress()
+            return await cross.push(POLL_LIMIT_S) if IS_NIGHT else 0.0
+        finally:
+            await client.config_set("maxmemory", 0)
+
+
+Fault = Callable[[ClusterRun, CrossNode, RedisServer], Awaitable[float]]
+FAULTS: list[Fault] = [kill, pause, flush, fill]
+
+
+async def test_nodes_lose_nothing_with_redis(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    valkey: RedisServer,
+    figures: Callable[[str], None],
+) -> None:
+    """Redis has nothing that is not elsewhere: all is delivered, and normal again by itself."""
+    slowest_s = 0.0
+    async with run_cluster(tmp_path, postgres, valkey) as run, crossing(run) as cross:
+        async with run.under_load():
+            usual_s = await time_normal(cross)
+            for fault in FAULTS * SIZES.cluster_rounds:
+                crossed_s = await fault(run, cross, valkey)
+                await run.converge()
+                normal_s = await time_normal(cross)
+                slowest_s = max(slowest_s, normal_s)
+                figures(
+                    f"T15 {fault.__name__}: a push to another node took {crossed_s:.2f} s, "
+                    f"normal {normal_s:.1f} s after it was back"
+                )
+        await run.settle()
+        faults = await run.find_faults()
+        figures(
+            f"T15 on three nodes: a push crossed in {usual_s:.3f} s at first, {cross.connections} "
+            f"connections of that device, {await run.describe()}"
+        )
+    assert faults[:20] == []
+    assert set(run.senders.statuses) == {202}
+    assert slowest_s <= NORMAL_WITHIN_S

@@ -1,0 +1,130 @@
+"""The unit of systemd, and the proxies in front of a real server."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import read_blocks
+from tests.e2e.asking import Asker
+from tests.e2e.installation import Installation
+from tests.e2e.sending import wait_until
+from tests.ops.operations import OPS
+from tests.processes import free_port
+
+pytestmark = pytest.mark.timeout(300)
+UNIT = OPS / "systemd" / "clarion.service"
+# Of 10; systemd calls up to 2 "OK".
+EXPOSURE_LIMIT = 2.0
+
+
+def find_program(name: str, package: str) -> str:
+    program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if program is None:
+        pytest.skip(f"{name} is not installed (Debian: apt install {package})")
+    return program
+
+
+def test_the_page_shows_the_unit() -> None:
+    blocks = read_blocks("docs/how-to/deploy.md")
+    assert [each.text for each in blocks if each.title == UNIT.name] == [UNIT.read_text()]
+
+
+def test_the_unit_exposes_little(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [find_program("systemd-analyze", "systemd"), "security", "--offline=true", str(UNIT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"Overall exposure level for clarion\.service: (\d+\.\d)", done.stdout)
+    assert found, done.stdout + done.stderr
+    with capsys.disabled():
+        print(f"\nexposure level of the unit: {found[1]} of 10")  # noqa: T201 - a figure to be seen
+    assert float(found[1]) <= EXPOSURE_LIMIT
+
+
+def test_haproxy_accepts_its_configuration() -> None:
+    command = [
+        find_program("haproxy", "haproxy"),
+        "-c",
+        "-q",
+        "-f",
+        str(OPS / "proxies/haproxy.cfg"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_caddy_accepts_its_configuration() -> None:
+    program = find_program("caddy", "caddy")
+    command = [
+        program,
+        "validate",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        str(OPS / "proxies/Caddyfile"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_server_is_reached_through_haproxy_and_taken_out_when_it_stops(tmp_path: Path) -> None:
+    program = find_program("haproxy", "haproxy")
+    installation = Installation(tmp_path, drain_s="5", metrics_and_docs="public")
+    installation.initialise()
+    api, apns = free_port(), free_port()
+    text = (OPS / "proxies" / "haproxy.cfg").read_text()
+    text = re.sub(r"^  server node-[23] .*\n", "", text, flags=re.MULTILINE)
+    for old, new in {
+        "node-1:8080": f"127.0.0.1:{installation.port}",
+        "node-1:8081": f"127.0.0.1:{installation.gateway_port}",
+        "node-1:8443": f"127.0.0.1:{installation.tls_port}",
+        "port 8080": f"port {installation.port}",
+        "bind :8080": f"bind 127.0.0.1:{api}",
+        "bind :8443": f"bind 127.0.0.1:{apns}",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "haproxy.cfg").write_text(text)
+    asker = Asker(api)
+
+    def ask(path: str) -> int | None:
+        try:
+            return asker.get(path).status
+        except OSError:
+            return None
+
+    installation.start()
+    running = subprocess.Popen(
+        [program, "-f", tmp_path / "haproxy.cfg"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: ask("/ready") == 200 or None)
+        assert (ask("/v1/keys"), ask("/metrics")) == (401, 404)
+        assert installation.process is not None
+        installation.process.terminate()
+        # It still serves, but is not ready: HAProxy answers that there is nobody.
+        wait_until(lambda: ask("/ready") == 503 or None)
+    finally:
+        running.terminate()
+        running.wait(30)
+        installation.stop()
+
+
+def test_a_server_that_drains_serves_and_is_not_ready(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, drain_s="5")
+    installation.initialise()
+    installation.start()
+    try:
+        asker = Asker(installation.port)
+        assert asker.get("/ready").json["stopping"] is False
+        assert installation.process is not None
+        installation.process.terminate()
+        wait_until(lambda: asker.get("/ready").status == 503 or None)
+        assert asker.get("/ready").json["stopping"] is True
+        assert asker.get("/v1/keys").status == 401
+        assert (asker.get("/live").status, asker.get("/health").status) == (200, 200)
+    finally:
+        installation.stop()

@@ -1,0 +1,43 @@
+"""A process that a parent started: it ends with the parent, whatever it is doing."""
+
+import subprocess
+import sys
+
+from clarion.processes.control import open_pair
+
+# It has a handler that does nothing, and a loop that does not come round.
+HANGING = """
+import asyncio, socket, sys, time
+from dataclasses import replace
+from clarion.processes import member
+from clarion.processes.control import Start
+from clarion.settings import Settings
+
+member.STOP_MARGIN_S = 0.1
+
+async def hang():
+    control = socket.socket(fileno=int(sys.argv[1]))
+    start = Start(replace(Settings(), grace_s=0), 1, ())
+    async with member.Member(control, start, []).join(lambda: None):
+        control.send(b"hangs")
+        time.sleep(600)
+
+asyncio.run(hang())
+"""
+
+
+def test_a_process_that_hangs_ends_when_its_parent_is_gone() -> None:
+    ours, theirs = open_pair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HANGING, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+        )
+        try:
+            ours.settimeout(60)
+            assert ours.recv(16) == b"hangs"
+            assert process.poll() is None
+            ours.close()
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+            process.wait()
