@@ -94,8 +94,7 @@ class Server:
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
             services.metrics.watch_connections(front.connections)
-            if sqlite_path(settings.database_url):
-                await services.pipeline.take_over()
+            await _begin_work(settings, services)
             stack.push_async_callback(supervisor.stop, 0)
             _start_redis(supervisor, services, redis)
             listeners = await self._listen(front, services, tls)
@@ -208,6 +207,12 @@ class Server:
         get_logger().error("broken", message=message)
         self._exit_code = EXIT_BROKEN
         self._stop.set()
+
+
+async def _begin_work(settings: Settings, services: Services) -> None:
+    if sqlite_path(settings.database_url):
+        await services.pipeline.take_over()
+    await services.membership.join()
 
 
 def _watch(front: Front, health: Health, supervisor: Supervisor) -> None:

@@ -52,6 +52,9 @@ class SharedMembership:
     def is_leading(self) -> bool:
         return self.is_live and self.leader_id == self._node.id
 
+    async def join(self) -> None:
+        await self.beat()
+
     async def run(self) -> None:
         """Beat every two seconds, until cancelled."""
         while True:
@@ -104,6 +107,9 @@ class SoleNode:
         self.leader_id = node.id
         self._node = node
         self._clock = clock
+
+    async def join(self) -> None:
+        """Be there: nobody has to know."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -77,6 +77,9 @@ class NodeRecords(Protocol):
 class Membership(Protocol):
     """A node among those that serve the database."""
 
+    async def join(self) -> None:
+        """Become a member, before anything is claimed."""
+
     async def run(self) -> None:
         """Stay a member, until cancelled."""
 
