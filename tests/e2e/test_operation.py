@@ -18,9 +18,12 @@ from tests.servers import RedisServer
 
 def test_a_healthy_server_names_its_services(server: Server, constellation: dict[str, str]) -> None:
     health = server.anyone.get("/health")
+    seen = health.json
+    # On PostgreSQL; a node that has just started may not be there yet.
+    assert bool(seen.pop("nodes", ())) == bool(constellation)
     timestamp = dt.datetime.fromisoformat(health.json["timestamp"])
     assert abs(dt.datetime.now(dt.UTC) - timestamp) < dt.timedelta(seconds=60)
-    assert (health.status, health.json) == (
+    assert (health.status, seen) == (
         200,
         {
             "status": "healthy",
