@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 KEYS_LIMIT = 100
+# After each read, so that those who come together are few reads however fast the store is.
+PAUSE_S = 0.02
 
 
 class SharedReads(Generic[K, V]):
@@ -45,6 +47,8 @@ class SharedReads(Generic[K, V]):
             while self._waiting:
                 keys = list(islice(self._waiting, self._limit))
                 await self._answer({key: self._waiting.pop(key) for key in keys})
+                if len(self._waiting) < self._limit:
+                    await asyncio.sleep(PAUSE_S)
         finally:
             self._reading = None
 
