@@ -22,11 +22,12 @@ from tests.conftest import IS_NIGHT, run_apart, run_sql, worker_number
 from tests.e2e.administrators import make_key as make_admin_key
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
-from tests.servers import REDIS, shared_url
+from tests.servers import REDIS, RedisCluster, shared_url
 
 CONSTELLATIONS = ["embedded", "standard"]
 # Three nodes behind a round-robin proxy.
 CLUSTER = "cluster"
+ON_REDIS_CLUSTER = "redis_cluster"
 # Tests by files that also run against three nodes in CI; the long run has all of them there, and so
 # has CLARION_TEST_NODES=3.
 CLUSTER_FILES = frozenset(
@@ -144,9 +145,9 @@ def constellation(request: pytest.FixtureRequest, postgres_url: str) -> Iterator
     run_apart(run_sql(postgres_url, f"CREATE DATABASE {name}"))
     made = Constellation(
         database=urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}")),
-        redis=own_redis(is_cluster=request.param == CLUSTER),
+        redis=find_redis(request),
     )
-    made.is_cluster = request.param == CLUSTER
+    made.is_cluster = request.param in {CLUSTER, ON_REDIS_CLUSTER}
     yield made
     run_apart(run_sql(postgres_url, f"DROP DATABASE {name} WITH (FORCE)"))
 
@@ -170,6 +171,21 @@ def no_stall(request: pytest.FixtureRequest) -> Iterator[None]:
     if "server" in request.fixturenames:
         shared = request.getfixturevalue("server")
         assert not isinstance(shared, Server) or shared.installation.take_stalls() == []
+
+
+@pytest.fixture(scope="session")
+def own_redis_cluster() -> Iterator[RedisCluster]:
+    """A Redis Cluster of three primaries that no other test empties."""
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+def find_redis(request: pytest.FixtureRequest) -> str:
+    """Return the address of the Redis of a constellation."""
+    if request.param == ON_REDIS_CLUSTER:
+        cluster: RedisCluster = request.getfixturevalue("own_redis_cluster")
+        return cluster.url
+    return own_redis(is_cluster=request.param == CLUSTER)
 
 
 def own_redis(*, is_cluster: bool = False) -> str:

@@ -1,4 +1,6 @@
-"""Three nodes on one PostgreSQL and one Redis: nobody notices which node they meet.
+"""Three nodes on one PostgreSQL: nobody notices which node they meet.
+
+They tell each other over one Redis, or over a Redis Cluster of three primaries.
 
 The times are printed; what is asserted of them is generous, because the machine may be busy.
 """
@@ -22,11 +24,11 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.cluster.nodes import Cluster
 from tests.e2e.asking import Answer, Asker
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import CLUSTER, ON_REDIS_CLUSTER, Server
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import make_user
 
-pytestmark = pytest.mark.parametrize("constellation", ["cluster"], indirect=True)
+pytestmark = pytest.mark.parametrize("constellation", [CLUSTER, ON_REDIS_CLUSTER], indirect=True)
 
 LIMIT_S = 30
 # Not to be exceeded, also on a busy machine. Without the bus most of it would take minutes.
