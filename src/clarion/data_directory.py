@@ -118,6 +118,7 @@ class DataDirectory:
         self._for_tests = path / "for-tests"
         # Beside the file of the keys, which is replaced as a whole.
         self._key_lock = path / "master.key.lock"
+        self._set_up_lock = path / "set-up.lock"
 
     def ensure(self) -> None:
         """Create the directories; only this account can read them."""
@@ -139,7 +140,8 @@ class DataDirectory:
     def _list_contents(self) -> Iterator[Path]:
         """Yield what Clarion has here; there may be files of others in the directory."""
         yield from (self.path, self.tls, self.provider_keys)
-        yield from (self.master_key, self.first_run, self._lock, self._key_lock)
+        yield from (self.master_key, self.first_run)
+        yield from (self._lock, self._key_lock, self._set_up_lock)
         yield from list_database_files(str(self.path / "clarion.db"))
         yield from self.list_other_first_runs()
         yield from self.path.glob("device-listen*.json")
@@ -237,7 +239,8 @@ class DataDirectory:
     @contextlib.contextmanager
     def set_up_alone(self) -> Iterator[None]:
         """Wait for others who set up an installation here, and keep them out meanwhile."""
-        with (self.path / "set-up.lock").open("ab") as file:
+        self._set_up_lock.touch(0o600)
+        with self._set_up_lock.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

@@ -79,7 +79,8 @@ EXCEPTIONS = (
         delete_subscriptions_of_device delete_subscriptions_of_former_user
         end_deliveries_before_collapse end_deliveries_left_behind end_deliveries_of_former_user
         end_delivery_before_failure end_waiting_deliveries expire_message fail_message
-        fail_messages_left_behind fail_messages_of_former_user fail_waiting_messages prune_message
+        fail_messages_left_behind fail_messages_of_former_user fail_waiting_messages
+        find_devices_with_waiting_messages prune_message
         remember_user_of_device_changed remember_user_of_device_deleted
         remember_user_of_device_left select_devices_of_subject select_subscriptions
         select_waiting_messages subscribe touch_device trim_messages unsubscribe count_subscribers

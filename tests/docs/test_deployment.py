@@ -36,7 +36,8 @@ def reader(unit: str, clone: Clone, data: Path, folder: Path) -> Iterator[Reader
     settings = read_file("docs/how-to/deploy.md", "clarion.toml")
     settings = settings.replace("/var/lib/clarion", str(folder / "data"))
     (folder / "clarion.toml").write_text(settings)
-    parser = configparser.ConfigParser()
+    # systemd allows a setting several times.
+    parser = configparser.ConfigParser(strict=False)
     parser.read_string(unit)
     with Reader(clone, folder.parent, {}) as reader:
         reader.start_server(f"exec {parser['Service']['ExecStart']}")

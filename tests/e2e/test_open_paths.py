@@ -29,6 +29,7 @@ THROUGH_A_PROXY = {"X-Forwarded-For": "192.0.2.7"}
 # Which fast routes are for everybody, and what they say to strangers.
 FOR_ALL = {
     "GET /health": {"status", "timestamp"},
+    "GET /live": {"live"},
     "GET /ready": {"ready"},
     "GET /_matrix/push/v1/notify": {"unifiedpush"},
     "GET /static/clarion.js": None,

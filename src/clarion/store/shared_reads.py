@@ -25,10 +25,12 @@ class SharedReads(Generic[K, V]):
         read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]],
         *,
         limit: int = KEYS_LIMIT,
+        pause_s: float = PAUSE_S,
     ) -> None:
         """`read` returns what there is for some keys, at most `limit`."""
         self._read = read
         self._limit = limit
+        self._pause_s = pause_s
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
         self._reading: asyncio.Future[None] | None = None
 
@@ -48,7 +50,7 @@ class SharedReads(Generic[K, V]):
                 keys = list(islice(self._waiting, self._limit))
                 await self._answer({key: self._waiting.pop(key) for key in keys})
                 if len(self._waiting) < self._limit:
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(self._pause_s)
         finally:
             self._reading = None
 

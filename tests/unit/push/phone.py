@@ -99,8 +99,8 @@ class Gateway:
         self.connections = Connections()
         self.device: Device = beside.device if beside else make_device()
         self.dispatch = Dispatch(
-            messages=SqlMessages(self.store.gated),
-            broadcasts=SqlBroadcasts(self.store.gated),
+            messages=SqlMessages(self.store.gated, pause_s=0),
+            broadcasts=SqlBroadcasts(self.store.gated, pause_s=0),
             connections=self.connections,
             clock=self.clock,
             metrics=GatewayMetrics(CollectorRegistry()),

@@ -12,7 +12,7 @@ from clarion.push.sql import deliveries
 from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.shared_reads import SharedReads
+from clarion.store.shared_reads import PAUSE_S, SharedReads
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -161,10 +161,10 @@ GET = statement(
 class SqlMessages:
     """The `Messages` port."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
         # By device and time.
-        self._counts = SharedReads(self._count_waiting)
+        self._counts = SharedReads(self._count_waiting, pause_s=pause_s)
 
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None

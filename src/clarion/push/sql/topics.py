@@ -12,7 +12,7 @@ from clarion.push.model import Message, StoragePolicy, Subscription, Subscriptio
 from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.shared_reads import SharedReads
+from clarion.store.shared_reads import PAUSE_S, SharedReads
 from clarion.store.statement import Step, Unit, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -248,9 +248,11 @@ class SqlTopics:
 class SqlBroadcasts:
     """The `Broadcasts` port."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
-        self._subscriptions = SharedReads(self._read_subscriptions, limit=_DEVICES_AT_A_TIME)
+        self._subscriptions = SharedReads(
+            self._read_subscriptions, limit=_DEVICES_AT_A_TIME, pause_s=pause_s
+        )
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
         steps = (
