@@ -25,7 +25,15 @@ def install(lock: Path) -> Path:
 
 
 def _fill(folder: Path, lock: Path) -> None:
-    options = ["--quiet", "--require-hashes", "--only-binary", ":all:", "--target", str(folder)]
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--target",
+        str(folder),
+    ]
     command = [*_find_installer(), "install", *options, "-r", str(lock)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

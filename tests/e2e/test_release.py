@@ -67,7 +67,15 @@ def clarion(dist: Path) -> Path:
     ]
     # Compiled, or the first import of a module would hold the event loop.
     install.append("--compile-bytecode")
-    run(*install, "--require-hashes", "--only-binary", ":all:", "-r", dist / "requirements.lock")
+    run(
+        *install,
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "-r",
+        dist / "requirements.lock",
+    )
     run(*install, "--no-deps", wheel)
     return venv / "bin" / "clarion"
 
