@@ -205,8 +205,8 @@ def venv_advice() -> str:
 
 def install_packages(extras: str) -> None:
     lock = str(ROOT / LOCKS[extras])
-    # The lock has every package. Without `--no-deps`, pip would look for versions all the same: of a
-    # package with an extra it takes a newer one, which has no hash here.
+    # The lock has every package. Without `--no-deps`, pip would choose versions all the same: of
+    # a package with an extra the newest, which has no hash here.
     options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     if extras == "dev":
         options += ["--no-binary", FROM_SOURCE]
