@@ -12,8 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from clarion.analytics.model import KEPT_MS
-from clarion.analytics.model import Step as CountStep
+from clarion.analytics.model import KEPT_MS, Interval
 from clarion.analytics.rollup import Rollup
 from clarion.app_deletion import AppDeletion
 from clarion.errors import ClarionError
@@ -134,13 +133,16 @@ def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:
         "prune_feedback": _before(days.device_days, stores.feedback.prune),
         "prune_audit_log": _before(days.audit_days, stores.audit_log.prune),
         "prune_topics": _before(days.device_days, stores.topics.prune_deleted),
-        **{f"prune_analytics_of_{step}s": _prune_counts(stores, step) for step in CountStep},
+        **{
+            f"prune_analytics_of_{interval}s": _prune_counts(stores, interval)
+            for interval in Interval
+        },
     }
 
 
-def _prune_counts(stores: Stores, step: CountStep) -> Step:
+def _prune_counts(stores: Stores, interval: Interval) -> Step:
     """Return the step that prunes the counts of minutes, hours or days."""
-    return lambda now: stores.analytics.prune(step, now - KEPT_MS[step], CHUNK)
+    return lambda now: stores.analytics.prune(interval, now - KEPT_MS[interval], CHUNK)
 
 
 def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:

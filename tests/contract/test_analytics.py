@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clarion.access.sql import SqlApps
-from clarion.analytics.model import HOUR_MS, Cell, Metric, Progress, Query, Step
+from clarion.analytics.model import HOUR_MS, Cell, Interval, Metric, Progress, Query
 from clarion.analytics.model import Dimension as By
 from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
 from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
@@ -99,13 +99,13 @@ class Day:
             pass
 
     async def read(
-        self, metric: Metric, *group_by: By, step: Step = Step.DAY, **changes: Any
+        self, metric: Metric, *group_by: By, interval: Interval = Interval.DAY, **changes: Any
     ) -> Counter[tuple[str, ...]]:
         """Return the counts of the day by what they are of, without empty values."""
         query = Query(
             app_id=self.app_id,
             metric=metric,
-            step=step,
+            interval=interval,
             since=NOW,
             until=NOW + DAY,
             group_by=frozenset(group_by),
@@ -115,9 +115,11 @@ class Day:
             counts[tuple(each for each in key if each)] += value
         return counts
 
-    async def times(self, metric: Metric, step: Step = Step.MINUTE) -> dict[int, int]:
+    async def times(self, metric: Metric, interval: Interval = Interval.MINUTE) -> dict[int, int]:
         """Return the counts by how long after the beginning of the day they are."""
-        query = Query(app_id=self.app_id, metric=metric, step=step, since=NOW, until=NOW + 2 * DAY)
+        query = Query(
+            app_id=self.app_id, metric=metric, interval=interval, since=NOW, until=NOW + 2 * DAY
+        )
         return {each.at - NOW: each.value for each in await self.analytics.read(query, 1_000)}
 
 
@@ -280,9 +282,9 @@ async def test_minutes_hours_and_days_agree(day: Day) -> None:
     for at in times:
         await day.notify(NOW + at)
     await day.run(NOW + DAY + 9 * MINUTE)
-    for step in Step:
-        expected = Counter(step.begin(at) for at in times)
-        assert await day.times(Metric.NOTIFICATIONS, step) == expected
+    for interval in Interval:
+        expected = Counter(interval.begin(at) for at in times)
+        assert await day.times(Metric.NOTIFICATIONS, interval) == expected
 
 
 async def test_nothing_is_counted_before_it_can_be_committed(day: Day) -> None:
@@ -301,8 +303,8 @@ async def test_what_is_committed_late_is_added_once(day: Day) -> None:
     assert await day.read(Metric.EVENTS) == {(): 1}, "the minute is over, but not settled"
     for later in range(3):
         await day.run(NOW + MINUTE + SETTLE_MS + later * MINUTE)
-        for step in Step:
-            assert await day.read(Metric.EVENTS, step=step) == {(): 2}
+        for interval in Interval:
+            assert await day.read(Metric.EVENTS, interval=interval) == {(): 2}
 
 
 async def test_what_changes_before_a_minute_is_settled_is_not_counted_again(day: Day) -> None:
@@ -407,7 +409,11 @@ async def test_counts_are_filtered_and_limited(day: Day) -> None:
     assert await day.read(Metric.EVENTS, type="like") == {}
     assert await day.read(Metric.DELIVERIES, channel="push") == {}
     query = Query(
-        app_id=day.app_id, metric=Metric.EVENTS, step=Step.MINUTE, since=NOW, until=NOW + DAY
+        app_id=day.app_id,
+        metric=Metric.EVENTS,
+        interval=Interval.MINUTE,
+        since=NOW,
+        until=NOW + DAY,
     )
     assert [each.at - NOW for each in await day.analytics.read(query, 2)] == [0, MINUTE]
 
@@ -416,8 +422,8 @@ async def test_old_counts_are_pruned_step_by_step(day: Day) -> None:
     for n in range(3):
         await day.notify(NOW + n * MINUTE)
     await day.run(NOW + HOUR_MS)
-    while await day.analytics.prune(Step.MINUTE, NOW + 2 * MINUTE, 3):
+    while await day.analytics.prune(Interval.MINUTE, NOW + 2 * MINUTE, 3):
         pass
     assert await day.times(Metric.EVENTS) == {2 * MINUTE: 1}
-    assert await day.times(Metric.EVENTS, Step.HOUR) == {0: 3}
-    assert await day.analytics.prune(Step.HOUR, NOW, 100) == 0
+    assert await day.times(Metric.EVENTS, Interval.HOUR) == {0: 3}
+    assert await day.analytics.prune(Interval.HOUR, NOW, 100) == 0

@@ -26,7 +26,7 @@ def app(server: Server, api_key: str) -> Asker:
 
 def totals(app: Asker, metric: str, group_by: str = "", **more: str) -> dict[tuple[str, ...], int]:
     """Return the totals of today and yesterday: the test may run at midnight."""
-    query = {"metric": metric, "step": "day", "group_by": group_by, **more}
+    query = {"metric": metric, "interval": "day", "group_by": group_by, **more}
     answer = app.get("/v1/analytics?" + "&".join(f"{name}={text}" for name, text in query.items()))
     assert answer.status == 200, answer.body
     return {tuple(each["group"].values()): each["total"] for each in answer.json["series"]}
@@ -80,7 +80,7 @@ def test_a_report_says_what_it_is_about(app: Asker) -> None:
     assert complete_until is None or complete_until > "2026"
     assert report == {
         "metric": "delivery_latency",
-        "step": "hour",
+        "interval": "hour",
         "from": "2026-01-01T10:00:00.000Z",
         "to": "2026-01-01T13:00:00.000Z",
         "series": [],
@@ -91,7 +91,7 @@ def test_a_report_says_what_it_is_about(app: Asker) -> None:
     ("query", "field", "reason"),
     [
         ("metric=likes", "metric", "must be one of events, notifications"),
-        ("metric=events&step=week", "step", "must be one of minute, hour, day"),
+        ("metric=events&interval=week", "interval", "must be one of minute, hour, day"),
         ("metric=events&group_by=channel", "group_by", "must be some of type for events"),
         ("metric=events&group_by=type,", "group_by", "must be some of type for events"),
         ("metric=events&channel=push", "channel", "is not known of events"),
@@ -100,7 +100,11 @@ def test_a_report_says_what_it_is_about(app: Asker) -> None:
         ("metric=events&from=yesterday", "from", "must be a time (RFC 3339)"),
         ("metric=events&to=2026-01-01", "to", "must be a time (RFC 3339)"),
         ("metric=events&from=2999-01-01T00:00:00Z", "from", "must be before `to`"),
-        ("metric=events&step=minute&from=2026-01-01T00:00:00Z", "from", "choose a longer step"),
+        (
+            "metric=events&interval=minute&from=2026-01-01T00:00:00Z",
+            "from",
+            "choose a longer interval",
+        ),
     ],
 )
 def test_a_fault_names_the_parameter(app: Asker, query: str, field: str, reason: str) -> None:
@@ -115,7 +119,7 @@ def test_latencies_have_percentiles(app: Asker) -> None:
     ana = make_user(app, attributes={"stub": "delivered"})
     event: dict[str, Any] = {"type": "POST_COMMENT", "recipient": {"user_id": ana}}
     send_and_wait(app, {**event, "actor": {"name": "Bo"}, "channels": ["stub"]})
-    path = "/v1/analytics?metric=delivery_latency&step=day&group_by=channel"
+    path = "/v1/analytics?metric=delivery_latency&interval=day&group_by=channel"
     (series,) = wait_until(lambda: app.get(path).json["series"] or None, COUNTED_LIMIT_S)
     assert (series["group"], series["total"]) == ({"channel": "stub"}, 1)
     assert set(series["percentiles"]) == {"p50", "p95", "p99"}
@@ -128,7 +132,7 @@ def test_the_command_prints_a_table(server: Server, app: Asker, api_key: str) ->
     event = {"type": "POST_COMMENT", "recipient": {"user_id": ana}, "actor": {"name": "Bo"}}
     send_and_wait(app, event)
     wait_for(app, {(): 1}, "events")
-    flags = ("--by", "type", "--step", "day", "--last", "2", "--api-key", api_key)
+    flags = ("--by", "type", "--interval", "day", "--last", "2", "--api-key", api_key)
     done = server.installation.run("analytics", "events", *flags)
     assert done.returncode == 0, done.stderr
     heading, *days, total, complete = done.stdout.splitlines()

@@ -86,7 +86,7 @@ def has_delivered(app: Asker) -> bool:
 
 def count(app: Asker, metric: str) -> int | None:
     """Return how often something happened today; None if never."""
-    found = app.get(f"/v1/analytics?metric={metric}&step=day").json["series"]
+    found = app.get(f"/v1/analytics?metric={metric}&interval=day").json["series"]
     return sum(each["total"] for each in found) or None
 
 

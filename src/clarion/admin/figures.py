@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from clarion.admin.reasons import explain_reason
-from clarion.analytics.model import Step, find_bucket_bound
+from clarion.analytics.model import Interval, find_bucket_bound
 
 _FAILED = frozenset({"failed", "expired"})
 # Reasons of decisions by which something is sent are no reasons why it was not.
@@ -19,17 +19,17 @@ Columns = list[list[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A time that can be chosen: its words, the step of its points, and how many it has."""
+    """A time that can be chosen: its words, the interval of its points, and how many it has."""
 
     words: str
-    step: Step
+    interval: Interval
     points: int
 
 
 RANGES = {
-    "1h": Range("Last hour", Step.MINUTE, 60),
-    "24h": Range("Last day", Step.HOUR, 24),
-    "30d": Range("Last 30 days", Step.DAY, 30),
+    "1h": Range("Last hour", Interval.MINUTE, 60),
+    "24h": Range("Last day", Interval.HOUR, 24),
+    "30d": Range("Last 30 days", Interval.DAY, 30),
 }
 
 
@@ -38,10 +38,10 @@ def list_times(report: Mapping[str, Any]) -> list[int]:
 
     The last one is left out until it is over: its count would look like a fall.
     """
-    step_s = Step(report["step"]).length_ms // 1000
+    interval_s = Interval(report["interval"]).length_ms // 1000
     first, last = _to_seconds(report["from"]), _to_seconds(report["to"])
     counted = _to_seconds(report["complete_until"]) if report["complete_until"] else last
-    return list(range(first, min(last, counted - step_s + 1), step_s))
+    return list(range(first, min(last, counted - interval_s + 1), interval_s))
 
 
 def make_column(times: list[int], *series: Mapping[str, Any]) -> list[float | None]:

@@ -17,9 +17,9 @@ from clarion.analytics.model import (
     LABELS,
     Count,
     Dimension,
+    Interval,
     Metric,
     Query,
-    Step,
     find_bucket_bound,
 )
 from clarion.analytics.port import Analytics
@@ -35,14 +35,14 @@ from clarion.push.model import Platform
 POINTS = 2_000
 COUNTS = 10_000
 # How many minutes, hours or days are returned if the request does not say from when.
-_DEFAULT_POINTS = {Step.MINUTE: 60, Step.HOUR: 24, Step.DAY: 30}
+_DEFAULT_POINTS = {Interval.MINUTE: 60, Interval.HOUR: 24, Interval.DAY: 30}
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 MetricName = Annotated[
     str, Parameter(description="What is counted.", schema_extra={"enum": list(Metric)})
 ]
-StepName = Annotated[
-    str, Parameter(description="How long each point is.", schema_extra={"enum": list(Step)})
+IntervalName = Annotated[
+    str, Parameter(description="How long each point is.", schema_extra={"enum": list(Interval)})
 ]
 _TIME = {"format": "date-time"}
 From = Annotated[
@@ -109,7 +109,7 @@ class AnalyticsReport(msgspec.Struct, rename={"since": "from", "until": "to"}, k
 
     metric: Metric
     """What is counted."""
-    step: Step
+    interval: Interval
     """How long each point is."""
     since: Timestamp
     """The first time that is counted."""
@@ -127,7 +127,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     analytics: Injected[Analytics],
     clock: Injected[Clock],
     metric: MetricName = Metric.EVENTS.value,
-    step: StepName = Step.HOUR.value,
+    interval: IntervalName = Interval.HOUR.value,
     from_: From = None,
     to: To = None,
     group_by: GroupBy = "",
@@ -142,13 +142,13 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     """
     app_id = app_of(request, Scope.STATS_READ).app_id
     checks = {"metric": partial(check_choice, Metric, metric)}
-    chosen = collect({**checks, "step": partial(check_choice, Step, step)})
-    since, until = _read_range(chosen["step"], from_, to, clock.now())
+    chosen = collect({**checks, "interval": partial(check_choice, Interval, interval)})
+    since, until = _read_range(chosen["interval"], from_, to, clock.now())
     filters = {Dimension.TYPE: type_, Dimension.CHANNEL: channel, Dimension.PLATFORM: platform}
     query = Query(
         app_id=app_id,
         metric=chosen["metric"],
-        step=chosen["step"],
+        interval=chosen["interval"],
         since=since,
         until=until,
         group_by=_read_dimensions(chosen["metric"], group_by),
@@ -159,7 +159,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     counts = await _read_counts(analytics, query)
     return AnalyticsReport(
         metric=query.metric,
-        step=query.step,
+        interval=query.interval,
         since=to_rfc3339(since),
         until=to_rfc3339(until),
         complete_until=to_wire(progress.counted_until if progress else None),
@@ -167,19 +167,23 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     )
 
 
-def _read_range(step: Step, from_: str | None, to: str | None, now: int) -> tuple[int, int]:
-    """Return the times, rounded to whole steps: nothing that is asked for is left out."""
+def _read_range(interval: Interval, from_: str | None, to: str | None, now: int) -> tuple[int, int]:
+    """Return the times, rounded to whole intervals: nothing that is asked for is left out."""
     read = collect(
         {"from": lambda: read_moment(from_, "from"), "to": lambda: read_moment(to, "to")}
     )
     end = now if read["to"] is None else read["to"]
-    until = step.begin(end + step.length_ms - 1)
-    start = until - _DEFAULT_POINTS[step] * step.length_ms if read["from"] is None else read["from"]
-    since = step.begin(start)
+    until = interval.begin(end + interval.length_ms - 1)
+    start = (
+        until - _DEFAULT_POINTS[interval] * interval.length_ms
+        if read["from"] is None
+        else read["from"]
+    )
+    since = interval.begin(start)
     if since >= until:
         raise InvalidFields(FieldFault("from", "must be before `to`"))
-    if until - since > POINTS * step.length_ms:
-        reason = f"is more than {POINTS:,} {step}s before `to`; choose a longer step"
+    if until - since > POINTS * interval.length_ms:
+        reason = f"is more than {POINTS:,} {interval}s before `to`; choose a longer interval"
         raise InvalidFields(FieldFault("from", reason))
     return since, until
 
@@ -217,7 +221,9 @@ async def _read_counts(analytics: Analytics, query: Query) -> list[Count]:
         query = replace(query, group_by=by)
     counts = list(await analytics.read(query, COUNTS + 1))
     if len(counts) > COUNTS:
-        reason = f"gives more than {COUNTS:,} counts; choose a longer step, less time or a filter"
+        reason = (
+            f"gives more than {COUNTS:,} counts; choose a longer interval, less time or a filter"
+        )
         raise InvalidFields(FieldFault("group_by", reason))
     return counts
 

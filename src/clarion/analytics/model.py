@@ -17,7 +17,7 @@ BOUNDS_MS = (
 LONGER = "longer"
 
 
-class Step(StrEnum):
+class Interval(StrEnum):
     """The length of time that one count is for. Days begin at midnight UTC."""
 
     MINUTE = "minute"
@@ -34,9 +34,9 @@ class Step(StrEnum):
         return moment - moment % self.length_ms
 
 
-_LENGTHS_MS = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
+_LENGTHS_MS = {Interval.MINUTE: MINUTE_MS, Interval.HOUR: HOUR_MS, Interval.DAY: DAY_MS}
 # How long counts are kept.
-KEPT_MS = {Step.MINUTE: 2 * DAY_MS, Step.HOUR: 90 * DAY_MS, Step.DAY: 5 * 366 * DAY_MS}
+KEPT_MS = {Interval.MINUTE: 2 * DAY_MS, Interval.HOUR: 90 * DAY_MS, Interval.DAY: 5 * 366 * DAY_MS}
 
 
 class Metric(StrEnum):
@@ -111,7 +111,7 @@ class Query:
 
     app_id: str
     metric: Metric
-    step: Step
+    interval: Interval
     since: int
     until: int
     group_by: frozenset[Dimension] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from clarion.analytics.model import Cell, Count, Progress, Query, Step
+from clarion.analytics.model import Cell, Count, Interval, Progress, Query
 
 
 class Tally(Protocol):
@@ -43,5 +43,5 @@ class Analytics(Protocol):
     async def get_progress(self) -> Progress | None:
         """Return how far everything is counted; None if nothing ever was."""
 
-    async def prune(self, step: Step, before: int, limit: int) -> int:
+    async def prune(self, interval: Interval, before: int, limit: int) -> int:
         """Delete at most so many counts that begin before a time; return how many."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Progress, Step
+from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, Progress
 from clarion.analytics.port import Tally
 from clarion.errors import ReadTooSlow
 
@@ -39,8 +39,8 @@ class Rollup:
         counts: Counts = {}
         counted = await self._count_new(before.counted_until, now - LAG_MS, counts)
         # If the clock was set back, times repeat that were counted.
-        settled = min(before.settled_until, Step.MINUTE.begin(max(now, 0)))
-        settling = Step.MINUTE.begin(min(before.counted_until, now - SETTLE_MS))
+        settled = min(before.settled_until, Interval.MINUTE.begin(max(now, 0)))
+        settling = Interval.MINUTE.begin(min(before.counted_until, now - SETTLE_MS))
         settled = await self._settle(settled, settling, counts)
         after = Progress(before.turn + 1, counted, settled)
         if _is_worth_a_commit(before, after, counts):
@@ -50,7 +50,7 @@ class Rollup:
     async def _count_new(self, since: int, end: int, counts: Counts) -> int:
         """Count what is new; return up to when."""
         async for part_since, part_until, found in self._count_parts(since, end):
-            _add(counts, Step.MINUTE.begin(part_since), found)
+            _add(counts, Interval.MINUTE.begin(part_since), found)
             since = part_until
         return since
 
@@ -73,7 +73,7 @@ class Rollup:
         for _ in range(PARTS):
             if since >= end:
                 return
-            minute = Step.MINUTE.begin(since)
+            minute = Interval.MINUTE.begin(since)
             until = min(minute + length, end)
             found = await self._count(since, until)
             if found and until > minute + MINUTE_MS:
@@ -122,6 +122,6 @@ def find_missing(found: Mapping[Cell, int], stored: Mapping[Cell, int]) -> Mappi
 
 def _is_worth_a_commit(before: Progress, after: Progress, counts: Counts) -> bool:
     """Whether something was counted or a minute is over: a server without work writes little."""
-    minute = Step.MINUTE.begin
+    minute = Interval.MINUTE.begin
     is_over = minute(before.counted_until) != minute(after.counted_until)
     return is_over or before.settled_until != after.settled_until or bool(counts)

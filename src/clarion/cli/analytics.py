@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from clarion.analytics.model import Metric, Step
+from clarion.analytics.model import Interval, Metric
 from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags, Switch
 from clarion.cli.printing import print_json, print_rows
@@ -40,7 +40,7 @@ def analytics(
     metric: Metric = Metric.DELIVERIES,
     /,
     *,
-    step: Step = Step.HOUR,
+    interval: Interval = Interval.HOUR,
     by: str = "",
     last: Annotated[int, Parameter(validator=Number(gte=1, lte=2_000))] = _SHOWN,
     json: Switch = False,
@@ -53,7 +53,7 @@ def analytics(
     ----------
     metric
         What is counted.
-    step
+    interval
         The time of each row.
     by
         By what the counts are divided, like channel,outcome.
@@ -64,8 +64,8 @@ def analytics(
 
     """
     now = SystemClock().now()
-    since = to_rfc3339(step.begin(now) - (last - 1) * step.length_ms)
-    query = {"metric": metric.value, "step": step.value, "from": since, "group_by": by}
+    since = to_rfc3339(interval.begin(now) - (last - 1) * interval.length_ms)
+    query = {"metric": metric.value, "interval": interval.value, "from": since, "group_by": by}
     path = f"/v1/analytics?{urlencode(query)}"
     with connect_api(server, settings) as client:
         found = client.request_api("GET", path, returns=dict[str, object])

@@ -57,7 +57,7 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
     messages = await _count(visit, chosen, "messages", "outcome")
     times = list_times(events)
     channels, rates = make_rates(deliveries)
-    seconds = chosen.step.length_ms // 1000
+    seconds = chosen.interval.length_ms // 1000
     return {
         "events": sum(each["total"] for each in events["series"]),
         "all": sum_all(deliveries),
@@ -81,7 +81,7 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
 
 async def _count(visit: Visit, chosen: Range, metric: str, group_by: str = "") -> dict[str, Any]:
     counted: dict[str, Any] = await visit.get(
-        "analytics", metric=metric, step=chosen.step.value, group_by=group_by
+        "analytics", metric=metric, interval=chosen.interval.value, group_by=group_by
     )
     return counted
 

@@ -11,10 +11,10 @@ from clarion.analytics.model import (
     Cell,
     Count,
     Dimension,
+    Interval,
     Metric,
     Progress,
     Query,
-    Step,
 )
 from clarion.analytics.sql import counts
 from clarion.store.engine import Engine
@@ -83,7 +83,7 @@ class SqlTally:
 
     async def start(self, now: int) -> Progress:
         while (known := await _select_progress(self._engine)) is None:
-            first = Step.MINUTE.begin(max(now - HOUR_MS, 0))
+            first = Interval.MINUTE.begin(max(now - HOUR_MS, 0))
             await self._engine.write(Unit("", (START.step(first=first),)))
         return known
 
@@ -105,14 +105,14 @@ class SqlTally:
 
 def _list_rows(counts: Mapping[int, Mapping[Cell, int]]) -> list[Row]:
     """Return the rows of minutes, hours and days, in the order of their keys."""
-    totals: Counter[tuple[Cell, Step, int]] = Counter()
+    totals: Counter[tuple[Cell, Interval, int]] = Counter()
     for minute, cells in counts.items():
         for cell, value in cells.items():
-            for step in Step:
-                totals[cell, step, step.begin(minute)] += value
+            for interval in Interval:
+                totals[cell, interval, interval.begin(minute)] += value
     rows = []
-    for (cell, step, at), value in sorted(totals.items()):
-        key = {**cell._asdict(), "metric": cell.metric.value, "step": step.value}
+    for (cell, interval, at), value in sorted(totals.items()):
+        key = {**cell._asdict(), "metric": cell.metric.value, "step": interval.value}
         rows.append(ADD.bind(**key, at=at, value=value))
     return rows
 
@@ -129,7 +129,7 @@ class SqlAnalytics:
             READ,
             app_id=query.app_id,
             metric=query.metric.value,
-            step=query.step.value,
+            step=query.interval.value,
             since=query.since,
             until=query.until,
             type=query.type,
@@ -147,9 +147,9 @@ class SqlAnalytics:
     async def get_progress(self) -> Progress | None:
         return await _select_progress(self._engine)
 
-    async def prune(self, step: Step, before: int, limit: int) -> int:
+    async def prune(self, interval: Interval, before: int, limit: int) -> int:
         return await sweep(
-            self._engine, SELECT_OLD, PRUNE, step=step.value, before=before, limit=limit
+            self._engine, SELECT_OLD, PRUNE, step=interval.value, before=before, limit=limit
         )
 
 
