@@ -1,6 +1,5 @@
 -- The key of a message begins with its id. Most ids are made when a message is accepted, in their order:
 -- the messages of a moment are neighbours in the index, whatever devices they are for.
--- Nodes of an earlier release run with both.
 
 CREATE UNIQUE INDEX messages_by_id ON messages (id, device_id);
 ALTER TABLE messages DROP CONSTRAINT messages_pkey;

@@ -1,7 +1,7 @@
 -- The key of a message begins with its id. Most ids are made when a message is accepted, in their order:
 -- the messages of a moment are neighbours in the index, whatever devices they are for. By device, each
 -- was on a page of its own, which was written to the log and to the file.
--- SQLite cannot change a primary key, so the table is made anew. An earlier release runs with both.
+-- SQLite cannot change a primary key, so the table is made anew.
 
 CREATE TABLE messages_by_id (
   device_id TEXT NOT NULL,
