@@ -8,7 +8,7 @@ Some operations repeat an earlier one (the guard refuses them) and some take an 
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -22,6 +22,7 @@ from clarion.idempotency.model import IdempotencyClaim
 from clarion.store.batch import Done, Outcome, arrange
 from clarion.store.group_commit import GroupCommit
 from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.sqlite.checkpoints import Checkpoints
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
 from clarion.store.statement import Unit
 from tests.faults.power_loss import Operation, RecordingVfs
@@ -71,6 +72,7 @@ class InProcessRunner:
 
     def __init__(self, runner: SqliteRunner) -> None:
         self.batches: list[frozenset[str]] = []
+        self.after_batch: Callable[[], None] = lambda: None
         self._runner = runner
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
@@ -79,6 +81,7 @@ class InProcessRunner:
         outcomes = self._runner.run(arrange(units)).outcomes(units)
         pairs = zip(units, outcomes, strict=True)
         self.batches.append(frozenset(u.key for u, outcome in pairs if isinstance(outcome, Done)))
+        self.after_batch()
         return outcomes
 
 
@@ -126,9 +129,18 @@ class Recording:
 
 
 async def record(
-    folder: Path, *, operations: int, seed: int, protection: Protection = AS_SERVED
+    folder: Path,
+    *,
+    operations: int,
+    seed: int,
+    protection: Protection = AS_SERVED,
+    copied_pages: int | None = None,
 ) -> Recording:
-    """Run the scenario on a new database and record it."""
+    """Run the scenario on a new database and record it.
+
+    With `copied_pages` there are checkpoints beside the commits, after so many pages, as in the
+    writer process; otherwise in the commits, as in a command that writes.
+    """
     with RecordingVfs(f"recording-{folder}") as vfs:
         connection = open_connection(str(folder / DATABASE), vfs=vfs.name, **protection)
         apply_to_sqlite(connection)
@@ -137,7 +149,15 @@ async def record(
         connection.execute("PRAGMA journal_size_limit=65536").fetchall()
         runner = InProcessRunner(SqliteRunner(connection))
         recording = Recording(operations=vfs.operations, batches=runner.batches)
+        if copied_pages is not None:
+            beside = open_connection(str(folder / DATABASE), vfs=vfs.name, **protection)
+            checkpoints = Checkpoints(
+                connection, beside, copied_pages=copied_pages, long_pages=3 * copied_pages
+            )
+            runner.after_batch = checkpoints.shorten
         await _serve_clients(runner, recording, _plan(operations, seed))
+        if copied_pages is not None:
+            checkpoints.close()
         connection.close()
     return recording
 

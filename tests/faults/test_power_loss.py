@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from tests.faults.power_loss import (
+    Action,
     Disk,
     Image,
     Survival,
@@ -147,6 +148,21 @@ async def test_nothing_is_lost_at_any_operation(
     crash(recording, at_every_operation(recording), scratch, tally)
     figures(f"T03 {len(recording.operations):,} operations: {tally}")
     assert tally.faults[:20] == []
+
+
+async def test_nothing_is_lost_when_checkpoints_run_beside_the_commits(
+    scratch: Path, figures: Callable[[str], None]
+) -> None:
+    """T03: the same while another connection copies from the log, as in the writer process."""
+    operations = SIZES.power_loss_operations
+    recording = await record(scratch, operations=operations, seed=SEED, copied_pages=30)
+    tally = Tally()
+    crash(recording, at_random(recording, CRASHES_PER_RECORDING, SEED), scratch, tally)
+    figures(f"T03 checkpoints beside commits: {tally}")
+    assert tally.faults[:20] == []
+    first, last = min(recording.answered.values()), max(recording.answered.values())
+    meanwhile = recording.operations[first:last]
+    assert any(each.file == DATABASE and each.action is Action.WRITE for each in meanwhile)
 
 
 async def test_nothing_is_lost_at_random(scratch: Path, figures: Callable[[str], None]) -> None:

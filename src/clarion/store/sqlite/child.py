@@ -20,6 +20,7 @@ import msgspec
 
 from clarion.child_process import receive, send
 from clarion.store.batch import Group, Report
+from clarion.store.sqlite.checkpoints import Checkpoints
 from clarion.store.sqlite.runner import BUSY_MS, SqliteRunner, open_connection
 from clarion.store.sqlite.unused_space import UnusedSpace
 
@@ -80,6 +81,7 @@ def serve(channel: socket.socket, path: str) -> None:
     decode = msgspec.msgpack.Decoder(list[Group] | int).decode
     try:
         connection = open_connection(path)
+        checkpoints = Checkpoints(connection, open_connection(path))
     except apsw.Error as error:
         send(channel, encode(classify(error)))
         return
@@ -87,9 +89,14 @@ def serve(channel: socket.socket, path: str) -> None:
     send(channel, encode(Opened()))
     while message := receive(channel):
         asked = decode(message)
-        is_batch = isinstance(asked, list)
-        done = answer(runner, asked) if is_batch else scrub(connection, path, unused, asked)
-        send(channel, encode(done))
+        if isinstance(asked, list):
+            send(channel, encode(answer(runner, asked)))
+            checkpoints.shorten()
+        else:
+            with checkpoints.turn:
+                done = scrub(connection, path, unused, asked)
+            send(channel, encode(done))
+    checkpoints.close()
     connection.close()
 
 
