@@ -4,6 +4,7 @@ Devices run in a process of their own and acknowledge each message, or every 16t
 """
 
 import asyncio
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,6 +29,10 @@ IN_FLIGHT = 64
 ACK_EVERY = 16
 # Until what was received last is acknowledged and stored.
 SETTLE_S = 0.3
+# To so many connected devices, if so many files may be open.
+GROWTH = (100, 1_000, 10_000, 100_000)
+GROWTH_MESSAGES = 64
+OTHER_FILES = 1_000
 
 
 @dataclass
@@ -62,6 +67,19 @@ def measure(seconds: float) -> Iterator[Row]:
                 calm = publish(deployment, devices, seconds, CALM_RATE)
             yield from _rows(ack_every, fast, calm, limit)
         yield from limit
+    yield from _measure_growth()
+
+
+def _measure_growth() -> Iterator[Row]:
+    """Measure some messages to more and more devices: the cost of a delivery stays the same."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in GROWTH:
+        count = min(wanted, most - OTHER_FILES)
+        with on_sqlite(devices=count) as deployment:
+            asyncio.run(subscribe(deployment.installation, deployment.device_ids))
+            with connected_devices(deployment.gateway_port, range(count)) as devices:
+                received, cpu_s = publish(deployment, devices, count=count, total=GROWTH_MESSAGES)
+        yield row(f"{GROWTH_MESSAGES} messages to {count:,} devices", received, cpu_s)
 
 
 def _rows(
@@ -91,17 +109,23 @@ def row(what: str, received: Received, cpu_s: float, limit: Row | None = None) -
 
 
 def publish(
-    deployment: Deployment, devices: DeviceProcess, seconds: float, at_rate: float | None = None
+    deployment: Deployment,
+    devices: DeviceProcess,
+    seconds: float = 60.0,
+    at_rate: float | None = None,
+    *,
+    total: int | None = None,
+    count: int = DEVICES,
 ) -> tuple[Received, float]:
     """Publish for so long, wait until all have arrived; return also the CPU time of a delivery."""
     before = deployment.server.usage().cpu_s
     load = Load(
         host=HOST, port=deployment.port, connections=4, streams=IN_FLIGHT // 4,
-        duration_s=seconds, rate=at_rate,
+        duration_s=seconds, rate=at_rate, total=total,
     )  # fmt: skip
     result = run_in_process(load, Messages(deployment.installation.api_headers(), at_rate))
     assert result.by_status.keys() == {202}, result.by_status
-    received = devices.wait_for(result.answered * DEVICES)
+    received = devices.wait_for(result.answered * count, within_s=120)
     sleep(SETTLE_S)
     return received, (deployment.server.usage().cpu_s - before) / received.count
 
