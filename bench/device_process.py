@@ -1,7 +1,8 @@
-"""Connected devices in a process of their own, which acknowledge every message."""
+"""Connected devices in a process of their own, which acknowledge what they receive."""
 
 import asyncio
 import multiprocessing
+import os
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,23 +10,16 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from time import perf_counter
 
-import msgspec
 import uvloop
 
-from bench.device import DeviceSocket, Notification, Ready, connect
 from bench.installation import secret_of, token_of
+from bench.light_device import Inbox, LightDevice, connect
 
 CONNECTING_AT_A_TIME = 100
-CONNECT_WITHIN_S = 60.0
-
-
-class Stamp(msgspec.Struct):
-    """The part of a payload that says when it was due to be sent, by `perf_counter`."""
-
-    at: float = 0.0
-
-
-_decode = msgspec.json.Decoder(Stamp).decode
+CONNECT_WITHIN_S = 300.0
+LOOK_EVERY_S = 0.005
+# One address of the machine has about 28,000 ports for connections.
+PER_SOURCE = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +34,11 @@ class Received:
     @property
     def count(self) -> int:
         return len(self.latencies)
+
+    @property
+    def throughput(self) -> float:
+        """How many were received in a second."""
+        return self.count / max(self.last_at - self.first_at, 1e-9)
 
     def percentile(self, percent: int) -> float:
         """Return the latency that `percent` of the messages did not exceed."""
@@ -69,11 +68,11 @@ class DeviceProcess:
 
 
 @contextmanager
-def connected_devices(port: int, numbers: range) -> Iterator[DeviceProcess]:
+def connected_devices(port: int, numbers: range, *, ack_every: int = 1) -> Iterator[DeviceProcess]:
     """Have these devices connected for as long as the block lasts."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    child = context.Process(target=_run, args=(theirs, port, numbers), daemon=True)
+    child = context.Process(target=_run, args=(theirs, port, numbers, ack_every), daemon=True)
     child.start()
     theirs.close()
     try:
@@ -84,25 +83,20 @@ def connected_devices(port: int, numbers: range) -> Iterator[DeviceProcess]:
         ours.close()
 
 
-def _run(pipe: Pipe, port: int, numbers: range) -> None:
+def _run(pipe: Pipe, port: int, numbers: range, ack_every: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Devices(pipe, port).serve(numbers))
+        runner.run(_Devices(pipe, port, ack_every).serve(numbers))
 
 
 class _Devices:
-    """All the devices, with one listener."""
+    """All the devices, with one inbox."""
 
-    def __init__(self, pipe: Pipe, port: int) -> None:
+    def __init__(self, pipe: Pipe, port: int, ack_every: int) -> None:
         self._pipe = pipe
         self._port = port
         self._connecting = asyncio.Semaphore(CONNECTING_AT_A_TIME)
-        self._waiting: dict[DeviceSocket, asyncio.Event] = {}
-        self._wanted: int | None = None
-        self._latencies = array("d")
-        self._first_at = 0.0
-        self._last_at = 0.0
-        self._lost = 0
-        self._end = asyncio.Event()
+        self._inbox = Inbox(ack_every)
+        self._devices: list[LightDevice] = []
 
     async def serve(self, numbers: range) -> None:
         began_at = perf_counter()
@@ -111,50 +105,36 @@ class _Devices:
                 group.create_task(self._connect(number))
         # What came meanwhile is for the first call.
         self._send(first_at=began_at, last_at=perf_counter(), latencies=array("d"))
-        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._take_order)
-        await self._end.wait()
+        reader = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), reader.set)
+        # uvloop has made it non-blocking, and the pipe is small.
+        os.set_blocking(self._pipe.fileno(), True)
+        while True:
+            await reader.wait()
+            reader.clear()
+            try:
+                await self._answer(self._pipe.recv())
+            except EOFError:
+                return
 
     async def _connect(self, number: int) -> None:
+        source = f"127.0.0.{1 + number // PER_SOURCE}"
         async with self._connecting:
-            socket = await connect(self._port, token_of(number), secret_of(number), self)
-            let_in = self._waiting.setdefault(socket, asyncio.Event())
-            await let_in.wait()
-            del self._waiting[socket]
+            device = await connect(
+                self._port, token_of(number), secret_of(number), self._inbox, source=source
+            )
+            self._devices.append(device)
 
-    def on_ready(self, socket: DeviceSocket, ready: Ready) -> None:
-        del ready
-        self._waiting.setdefault(socket, asyncio.Event()).set()
-
-    def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
-        socket.acknowledge(messages)
-        self._last_at = now = perf_counter()
-        if not self._latencies:
-            self._first_at = now
-        self._latencies.extend(now - _decode(message.payload).at for message in messages)
-        self._answer()
-
-    def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
-        del socket, code
-        self._lost += 1
-
-    def _take_order(self) -> None:
-        try:
-            self._wanted = self._pipe.recv()
-        except EOFError:
-            self._end.set()
-        else:
-            self._answer()
-
-    def _answer(self) -> None:
-        if self._wanted is not None and len(self._latencies) >= self._wanted:
-            self._wanted = None
-            self._report()
-
-    def _report(self) -> None:
-        latencies, self._latencies = self._latencies, array("d")
-        self._send(first_at=self._first_at, last_at=self._last_at, latencies=latencies)
+    async def _answer(self, wanted: int) -> None:
+        while len(self._inbox.latencies) < wanted:  # noqa: ASYNC110 - an event a message costs more
+            await asyncio.sleep(LOOK_EVERY_S)
+        for device in self._devices:
+            device.acknowledge_rest()
+        latencies, self._inbox.latencies = self._inbox.latencies, array("d")
+        self._send(first_at=self._inbox.first_at, last_at=self._inbox.last_at, latencies=latencies)
 
     def _send(self, *, first_at: float, last_at: float, latencies: "array[float]") -> None:
+        lost = self._inbox.lost
         self._pipe.send(
-            Received(first_at=first_at, last_at=last_at, lost=self._lost, latencies=latencies)
+            Received(first_at=first_at, last_at=last_at, lost=lost, latencies=latencies)
         )

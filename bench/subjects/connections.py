@@ -2,19 +2,21 @@
 
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
 from bench.deployment import HOST, Deployment, on_sqlite
 from bench.device_process import connected_devices
 from bench.load import Load, run_in_process
+from bench.process import Server
+from bench.subjects.fan_out import bare_sockets
 from bench.subjects.offline import push_to_many
 from bench.table import Row, size
 
-IDLE = 10_000
+IDLE = (5_000, 100_000)
 # Files that a process needs beside its connections.
-OTHER_FILES = 200
-TARGET_BYTES = 12 * 1024
+OTHER_FILES = 1_000
 RECONNECTING = 5
 STORED = 1_000
 
@@ -22,25 +24,39 @@ STORED = 1_000
 def measure(seconds: float) -> Iterator[Row]:
     """Measure both; how long does not matter here."""
     del seconds
-    yield _measure_idle()
+    for count in IDLE:
+        yield from _measure_idle(count)
     yield _measure_reconnecting()
 
 
-def _measure_idle() -> Row:
+def _measure_idle(wanted: int) -> Iterator[Row]:
+    """Measure what connecting and an idle connection cost, beside picows alone."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(IDLE, most - OTHER_FILES)
+    count = min(wanted, most - OTHER_FILES)
+    with bare_sockets() as (bare, port, _):
+        limit = _connect("picows alone", bare, port, count)
     with on_sqlite(devices=count) as deployment:
-        before = deployment.server.usage()
-        with connected_devices(deployment.gateway_port, range(count)) as devices:
-            after = deployment.server.usage()
-            each = (after.rss_bytes - before.rss_bytes) / count
-            return Row(
-                what=f"{count:,} devices connect and stay idle",
-                throughput=count / (devices.connected_at - devices.began_at),
-                cpu_s=(after.cpu_s - before.cpu_s) / count,
-                note=f"{size(each)} per connection (target {size(TARGET_BYTES)})"
-                + (f", no more than {most:,} files are allowed" if count < IDLE else ""),
-            )
+        ours = _connect(
+            "devices connect and stay idle", deployment.server, deployment.gateway_port, count
+        )
+    few = f", no more than {most:,} files are allowed" if count < wanted else ""
+    yield replace(
+        ours, ratio=(ours.throughput or 0) / (limit.throughput or 1), note=ours.note + few
+    )
+    yield limit
+
+
+def _connect(what: str, server: Server, port: int, count: int) -> Row:
+    before = server.usage()
+    with connected_devices(port, range(count)) as devices:
+        after = server.usage()
+    each = (after.rss_bytes - before.rss_bytes) / count
+    return Row(
+        what=f"{count:,}: {what}",
+        throughput=count / (devices.connected_at - devices.began_at),
+        cpu_s=(after.cpu_s - before.cpu_s) / count,
+        note=f"{size(each)} per connection",
+    )
 
 
 def _measure_reconnecting() -> Row:

@@ -9,9 +9,11 @@ from bench.deployment import Deployment, on_sqlite
 from bench.device_process import DeviceProcess, Received, connected_devices
 from bench.installation import token_of
 from bench.load import Request
+from bench.subjects.writes import WRITE
 from bench.table import Row, rate
 
 DEVICES = 1_000
+CALM_RATE = 500.0
 TARGET_P99_S = 0.5
 
 
@@ -37,15 +39,17 @@ class StampedPushes:
 
 
 def measure(seconds: float) -> Iterator[Row]:
-    """Measure the throughput, and then the latency at half of it."""
+    """Measure the throughput, beside a durable write, and then the latency at a calm rate."""
     with ExitStack() as stack:
         deployment = stack.enter_context(on_sqlite(devices=DEVICES))
         devices = stack.enter_context(connected_devices(deployment.gateway_port, range(DEVICES)))
         headers = deployment.installation.push_headers()
         _push(deployment, devices, StampedPushes(headers, DEVICES), seconds=1.0)
-        most = _measure_throughput(deployment, devices, headers, seconds)
-        yield most
-        yield _measure_latency(deployment, devices, headers, (most.throughput or 0) / 2, seconds)
+        result, cpu_s = deployment.measure_baseline(WRITE, seconds)
+        limit = Row.of("durable write, without devices", result, cpu_s=cpu_s)
+        yield _measure_throughput(deployment, devices, headers, seconds, limit)
+        yield _measure_latency(deployment, devices, headers, seconds)
+        yield limit
 
 
 def _measure_throughput(
@@ -53,11 +57,13 @@ def _measure_throughput(
     devices: DeviceProcess,
     headers: tuple[tuple[str, str], ...],
     seconds: float,
+    limit: Row,
 ) -> Row:
     received, cpu_s = _push(deployment, devices, StampedPushes(headers, DEVICES), seconds)
     return Row(
         what=f"push to {DEVICES:,} connected devices until acknowledged, {deployment.name}",
-        throughput=received.count / (received.last_at - received.first_at),
+        throughput=received.throughput,
+        ratio=received.throughput / (limit.throughput or 1),
         p50_s=received.percentile(50),
         p99_s=received.percentile(99),
         cpu_s=cpu_s,
@@ -69,17 +75,15 @@ def _measure_latency(
     deployment: Deployment,
     devices: DeviceProcess,
     headers: tuple[tuple[str, str], ...],
-    half: float,
     seconds: float,
 ) -> Row:
-    received, cpu_s = _push(
-        deployment, devices, StampedPushes(headers, DEVICES, half), seconds, half
-    )
+    pushes = StampedPushes(headers, DEVICES, CALM_RATE)
+    received, cpu_s = _push(deployment, devices, pushes, seconds, CALM_RATE)
     p99_s = received.percentile(99)
     missed = f"target of p99 < {TARGET_P99_S * 1e3:.0f} ms missed" if p99_s > TARGET_P99_S else ""
     return Row(
-        what=f"from provider to device at {rate(half)}, {deployment.name}",
-        throughput=received.count / (received.last_at - received.first_at),
+        what=f"from provider to device at {rate(CALM_RATE)}, {deployment.name}",
+        throughput=received.throughput,
         p50_s=received.percentile(50),
         p99_s=p99_s,
         cpu_s=cpu_s,

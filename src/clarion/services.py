@@ -45,6 +45,7 @@ from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
+from clarion.push.acknowledgements import GATHER_S
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
@@ -238,6 +239,7 @@ class Services:
             metrics=self.gateway_metrics,
             stored_limit=settings.device_stored,
             bus=self.bus,
+            gather_s=GATHER_S,
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
-from clarion.push.connections import Connection
+from clarion.pacing import Pace
+from clarion.push.connections import Connection, TopicCursor
 from clarion.push.model import Message
 from clarion.push.port import Broadcasts, Messages
 from clarion.sockets.tasks import BackgroundTasks
@@ -17,72 +17,103 @@ from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics
 
 RETRY_S = 1.0
+# After each commit, so that acknowledgements which come one by one share the next one. Nobody waits
+# for it: what a crash loses is sent again, with the same id.
+GATHER_S = 0.02
 # Rows in one unit. To settle as many takes a few milliseconds.
 ROWS_LIMIT = 500
 T = TypeVar("T")
-_Acknowledged = tuple[Connection, Message]
+_Delivered = dict[Connection, list[Message]]
 
 
-@dataclass(slots=True)
 class Acknowledgements:
-    """Records what devices acknowledge, all acknowledgements of one moment together."""
+    """Records what devices acknowledge, all acknowledgements of a moment together."""
 
-    messages: Messages
-    broadcasts: Broadcasts
-    clock: Clock
-    metrics: GatewayMetrics
-    tasks: BackgroundTasks
-    _acknowledged: list[_Acknowledged] = field(default_factory=list)
-    # By device and topic: the cursors that have moved since they were last stored.
-    _moved: dict[tuple[str, str], int] = field(default_factory=dict)
+    def __init__(
+        self,
+        messages: Messages,
+        broadcasts: Broadcasts,
+        clock: Clock,
+        metrics: GatewayMetrics,
+        tasks: BackgroundTasks,
+        *,
+        gather_s: float = 0,
+    ) -> None:
+        self._messages = messages
+        self._broadcasts = broadcasts
+        self._clock = clock
+        self._metrics = metrics
+        self._tasks = tasks
+        self._gather_s = gather_s
+        self._pace = Pace()
+        self._is_recording = False
+        self._delivered: _Delivered = {}
+        # The device and the topic of the cursors that may have moved since they were last stored.
+        self._moved: dict[TopicCursor, tuple[str, str]] = {}
 
-    def add(self, connection: Connection, messages: tuple[Message, ...]) -> None:
+    def add(self, connection: Connection, messages: Sequence[Message]) -> None:
         """Record messages as delivered."""
         self.skip(connection, messages)
-        self._acknowledged += ((connection, message) for message in messages)
+        delivered = self._delivered.get(connection)
+        if delivered is None:
+            self._delivered[connection] = list(messages)
+        else:
+            delivered.extend(messages)
 
-    def skip(self, connection: Connection, messages: tuple[Message, ...]) -> None:
+    def skip(self, connection: Connection, messages: Sequence[Message]) -> None:
         """Move the cursors of topics past messages, delivered or not to be sent any more.
 
-        They move at once and are stored later: a device that disconnects meanwhile may connect
-        again before that.
+        What was acknowledged is noted at once and stored later: a device that disconnects meanwhile
+        may connect again before that.
         """
-        if not self._acknowledged and not self._moved:
-            self.tasks.start(self._record())
-        device = connection.session.device
+        if not self._is_recording:
+            self._is_recording = True
+            self._tasks.start(self._record())
+        topics, device = connection.topics, connection.session.device
+        if not topics or device is None:
+            return
         for message in messages:
-            topic = message.topic or ""
-            cursor = (connection.topics or {}).get(topic)
-            if cursor is not None and device is not None and cursor.acknowledge(message.sequence):
-                self._moved[device.id, topic] = cursor.acknowledged
+            cursor = topics.get(message.topic) if message.topic is not None else None
+            if cursor is not None:
+                cursor.outstanding.discard(message.sequence)
+                if cursor not in self._moved:
+                    self._moved[cursor] = device.id, message.topic or ""
 
     async def _record(self) -> None:
-        batch, self._acknowledged = self._acknowledged, []
+        """Record until nothing is left."""
+        try:
+            while self._delivered or self._moved:
+                await self._record_waiting()
+                if self._gather_s:
+                    await asyncio.sleep(self._gather_s)
+        finally:
+            self._is_recording = False
+
+    async def _record_waiting(self) -> None:
         moved, self._moved = self._moved, {}
-        for cursors in _cut(list(moved.items())):
-            await _repeat(self._advance, cursors)
-        for part in _cut(batch):
-            await _repeat(self._acknowledge, part)
-            self._settle(part)
+        delivered, self._delivered = self._delivered, {}
+        rows = [(*key, cursor.acknowledged) for cursor, key in moved.items() if cursor.advance()]
+        for part in _cut(rows):
+            await _repeat(self._broadcasts.advance_many, part)
+        direct = [each for some in delivered.values() for each in some if each.topic is None]
+        for some in _cut(direct):
+            await _repeat(self._acknowledge, some)
+        async for connection, messages in self._pace.over(delivered.items()):
+            self._settle(connection, messages)
 
-    async def _advance(self, cursors: Sequence[tuple[tuple[str, str], int]]) -> None:
-        # Started together, so that they are written in the same commits.
-        await asyncio.gather(*(self.broadcasts.advance(*key, to) for key, to in cursors))
+    async def _acknowledge(self, some: Sequence[Message]) -> None:
+        plain = [(each.device_id, each.id) for each in some if each.notification_id is None]
+        notifying = [each for each in some if each.notification_id is not None]
+        await self._messages.acknowledge(plain, self._clock.now(), notifying)
 
-    async def _acknowledge(self, part: Sequence[_Acknowledged]) -> None:
-        direct = [message for _, message in part if message.topic is None]
-        plain = [(each.device_id, each.id) for each in direct if each.notification_id is None]
-        notifying = [each for each in direct if each.notification_id is not None]
-        await self.messages.acknowledge(plain, self.clock.now(), notifying)
-
-    def _settle(self, part: Sequence[_Acknowledged]) -> None:
-        now = self.clock.now()
-        for connection, message in part:
+    def _settle(self, connection: Connection, messages: Sequence[Message]) -> None:
+        now, connected_at = self._clock.now(), connection.session.connected_at
+        for message in messages:
             # Not negative: the clock may have been set since.
             seconds = max(0, now - message.created_at) / 1000
-            was_connected = message.created_at >= connection.session.connected_at
-            self.metrics.observe_delivery(message.priority, seconds if was_connected else None)
-            connection.carry_out(connection.session.settle((message,)))
+            was_connected = message.created_at >= connected_at
+            self._metrics.observe_delivery(message.priority, seconds if was_connected else None)
+        connection.carry_out(connection.session.settle(messages))
 
 
 async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:
@@ -96,5 +127,5 @@ async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequenc
 
 
 def _cut(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut rows into parts that are written and settled without delaying others."""
+    """Cut rows into parts that are written without delaying others."""
     return (rows[start : start + ROWS_LIMIT] for start in range(0, len(rows), ROWS_LIMIT))

@@ -12,7 +12,7 @@ from clarion.push.session import DeviceSession, Effect
 from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TopicCursor:
     """How far a connected device has got with a topic.
 
@@ -29,6 +29,10 @@ class TopicCursor:
     def acknowledge(self, sequence: int) -> bool:
         """Note an acknowledgement; return whether the cursor moved."""
         self.outstanding.discard(sequence)
+        return self.advance()
+
+    def advance(self) -> bool:
+        """Move up to the first message that is outstanding or deferred; return whether it moved."""
         reached = min((*self.outstanding, *self.deferred), default=self.read + 1) - 1
         moved, self.acknowledged = reached > self.acknowledged, max(reached, self.acknowledged)
         return moved

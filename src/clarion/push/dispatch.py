@@ -44,11 +44,15 @@ class Dispatch:
         metrics: GatewayMetrics,
         stored_limit: int,
         bus: Bus = ALONE,
+        gather_s: float = 0,
     ) -> None:
+        """`gather_s` is how long acknowledgements wait for others after a commit."""
         self.tasks = BackgroundTasks()
         self.forwarding = Forwarding(bus, connections, clock)
         self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks, self.forwarding)
-        self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
+        self.acknowledgements = Acknowledgements(
+            messages, broadcasts, clock, metrics, self.tasks, gather_s=gather_s
+        )
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
         self._messages = messages

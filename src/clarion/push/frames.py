@@ -11,6 +11,8 @@ from clarion.push.model import Message
 from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
 
 ACK_IDS_LIMIT = 1_000
+# Frames of topics that are kept: those of the messages that are being offered.
+_ENCODED_LIMIT = 128
 
 
 class Hello(ClientFrame, tag="hello"):
@@ -22,10 +24,19 @@ class Hello(ClientFrame, tag="hello"):
 
 
 class Ack(ClientFrame, tag="ack"):
-    """Acknowledges messages: the device has stored them."""
+    """Acknowledges messages: the device has stored them.
+
+    `topic` and `sequence` acknowledge all messages of a topic that were sent up to this sequence.
+    """
 
     id: str | None = None
     ids: Annotated[list[str], msgspec.Meta(max_length=ACK_IDS_LIMIT)] | None = None
+    topic: str | None = None
+    sequence: Sequence | None = None
+
+    def __post_init__(self) -> None:
+        if (self.topic is None) != (self.sequence is None):
+            raise ValueError("`topic` and `sequence` go together")
 
     def all_ids(self) -> list[str]:
         return [*([self.id] if self.id is not None else []), *(self.ids or [])]
@@ -57,20 +68,28 @@ def encode_ready(device_id: str, heartbeat_s: int, pending: int) -> bytes:
 class MessageEncoder:
     """Encodes messages. One to a topic is encoded once for the subscribers it is offered to."""
 
-    __slots__ = ("_frame", "_message")
+    __slots__ = ("_encoded",)
 
     def __init__(self) -> None:
-        self._message: Message | None = None
-        self._frame = b""
+        # By id: the last messages to topics, and their frames.
+        self._encoded: dict[str, tuple[Message, bytes]] = {}
 
     def encode(self, message: Message) -> bytes:
         """Return the frame of a message."""
-        if message is self._message:
-            return self._frame
+        if message.topic is None:
+            return encode_message(message)
+        known = self._encoded.get(message.id)
+        if known is not None and known[0] is message:
+            return known[1]
         frame = encode_message(message)
-        if message.topic is not None:
-            self._message, self._frame = message, frame
+        if len(self._encoded) >= _ENCODED_LIMIT:
+            del self._encoded[next(iter(self._encoded))]
+        self._encoded[message.id] = message, frame
         return frame
+
+
+# Shared by all sessions, which get the same messages one after the other.
+message_encoder = MessageEncoder()
 
 
 def encode_message(message: Message) -> bytes:
@@ -86,5 +105,7 @@ def encode_message(message: Message) -> bytes:
         parts += (b',"collapse_id":', _encode(message.collapse_id))
     if message.topic is not None:
         parts += (b',"topic":', _encode(message.topic))
+        if message.sequence:
+            parts.append(b',"sequence":%d' % message.sequence)
     parts.append(b',"sent_at":"%s"}' % to_rfc3339(message.created_at).encode())
     return b"".join(parts)

@@ -397,5 +397,8 @@ class Broadcasts(Protocol):
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
         """Move a device's cursor forward; it never goes back."""
 
+    async def advance_many(self, cursors: Sequence[tuple[str, str, int]]) -> None:
+        """Do that for several cursors: each is a device, a topic and a sequence."""
+
     async def expire(self, now: int, limit: int) -> int:
         """Delete messages that are past `expires_at`, at most `limit`; return how many."""

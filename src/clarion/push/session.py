@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+import msgspec
+
 from clarion.clock import Clock
 from clarion.push import frames
-from clarion.push.frames import Ack, Frame, Hello, State
+from clarion.push.frames import Ack, Frame, Hello, State, message_encoder
 from clarion.push.model import Device, Message, PushPriority
+from clarion.push.topic_batch import TopicBatch
 from clarion.sockets.protocol import (
     HEARTBEAT_S,
     Close,
@@ -35,36 +38,30 @@ IN_FLIGHT_LIMIT = 128
 LOW_WATER = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Authorise:
+class Authorise(msgspec.Struct, frozen=True, gc=False):
     """Authenticate the device; then call `recognise` and `welcome`, or `refuse`."""
 
     hello: Hello
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     """The device has these messages: record that, then call `settle`."""
 
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """These will not be sent: they have expired, or a newer one has replaced them."""
 
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refill:
+class Refill(msgspec.Struct, frozen=True, gc=False):
     """Read more of what is stored, of this priority and higher, and call `refill`."""
 
     least: PushPriority
 
 
-# Shared by all sessions, which get the same message one after the other.
-_encoder = frames.MessageEncoder()
 # What tells messages apart. A message to a topic may have the id of one to another topic, or to the
 # device itself.
 MessageKey = tuple[str | None, str]
@@ -141,6 +138,8 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     # From the device.
 
     def _take(self, frame: Frame, now: int) -> list[Effect]:
+        if type(frame) is Ack and self.device is not None:
+            return self._take_ack(frame, now)
         if isinstance(frame, Hello):
             return self._take_hello(frame)
         may_wait = self._has_hello and isinstance(frame, Ping | Pong)
@@ -148,7 +147,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
             return self.end(CloseCode.BAD_FRAME, "the first frame must be a hello")
         match frame:
             case Ack():
-                return self._take_ack(frame.all_ids(), now)
+                return self._take_ack(frame, now)
             case State():
                 return self._take_state(frame, now)
             case Ping():
@@ -162,19 +161,31 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         self._has_hello = True
         return [Authorise(hello)]
 
-    def _take_ack(self, ids: Iterable[str], now: int) -> list[Effect]:
+    def _take_ack(self, ack: Ack, now: int) -> list[Effect]:
         """Acknowledge messages in flight; other ids are ignored, they were acknowledged before."""
-        done = []
-        for message_id in ids:
-            entry = self._in_flight.pop(message_id, None) if self._in_flight else None
-            if entry is not None:
-                done.append(entry[0])
+        in_flight = self._in_flight
+        if not in_flight:
+            return []
+        ids = ack.all_ids() if ack.topic is None else [*ack.all_ids(), *self._up_to(ack)]
+        done = tuple([in_flight.pop(each)[0] for each in ids if each in in_flight])
         if not done:
             return []
         if self._acking is None:
             self._acking = set()
         self._acking.update(map(key_of, done))
-        return [Acknowledged(tuple(done)), *self._pump(now), *self._ask_for_more()]
+        acknowledged = Acknowledged(done)
+        if not self._mailbox and not self._is_behind:
+            return [acknowledged]
+        return [acknowledged, *self._pump(now), *self._ask_for_more()]
+
+    def _up_to(self, ack: Ack) -> list[str]:
+        """Return the ids of the messages in flight that the acknowledgement of a topic covers."""
+        last = ack.sequence or 0
+        return [
+            message_id
+            for message_id, (message, _) in (self._in_flight or {}).items()
+            if message.topic == ack.topic and message.sequence <= last
+        ]
 
     def _take_state(self, state: State, now: int) -> list[Effect]:
         was_enabled, was_awake = self.is_enabled, self.is_awake
@@ -225,6 +236,27 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         dropped = self._collapse(message)
         taken, effects = self._take_offer(message, now)
         return taken, [*dropped, *effects]
+
+    def offer_batch(self, batch: TopicBatch, now: int) -> list[Effect] | None:
+        """Take all messages of a batch at once, as they are.
+
+        None if something waits or has to be decided: then they are offered one by one.
+        """
+        is_able = self.is_ready and self.is_enabled and not (self.is_closed or self.is_paused)
+        if not is_able or self._is_draining or self._is_behind or self._mailbox:
+            return None
+        if batch.least < self.least or batch.expires_at <= now + self._time_of_day.offset:
+            return None
+        sent = self._in_flight
+        if not sent:
+            self._in_flight = batch.in_flight.copy()
+        elif len(sent) + len(batch.messages) > IN_FLIGHT_LIMIT:
+            return None
+        elif sent.keys().isdisjoint(batch.in_flight):
+            sent.update(batch.in_flight)
+        else:
+            return None
+        return batch.frames
 
     def _take_offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         if not message.is_stored:
@@ -395,7 +427,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
                 waiting.append(message)
             else:
                 self._in_flight[message.id] = (message, now)
-                effects.append(SendFrame(_encoder.encode(message)))
+                effects.append(SendFrame(message_encoder.encode(message)))
         for message in waiting:
             self._put(message)
         return effects

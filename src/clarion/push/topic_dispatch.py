@@ -20,6 +20,7 @@ from clarion.push.connections import Connection, Connections, TopicCursor, offer
 from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
 from clarion.push.port import Broadcasts
+from clarion.push.topic_batch import TopicBatch, cut_batch
 from clarion.sockets.tasks import BackgroundTasks
 
 CHUNK = 64
@@ -116,19 +117,32 @@ class TopicDispatch:
     async def _offer_to_all(self, key: tuple[str, str], waiting: deque[Message]) -> None:
         try:
             while waiting:
+                batch = cut_batch(waiting, self._clock.monotonic())
                 async for connection in self._pace.over(self._connections.subscribers(*key)):
-                    self._offer(connection, waiting[0], key[1])
-                waiting.popleft()
+                    self._offer_batch(connection, batch, key[1])
+                for _ in batch.messages:
+                    waiting.popleft()
                 self._has_room.set()
         finally:
             waiting.clear()
             del self._offering[key]
             self._has_room.set()
 
-    def _offer(self, connection: Connection, message: Message, topic: str) -> None:
+    def _offer_batch(self, connection: Connection, batch: TopicBatch, topic: str) -> None:
         cursor = (connection.topics or {}).get(topic)
         if cursor is None:
             return
+        if batch.first == cursor.read + 1 and not cursor.is_behind and batch.are_stored:
+            effects = connection.session.offer_batch(batch, self._clock.monotonic())
+            if effects is not None:
+                cursor.read = batch.last
+                cursor.outstanding.update(batch.sequences)
+                connection.carry_out(effects)
+                return
+        for message in batch.messages:
+            self._offer(connection, message, cursor)
+
+    def _offer(self, connection: Connection, message: Message, cursor: TopicCursor) -> None:
         if not message.is_stored:
             offer(connection, message, self._clock.monotonic())
         elif message.sequence <= cursor.read:

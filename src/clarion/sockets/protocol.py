@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +23,8 @@ USER_IS_INACTIVE = "the user is inactive or erased"
 APP_IS_DELETED = "the app was deleted"
 PING = b'{"type":"ping"}'
 PONG = b'{"type":"pong"}'
+_FINAL_TEXT, _SHORTEST = 0x81, 125
+_SHORT_HEADER, _LONG_HEADER = struct.Struct(">BBH"), struct.Struct(">BBQ")
 # A client may send a number of any size; the database takes no larger one.
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -51,15 +54,14 @@ class Pong(ClientFrame, tag="pong"):
     """Answers a ping."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendFrame:
+# Structs, because every frame makes some: creating a frozen dataclass takes longer.
+class SendFrame(msgspec.Struct, frozen=True, gc=False):
     """Write a text frame."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True, gc=False):
     """Close the connection with this code and reason."""
 
     code: CloseCode
@@ -67,6 +69,30 @@ class Close:
 
 
 Effects = list[SendFrame | Close | E]
+
+
+class SharedFrames(list[Any]):
+    """Frames that many connections get as they are: their bytes are made once."""
+
+    __slots__ = ("wire",)
+
+    def __init__(self, payloads: Iterable[bytes]) -> None:
+        super().__init__(map(SendFrame, payloads))
+        self.wire = to_wire(self)
+
+
+def to_wire(frames: Iterable[SendFrame]) -> bytes:
+    """Return text frames as a server sends them, one after the other."""
+    return b"".join([part for each in frames for part in (_header(len(each.data)), each.data)])
+
+
+def _header(size: int) -> bytes:
+    """Return the header of a complete text frame, not masked (RFC 6455, 5.2)."""
+    if size <= _SHORTEST:
+        return bytes((_FINAL_TEXT, size))
+    if size < 1 << 16:
+        return _SHORT_HEADER.pack(_FINAL_TEXT, 126, size)
+    return _LONG_HEADER.pack(_FINAL_TEXT, 127, size)
 
 
 class Session(ABC, Generic[F, E]):

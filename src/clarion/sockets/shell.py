@@ -9,7 +9,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from clarion.clock import Clock
-from clarion.sockets.protocol import HELLO_TIMEOUT_S, Close, CloseCode, Effects, SendFrame, Session
+from clarion.sockets.protocol import (
+    HELLO_TIMEOUT_S,
+    Close,
+    CloseCode,
+    Effects,
+    SendFrame,
+    Session,
+    SharedFrames,
+    to_wire,
+)
 
 E = TypeVar("E")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -169,15 +178,34 @@ class Socket(WSListener, Generic[E]):
     # Called by the endpoint and the listener.
 
     def carry_out(self, effects: Effects[E]) -> None:
-        """Do what the session says."""
+        """Do what the session says; frames that follow each other are written together."""
+        if isinstance(effects, SharedFrames):
+            self._write(effects.wire)
+            return
+        frames: list[SendFrame] = []
         for effect in effects:
             if isinstance(effect, SendFrame):
-                if self._transport is not None:
-                    self._transport.send(WSMsgType.TEXT, effect.data)
-            elif isinstance(effect, Close):
+                frames.append(effect)
+                continue
+            self._send(frames)
+            frames = []
+            if isinstance(effect, Close):
                 self._close(effect)
             else:
                 self._endpoint.perform(self, effect)
+        self._send(frames)
+
+    def _send(self, frames: list[SendFrame]) -> None:
+        if len(frames) == 1 and self._transport is not None:
+            self._transport.send(WSMsgType.TEXT, frames[0].data)
+        elif frames:
+            self._write(to_wire(frames))
+
+    def _write(self, wire: bytes) -> None:
+        """Write whole frames with one call of the system. picows writes in the same order."""
+        transport = self._transport
+        if transport is not None and not transport.is_close_frame_sent:
+            transport.underlying_transport.write(wire)
 
     @property
     def is_drained(self) -> bool:

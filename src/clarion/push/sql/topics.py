@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from clarion.errors import Conflict
@@ -13,7 +14,7 @@ from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
-from clarion.store.statement import Step, Unit, keys_of, statement
+from clarion.store.statement import Row, Step, Unit, keys_of, statement
 from clarion.store.sweeps import sweep
 
 SUBSCRIPTIONS_LIMIT = 1000
@@ -330,8 +331,15 @@ class SqlBroadcasts:
         return tuple(map(MESSAGES.read, rows))
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
-        step = ADVANCE.step(device_id=device_id, topic=topic, cursor=cursor)
-        await self._engine.write(Unit(topic, (step,)))
+        await self.advance_many([(device_id, topic, cursor)])
+
+    async def advance_many(self, cursors: Sequence[tuple[str, str, int]]) -> None:
+        by_topic: dict[str, list[Row]] = {}
+        for device_id, topic, cursor in sorted(cursors):  # in key order, as every batch is written
+            row = ADVANCE.bind(device_id=device_id, topic=topic, cursor=cursor)
+            by_topic.setdefault(topic, []).append(row)
+        units = [Unit(topic, (ADVANCE.many(rows),)) for topic, rows in by_topic.items()]
+        await asyncio.gather(*map(self._engine.write, units))
 
     async def expire(self, now: int, limit: int) -> int:
         return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
