@@ -85,11 +85,7 @@ class Pipeline:
             ports.queue,
             ports.gateway,
         )
-        self._turns = {
-            DECISIONS: Turns(per_app=TURNS_PER_APP),
-            AUDIENCES: Turns(per_app=1),
-            **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
-        }
+        self._turns = _make_turns()
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
         self._handover = handover
@@ -237,3 +233,11 @@ class Pipeline:
         """Let the workers end after their current turn and the attempts under way."""
         for worker in self.workers:
             worker.stop()
+
+
+def _make_turns() -> dict[str, Turns]:
+    return {
+        DECISIONS: Turns(per_app=TURNS_PER_APP),
+        AUDIENCES: Turns(per_app=1),
+        **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
+    }
