@@ -1,11 +1,11 @@
-"""What every test may ask for: real servers, a fresh database, an empty Redis."""
+"""What every test may ask for: real servers, a fresh database, an empty Redis, figures."""
 
 import asyncio
 import gc
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TypeVar
@@ -20,6 +20,7 @@ from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_u
 
 T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
+FIGURES = "figures"
 
 # A limit for each example would fail by chance on a busy machine; pytest-timeout bounds the test.
 # In CI the same examples each time: a change is judged by what it did, not by chance. The long run
@@ -63,6 +64,26 @@ def pytest_collection_finish() -> None:
 def interrupt(_number: int, _frame: FrameType | None) -> None:
     """A terminated run ends like an interrupted one, so that no server outlives it."""
     raise KeyboardInterrupt
+
+
+@pytest.fixture
+def figures(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Add a line of figures to the summary of the run; call it before the assertion about them."""
+    return lambda line: record_property(FIGURES, line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = [
+        str(line)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "call"
+        for name, line in report.user_properties
+        if name == FIGURES
+    ]
+    if lines:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(scope="session")

@@ -435,6 +435,7 @@ async def test_what_was_stored_before_an_overload_is_counted_and_reported(
             lambda _app_id, user_id: changed.update([user_id]),
             lambda *_: None,
             Leases(),
+            store.queue,
         )
         assert await writer.write(outcomes) == []
         stored = await store.notifications.find_many(

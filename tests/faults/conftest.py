@@ -1,7 +1,7 @@
-"""What the fault tests share: a quick place for files, and the figures at the end of the run."""
+"""What the fault tests share: a quick place for files, and a server for hostile clients."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from tests.e2e.installation import Installation
 from tests.faults.http.server import Target
 
-FIGURES = "figures"
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own is made in it
 
 
@@ -31,23 +30,3 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     first = installation.initialise()
     with installation:
         yield Target(installation, first["app"]["api_key"])
-
-
-@pytest.fixture
-def figures(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Add a line of figures to the summary of the run; call it before the assertion about them."""
-    return lambda line: record_property(FIGURES, line)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = [
-        str(line)
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if getattr(report, "when", None) == "call"
-        for name, line in report.user_properties
-        if name == FIGURES
-    ]
-    if lines:
-        terminalreporter.section("figures")
-        terminalreporter.write_line("\n".join(lines))

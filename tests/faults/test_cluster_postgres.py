@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.faults.cluster_run import ClusterRun, run_cluster
+from tests.faults.cluster_run import CONVERGE_LIMIT_S, ClusterRun, run_cluster
 from tests.faults.sizes import SIZES
 from tests.faults.test_postgres_crash import ENDS
 from tests.servers import PostgresServer, RedisServer
@@ -76,6 +76,7 @@ async def test_nodes_lose_nothing_when_postgres_is_killed_and_stopped(
             f"{slowest_s:.1f} s until the next 100 requests, {await run.describe()}"
         )
     assert faults[:20] == []
+    assert run.settled_s <= CONVERGE_LIMIT_S
 
 
 async def terminate_backends(run: ClusterRun) -> None:

@@ -12,6 +12,7 @@ from clarion.catalog.model import Channel
 from clarion.errors import ClarionError
 from clarion.events.decide.verdicts import Send
 from clarion.events.leases import LEASE_MS, Leases
+from clarion.events.lost_claims import LostClaims
 from clarion.events.model import (
     Delivery,
     DeliveryStatus,
@@ -85,6 +86,7 @@ class Deliverer:
     writer: OutcomeWriter
     attempts: Mapping[Channel, Attempts]
     leases: Leases
+    lost: LostClaims
     sending: Sending
 
     async def handle(self, jobs: Sequence[Job]) -> None:
@@ -136,7 +138,8 @@ class Deliverer:
                 return
             await self.writer.write([await self._attempt(waiting, delivery)])
         except ClarionError as error:
-            # The job is due again when its lease expires.
+            # The job is due again when its lease expires, or is released.
+            self.lost.note()
             get_logger().warning("delivery_not_recorded", code=error.code)
         finally:
             self.leases.release((waiting.job,))

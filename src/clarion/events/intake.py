@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
-from clarion.errors import FieldFault, InvalidFields
+from clarion.errors import FieldFault, InvalidFields, StoreUnavailable
 from clarion.events.drafts import EventDraft, find_faults, make_event
 from clarion.events.handover import Handover
 from clarion.events.leases import FIRST_TOKEN, LEASE_MS
@@ -35,6 +35,7 @@ class Intake:
     ports: PipelinePorts
     handover: Handover | None
     on_accepted: Callable[[Sequence[Job]], None]
+    on_unknown: Callable[[], None]
     check_backlog: Callable[[str], None]
     refused_schemes: Collection[str] = REFUSED_SCHEMES
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)
@@ -64,7 +65,11 @@ class Intake:
             await self.handover.wait(app_id)
         pairs = [(self._make_job(each), each) for each in events]
         jobs = [job for job, _ in pairs]
-        replay = await self.ports.events.accept(events, jobs, once)
+        try:
+            replay = await self.ports.events.accept(events, jobs, once)
+        except StoreUnavailable:
+            self.on_unknown()  # they may be stored, with claimed jobs
+            raise
         if replay is None:
             if self.handover is not None:
                 self.handover.put(pair for pair in pairs if pair[0].token)

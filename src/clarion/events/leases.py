@@ -6,7 +6,8 @@ working on. Such a claim renews the lease and starts no second run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from clarion.clock import Clock
@@ -32,6 +33,8 @@ class Leases:
         self._renewed: dict[str, int] = {}
         # The latest claims of the held jobs; `due_at` is the end of the lease.
         self._claims: dict[str, Job] = {}
+        # When the claims under way began.
+        self._claiming: list[int] = []
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -52,6 +55,26 @@ class Leases:
                 self._holders[job.id] = 1
                 new.append(job)
         return new
+
+    @contextmanager
+    def claiming(self, now: int) -> Iterator[None]:
+        """Claim jobs at a time, and take them, within this block."""
+        self._claiming.append(now)
+        try:
+            yield
+        finally:
+            self._claiming.remove(now)
+
+    def find_oldest_claim(self, before: int) -> int:
+        """Return when the oldest claim under way began, if that was before a time, else that."""
+        return min((before, *self._claiming))
+
+    def list_held(self) -> dict[str, list[str]]:
+        """Return the ids of the held jobs by app."""
+        held: dict[str, list[str]] = {}
+        for job in self._claims.values():
+            held.setdefault(job.app_id, []).append(job.id)
+        return held
 
     def release(self, jobs: Iterable[Job]) -> None:
         """End one holder of each of the jobs."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clarion.clock import Clock
-from clarion.errors import ClarionError, Overloaded, TooManyRequests
-from clarion.events.leases import Leases
+from clarion.errors import (
+    ClarionError,
+    Overloaded,
+    ServiceError,
+    StoreUnavailable,
+    TooManyRequests,
+)
+from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.model import DeadLetter, DeliveryStatus, Job, JobOutcome, Reschedule
-from clarion.events.port import Outcomes
+from clarion.events.port import Outcomes, Queue
 from clarion.push.port import Gateway
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import PipelineMetrics
@@ -25,8 +32,12 @@ LONGEST_WAIT_S = 600.0
 WAIT_SPREAD_S = 10.0
 
 
-# How long outcomes wait for a store that is overloaded: together less than a lease.
-_OVERLOAD_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+# How long outcomes wait for a store that is overloaded or away: together five minutes. The message
+# of an outcome that is never written may have been sent, and would be sent again.
+_WAITS_S = (0.1, 0.2, 0.4, 0.8, *(1.0,) * 300)
+
+
+_Passing = Overloaded | StoreUnavailable
 
 
 @dataclass(slots=True)
@@ -36,6 +47,7 @@ class _Written:
     refused: list[JobOutcome] = field(default_factory=list)
     renewed: list[JobOutcome] = field(default_factory=list)  # claimed again while written
     unwritten: list[JobOutcome] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)  # jobs of unwritten ones that may be stored
     error: ClarionError | None = None
 
 
@@ -49,6 +61,7 @@ class OutcomeWriter:
     on_inbox_changed: Callable[[str, str], None]
     on_due: Callable[[str, str], None]
     leases: Leases
+    queue: Queue
     gateway: Gateway | None = None  # None: nothing is sent to devices
 
     async def run_safely(
@@ -85,17 +98,19 @@ class OutcomeWriter:
     async def write(self, outcomes: Sequence[JobOutcome]) -> list[Job]:
         """Commit outcomes; return the jobs of those that were refused.
 
-        What an overloaded store refuses is written again for a while. If it fails for some, the
-        others are reported before its error is raised.
+        What an overloaded store refuses, or one that is away may not have, is written again for a
+        while. If it fails for some, the others are reported before its error is raised.
         """
         refused: list[Job] = []
-        for wait_s in (*_OVERLOAD_WAITS_S, None):
+        unknown: set[str] = set()
+        for wait_s in (*_WAITS_S, None):
             written = await self._write_once(outcomes)
-            refused += [each.job for each in written.refused]
+            refused += await self._find_refused(written.refused, unknown)
+            unknown |= written.unknown
             outcomes = [*written.renewed, *written.unwritten]
             if not outcomes:
                 return refused
-            if wait_s is None or not isinstance(written.error, Overloaded | None):
+            if wait_s is None or not isinstance(written.error, _Passing | None):
                 break
             if written.error is not None:
                 await asyncio.sleep(wait_s)
@@ -115,6 +130,8 @@ class OutcomeWriter:
                 await self._announce(outcome)
             elif result is not False:
                 written.unwritten.append(outcome)
+                if isinstance(result, StoreUnavailable):
+                    written.unknown.add(outcome.job.id)
                 written.error = _choose(written.error, result)
             elif self.leases.is_renewed(outcome.job):
                 written.renewed.append(outcome)
@@ -122,10 +139,41 @@ class OutcomeWriter:
                 written.refused.append(outcome)
         return written
 
-    async def _announce(self, outcome: JobOutcome) -> None:
+    async def _find_refused(
+        self, refused: Sequence[JobOutcome], unknown: AbstractSet[str]
+    ) -> list[Job]:
+        """Return the jobs to be done again, which are those that this node still holds.
+
+        One that it does not hold may have been stored by an earlier write, of which the answer was
+        lost: then others are told of it now.
+        """
+        doubtful = [each for each in refused if each.job.id in unknown]
+        if not doubtful:
+            return [each.job for each in refused]
+        held = await self._find_held([each.job for each in doubtful])
+        for each in doubtful:
+            if each.job.id not in held:
+                self._tell(each)
+                await self._announce(each, is_repeat=True)
+        left = (each.job for each in refused)
+        return [job for job in left if job.id in held or job.id not in unknown]
+
+    async def _find_held(self, jobs: Sequence[Job]) -> AbstractSet[str]:
+        try:
+            return await self.queue.renew(jobs, self.clock.now() + LEASE_MS)
+        except ServiceError:  # the store is away again; their tokens decide
+            return {job.id for job in jobs}
+
+    async def _announce(self, outcome: JobOutcome, *, is_repeat: bool = False) -> None:
         for message, status, _ in outcome.messages:
             if self.gateway is not None:
-                await self.gateway.announce(message, status)
+                await self.gateway.announce(message, status, is_repeat=is_repeat)
+
+    def _tell(self, outcome: JobOutcome) -> None:
+        if outcome.changes_inbox:
+            self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
+        for job in outcome.jobs:
+            self.on_due(job.pool, job.app_id)
 
     def _renew(self, outcomes: Sequence[JobOutcome]) -> Sequence[JobOutcome]:
         jobs = self.leases.renew_all([each.job for each in outcomes])
@@ -133,10 +181,7 @@ class OutcomeWriter:
         return [each if each.job is job else replace(each, job=job) for each, job in pairs]
 
     def _report(self, outcome: JobOutcome) -> None:
-        if outcome.changes_inbox:
-            self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
-        for job in outcome.jobs:
-            self.on_due(job.pool, job.app_id)
+        self._tell(outcome)
         is_dead = isinstance(outcome.next, DeadLetter)
         next_ = outcome.next
         is_retry = isinstance(next_, Reschedule) and next_.error is not None
@@ -155,8 +200,8 @@ class OutcomeWriter:
 
 
 def _choose(first: ClarionError | None, second: ClarionError) -> ClarionError:
-    """Return the error that counts for all: of an overload nothing is stored, and it can wait."""
-    return second if first is None or isinstance(first, Overloaded) else first
+    """Return the error that counts for all: one that passes is not raised before the others."""
+    return second if first is None or isinstance(first, _Passing) else first
 
 
 def back_off(tries: int) -> float:

@@ -19,6 +19,7 @@ from clarion.events.explainer import Explainer
 from clarion.events.handover import Handover
 from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseClock, Leases
+from clarion.events.lost_claims import LostClaims
 from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import PipelinePorts
@@ -63,6 +64,7 @@ class Pipeline:
         self._ports = ports
         self._deleted_apps = deleted_apps
         self._leases, self._time = Leases(), LeaseClock(ports.clock)
+        self._lost = LostClaims(ports.queue, self._leases, self._time)
         self.metrics = PipelineMetrics(JobKind)
         self._cases = CaseReader(ports, caps)
         self.backlog = Backlog(
@@ -80,13 +82,10 @@ class Pipeline:
             on_inbox_changed,
             self._note_due,
             self._leases,
+            ports.queue,
             ports.gateway,
         )
-        self._turns = {
-            DECISIONS: Turns(per_app=TURNS_PER_APP),
-            AUDIENCES: Turns(per_app=1),
-            **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
-        }
+        self._turns = _make_turns()
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
         self._handover = handover
@@ -94,6 +93,7 @@ class Pipeline:
             ports,
             handover,
             on_accepted=self._note_accepted,
+            on_unknown=self._lost.note,
             check_backlog=self.backlog.check,
             refused_schemes=refused_schemes,
         )
@@ -105,7 +105,7 @@ class Pipeline:
         attempts = {each: Attempts(turns[each.value].add_due) for each in _CHANNELS}
         decider = Decider(ports, self._cases, writer)
         expander = Expander(ports, writer, leases, self._note_due, self.backlog.is_full)
-        deliverer = Deliverer(ports, waiting, writer, attempts, leases, Sending(ports))
+        deliverer = Deliverer(ports, waiting, writer, attempts, leases, self._lost, Sending(ports))
         handlers: dict[JobKind, JobHandler] = {
             JobKind.EXPAND: expander,
             JobKind.DECIDE: decider,
@@ -141,7 +141,8 @@ class Pipeline:
                 size=size,
                 writer=writer,
                 leases=leases,
-                time=LeaseClock(ports.clock),
+                time=self._time,
+                lost=self._lost,
                 find_due=self.backlog.refresh,
                 deleted_apps=self._deleted_apps,
             )
@@ -204,11 +205,12 @@ class Pipeline:
         await self._ports.queue.release_claims(node_id, now=now, until=until)
 
     async def renew_leases(self) -> None:
-        """Extend the leases of jobs that take long, until cancelled."""
+        """Extend the leases of jobs that take long, and release lost ones, until cancelled."""
         while True:
             # A lease that cannot be renewed ends; then a token refuses what comes too late.
             with contextlib.suppress(ClarionError):
                 await self.renew_old_leases()
+                await self._lost.release()
             await asyncio.sleep(RENEW_EVERY_S)
 
     async def renew_old_leases(self) -> None:
@@ -231,3 +233,11 @@ class Pipeline:
         """Let the workers end after their current turn and the attempts under way."""
         for worker in self.workers:
             worker.stop()
+
+
+def _make_turns() -> dict[str, Turns]:
+    return {
+        DECISIONS: Turns(per_app=TURNS_PER_APP),
+        AUDIENCES: Turns(per_app=1),
+        **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
+    }

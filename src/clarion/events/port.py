@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -116,6 +116,15 @@ class Queue(Protocol):
         """Make due at once every job that a node has claimed until before that time.
 
         Only for a node that works no more. Jobs that wait for a time of their own keep it.
+        """
+
+    async def release_lost(
+        self, held: Mapping[str, Collection[str]], *, now: int, until: int
+    ) -> None:
+        """Make due at once what this node has claimed until before that time and does not hold.
+
+        `held` are the ids of jobs that it works on, by app. The claims that were lost do not count
+        as claims without progress.
         """
 
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:

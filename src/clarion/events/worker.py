@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, ServiceError
 from clarion.events.decider import Decider
 from clarion.events.handover import Handover
 from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.events.lost_claims import LostClaims
 from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import Queue
@@ -58,6 +59,7 @@ class Worker:
     writer: OutcomeWriter
     leases: Leases
     time: LeaseClock
+    lost: LostClaims
     find_due: Callable[[], Awaitable[None]]
     deleted_apps: Container[str] = ()
     _is_stopping: bool = field(default=False, init=False)
@@ -74,7 +76,9 @@ class Worker:
                 if await self.work() is None and not await self.pool.turns.wait(POLL_S):
                     await self.find_due()
             except Exception as error:  # noqa: BLE001 - the worker survives any error of a job
-                # The claimed jobs are due again when their lease expires.
+                # The claimed jobs are due again when their lease expires, or they are released.
+                if isinstance(error, ServiceError):
+                    self.lost.note()
                 _log_failure(error)
                 await asyncio.sleep(RETRY_S)
 
@@ -119,10 +123,13 @@ class Worker:
         quotas = await pool.quotas.find(app_id)
         if not quotas:
             return 0
-        claimed = await self.queue.claim(pool.name, app_id, quotas, now=now, until=now + LEASE_MS)
+        with self.leases.claiming(now):
+            claimed = await self.queue.claim(
+                pool.name, app_id, quotas, now=now, until=now + LEASE_MS
+            )
+            jobs = self.leases.take(claimed)
         if pool.quotas.note_claimed(app_id, quotas, claimed):
             pool.turns.add_due(app_id)
-        jobs = self.leases.take(claimed)
         try:
             await self._handle(jobs)
         finally:

@@ -6,9 +6,23 @@ from dataclasses import replace
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.errors import ClarionError, NotFound, TooManyRequests
+from clarion.errors import (
+    ClarionError,
+    InternalError,
+    NotFound,
+    Overloaded,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from clarion.events.leases import Leases
-from clarion.events.model import DeadLetter, DeliveryStatus, JobOutcome, ReasonCode, Reschedule
+from clarion.events.model import (
+    DeadLetter,
+    DeliveryStatus,
+    Job,
+    JobOutcome,
+    ReasonCode,
+    Reschedule,
+)
 from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, back_off
 from clarion.telemetry.metrics import PipelineMetrics
 from tests.factories import NOW, FixedClock
@@ -20,14 +34,33 @@ NOTIFICATION = make_notification(EVENT)
 
 
 class MemoryOutcomes:
-    """The `Outcomes` port: refuses the outcomes of some jobs."""
+    """The `Outcomes` port: refuses the outcomes of some jobs, and is away for some writes."""
 
     def __init__(self) -> None:
         self.refused: set[str] = set()
+        self.failures: list[ClarionError] = []
+        self.loses_answers = False
+        self.writes = 0
 
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
         assert now == NOW
-        return [each.job.id not in self.refused for each in outcomes]
+        self.writes += 1
+        if not self.failures:
+            return [each.job.id not in self.refused for each in outcomes]
+        if self.loses_answers:
+            self.refused |= {each.job.id for each in outcomes}
+        return [self.failures.pop(0)] * len(outcomes)
+
+
+class HeldJobs:
+    """The part of the `Queue` port that a writer uses: which claims hold."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+
+    async def renew(self, jobs: Sequence[Job], until: int) -> set[str]:
+        assert until > NOW
+        return {job.id for job in jobs} & self.held
 
 
 class Writing:
@@ -38,7 +71,7 @@ class Writing:
         self.metrics = PipelineMetrics()
         self.changed: list[tuple[str, str]] = []
         self.due: list[tuple[str, str]] = []
-        self.leases = Leases()
+        self.leases, self.queue = Leases(), HeldJobs()
         self.writer = OutcomeWriter(
             self.outcomes,
             FixedClock(),
@@ -46,6 +79,7 @@ class Writing:
             lambda *whose: self.changed.append(whose),
             lambda *whose: self.due.append(whose),
             self.leases,
+            self.queue,  # type: ignore[arg-type]  # as much of it as is used
         )
 
 
@@ -134,3 +168,41 @@ async def test_deliveries_are_counted_when_they_take_on_a_status(writing: Writin
         (Channel.STUB, "failed", "attempts_exhausted"): 1,
     }
     assert writing.metrics.failures == {("decide", False): 1, ("decide", True): 1}
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable(), Overloaded()])
+async def test_an_outcome_is_written_again_until_the_store_has_it(
+    writing: Writing, error: ClarionError
+) -> None:
+    writing.outcomes.failures = [error, error]
+    outcome = JobOutcome(job=JOB, notification=NOTIFICATION)
+    assert await writing.writer.write([outcome]) == []
+    assert writing.outcomes.writes == 3
+    assert writing.changed == [("app", "ana")]
+
+
+async def test_an_error_that_does_not_pass_is_raised_at_once(writing: Writing) -> None:
+    writing.outcomes.failures = [InternalError()]
+    with pytest.raises(InternalError):
+        await writing.writer.write([JobOutcome(job=JOB)])
+    assert writing.outcomes.writes == 1
+
+
+async def test_an_outcome_whose_answer_was_lost_is_announced_and_not_done_again(
+    writing: Writing,
+) -> None:
+    writing.outcomes.failures, writing.outcomes.loses_answers = [StoreUnavailable()], True
+    outcome = JobOutcome(job=JOB, notification=NOTIFICATION, jobs=(make_job(EVENT, id="next"),))
+    assert await writing.writer.write([outcome]) == []
+    assert writing.changed == [("app", "ana")]
+    assert writing.due == [("", "app")]
+
+
+async def test_an_outcome_that_is_refused_after_a_failure_is_done_again_while_it_is_held(
+    writing: Writing,
+) -> None:
+    """Another job took its key while the store was away: it is not stored."""
+    writing.outcomes.failures = [StoreUnavailable()]
+    writing.outcomes.refused, writing.queue.held = {JOB.id}, {JOB.id}
+    assert await writing.writer.write([JobOutcome(job=JOB, notification=NOTIFICATION)]) == [JOB]
+    assert writing.changed == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 
 from clarion.catalog.model import Channel, Priority
 from clarion.events.model import DeadLetter, DueJobs, Job, Reschedule
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, Value, statement
+from clarion.store.statement import Step, Unit, Value, keys_of, statement
 
 JOBS = Record(Job)
 DEAD_LANE = -1
@@ -85,6 +86,14 @@ RELEASE_CLAIMS = statement(
     "release_claimed_jobs",
     f"""UPDATE jobs SET due_at = :now WHERE pool = :pool AND lane = :lane AND app_id = :app_id
     AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id""",
+)
+# A node has lost these claims through no fault of the jobs: they are not counted.
+RELEASE_LOST = statement(
+    "release_lost_jobs",
+    f"""UPDATE jobs SET due_at = :now, {_PROGRESS}
+    WHERE pool = :pool AND lane = :lane AND app_id = :app_id
+    AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id
+    AND id NOT IN (SELECT key FROM json_each(:ids))""",
 )
 # Walks the index from app to app: each step finds the first job after all those of a pool, lane and
 # app, however many these are.
@@ -163,26 +172,39 @@ class SqlQueue:
         return len(done[0]) if done else 0
 
     async def release_claims(self, node_id: str, *, now: int, until: int) -> None:
-        last, page = DueJobs("", DEAD_LANE, "", 0), _RELEASED
+        bind = partial(RELEASE_CLAIMS.bind, node_id=node_id, now=now, until=until)
+        async for page in self._each_lane():
+            rows = [bind(pool=each.pool, lane=each.lane, app_id=each.app_id) for each in page]
+            await self._engine.write_apart(Unit("", (RELEASE_CLAIMS.many(rows),)))
+
+    async def release_lost(
+        self, held: Mapping[str, Collection[str]], *, now: int, until: int
+    ) -> None:
+        bind = partial(RELEASE_LOST.bind, node_id=self._node_id, now=now, until=until)
+        keys = {app_id: keys_of(ids) for app_id, ids in held.items()}
+        nothing = keys_of(())
+        async for page in self._each_lane():
+            rows = [
+                bind(
+                    pool=each.pool,
+                    lane=each.lane,
+                    app_id=each.app_id,
+                    ids=keys.get(each.app_id, nothing),
+                )
+                for each in page
+            ]
+            await self._engine.write_apart(Unit("", (RELEASE_LOST.many(rows),)))
+
+    async def _each_lane(self) -> AsyncIterator[list[DueJobs]]:
+        """Yield the pools, lanes and apps that have jobs, some at a time; not dead letters."""
+        last = DueJobs("", DEAD_LANE, "", 0)
         while True:
-            found = await self.find_oldest(after=last, limit=page)
-            if found:
-                rows = [
-                    RELEASE_CLAIMS.bind(
-                        pool=each.pool,
-                        lane=each.lane,
-                        app_id=each.app_id,
-                        node_id=node_id,
-                        now=now,
-                        until=until,
-                    )
-                    for each in found
-                    if each.lane != DEAD_LANE
-                ]
-                await self._engine.write_apart(Unit("", (RELEASE_CLAIMS.many(rows),)))
-                last = found[-1]
-            if len(found) < page:
+            found = await self.find_oldest(after=last, limit=_RELEASED)
+            if page := [each for each in found if each.lane != DEAD_LANE]:
+                yield page
+            if len(found) < _RELEASED:
                 return
+            last = found[-1]
 
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
         rows = await self._engine.fetch(

@@ -1,0 +1,39 @@
+"""Claims that this node made and lost, because the store failed meanwhile.
+
+The answer to a claim can be lost, or that to a request whose event is stored with a claimed job; a
+worker may be unable to read what it needs for its jobs. Nobody works on them, and their leases
+would have to end first. They are due again as soon as the store has answered for a while.
+"""
+
+from __future__ import annotations
+
+from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.events.port import Queue
+
+# Since the last failure. What was under way then is settled by now.
+QUIET_MS = 3_000
+
+
+class LostClaims:
+    """Releases what this node has claimed and nobody in it works on."""
+
+    def __init__(self, queue: Queue, leases: Leases, time: LeaseClock) -> None:
+        self._queue = queue
+        self._leases = leases
+        self._time = time
+        self._failed_at: int | None = None
+
+    def note(self) -> None:
+        """Take note that the store failed: what was claimed before may be lost."""
+        self._failed_at = self._time.now()
+
+    async def release(self) -> None:
+        """Make due what was lost, once the store has not failed for a while."""
+        failed_at, now = self._failed_at, self._time.now()
+        if failed_at is None or now - failed_at < QUIET_MS:
+            return
+        # Who claims at this moment does not hold the jobs yet.
+        until = self._leases.find_oldest_claim(failed_at + 1) + LEASE_MS
+        await self._queue.release_lost(self._leases.list_held(), now=now, until=until)
+        if self._failed_at == failed_at:
+            self._failed_at = None
