@@ -22,7 +22,7 @@ from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Request, Response
-from clarion.http.front import Front
+from clarion.http.front import Front, Rest
 from clarion.http.listeners import HttpListener
 from clarion.nodes.memory import MemoryLimits
 from clarion.people.active_users import ActiveUsers
@@ -94,7 +94,7 @@ def build_front(settings: Settings, stores: Stores) -> Front:
     return Front(
         routes=routes(stores),
         prefixes={},
-        framework=NoFramework(),
+        build_rest=lambda: Rest((), {}, NoFramework()),
         authenticators=Authenticators(
             Callers(
                 stores.keys,

@@ -29,6 +29,8 @@ async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
             find_failing_loops=supervisor.find_failing,
         )
         try:
-            yield build_front(settings, stores, services, health, MemoryLimits()), services
+            front = build_front(settings, stores, services, health, MemoryLimits())
+            await front.complete()
+            yield front, services
         finally:
             await services.close()

@@ -103,11 +103,25 @@ class Server:
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
-            await self._stop.wait()
+            await self._wait_and_complete(front)
             health.is_stopping = True
             await self._shut_down(listeners, services, supervisor)
         get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
+
+    async def _wait_and_complete(self, front: Front) -> None:
+        """Build what a server can be ready without, and wait until it is to stop."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._complete(front))
+            await self._stop.wait()
+
+    async def _complete(self, front: Front) -> None:
+        try:
+            await front.complete()
+        except Exception:  # noqa: BLE001 - without a part of its API it must not go on
+            get_logger().exception("not_built")
+            self._fail("the management API could not be built")
+        gc.freeze()
 
     async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
         stores = await stack.enter_async_context(open_stores(self._settings, self._fail))

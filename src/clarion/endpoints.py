@@ -1,65 +1,26 @@
-"""Every HTTP endpoint: the handlers of the management API, fast routes and prefixes."""
+"""Every HTTP endpoint but those of `management.py`: fast routes and prefixes."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from clarion.access.administrators.api import administrators as administrators_api
-from clarion.access.administrators.api import keys as admin_keys_api
-from clarion.access.administrators.api import second_factors as second_factors_api
-from clarion.access.administrators.api import sessions as admin_sessions_api
-from clarion.access.api import app_keys as app_keys_api
-from clarion.access.api import apps as apps_api
-from clarion.access.api import keys as keys_api
-from clarion.access.api import tickets as tickets_api
 from clarion.access.port import Authenticators
 from clarion.access.signing import UserTokenSigner
-from clarion.admin.dashboard import Dashboard
-from clarion.admin.operations import Operations
-from clarion.admin.pages.table import PAGES
-from clarion.analytics import api as analytics_api
-from clarion.audit import api as audit_api
-from clarion.audit.operations import ACTIONS
-from clarion.catalog.api import categories as categories_api
-from clarion.catalog.api import templates as templates_api
-from clarion.catalog.api import types as types_api
-from clarion.channels import api as providers_api
 from clarion.channels.twilio_callbacks import TwilioCallbacks
 from clarion.demo.page import DemoPage
-from clarion.events.api import events as events_api
-from clarion.events.api import live as live_api
-from clarion.events.api import notifications as notifications_api
-from clarion.events.api import publish as publish_api
-from clarion.events.api import virtual_time as virtual_time_api
 from clarion.events.api.intake import EventEndpoint, send_event
-from clarion.http import docs, openapi, static_files
+from clarion.http import docs, static_files
 from clarion.http.asgi import FastRoute
-from clarion.http.auditing import AuditedFramework
-from clarion.http.front import Front
+from clarion.http.front import Front, Rest
 from clarion.http.health import Health
-from clarion.http.openapi import Tag
-from clarion.http.router import build
-from clarion.inbox import api as inbox_api
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
-from clarion.people.api import follows as follows_api
-from clarion.people.api import preferences as preferences_api
-from clarion.people.api import segments as segments_api
-from clarion.people.api import users as users_api
 from clarion.people.api.batch import UserBatchEndpoint
 from clarion.people.api.unsubscribe import UnsubscribeEndpoint
-from clarion.people.erasure import api as erasure_api
-from clarion.push.api import devices as devices_api
-from clarion.push.api import feedback as feedback_api
-from clarion.push.api import history as history_api
-from clarion.push.api import stats as stats_api
-from clarion.push.api import topics as topics_api
 from clarion.push.apns.channels import BroadcastChannels
 from clarion.push.apns.endpoint import ApnsEndpoint
 from clarion.push.apns.intake import PushIntake
-from clarion.push.webpush import api as endpoints_api
 from clarion.push.webpush.endpoint import WebPushEndpoint
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.matrix import MatrixGateway
@@ -68,62 +29,6 @@ from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
 from clarion.stores import Stores
-
-# The handlers of the management API.
-ROUTES = (
-    *keys_api.ROUTES,
-    *apps_api.ROUTES,
-    *app_keys_api.ROUTES,
-    *tickets_api.ROUTES,
-    *admin_sessions_api.ROUTES,
-    *second_factors_api.ROUTES,
-    *admin_keys_api.ROUTES,
-    *administrators_api.ROUTES,
-    *users_api.ROUTES,
-    *erasure_api.ROUTES,
-    *preferences_api.ROUTES,
-    *follows_api.ROUTES,
-    *segments_api.ROUTES,
-    *types_api.ROUTES,
-    *categories_api.ROUTES,
-    *templates_api.ROUTES,
-    *events_api.ROUTES,
-    *publish_api.ROUTES,
-    *notifications_api.ROUTES,
-    *inbox_api.ROUTES,
-    *devices_api.ROUTES,
-    *endpoints_api.ROUTES,
-    *topics_api.ROUTES,
-    *history_api.ROUTES,
-    *feedback_api.ROUTES,
-    *stats_api.ROUTES,
-    *live_api.ROUTES,
-    *analytics_api.ROUTES,
-    *providers_api.ROUTES,
-    *audit_api.ROUTES,
-)
-
-# In the order in which a newcomer needs them.
-TAGS = (
-    Tag("Events", "What happened in your application. Clarion decides who is notified of it."),
-    Tag("Inbox", "The notifications of a user as a list: read, unread, dismissed, and live."),
-    Tag("Notifications", "What became of an event for one user: deliveries and timeline."),
-    Tag("Users", "The people whom your application notifies, the topics they follow, their data."),
-    Tag("Preferences", "What a user wants to receive, on which channels, and when not."),
-    Tag("Devices", "Phones, browsers and programs that receive pushes, and their messages."),
-    Tag("Topics", "Messages to all devices that subscribe to a topic."),
-    Tag("Types", "The kinds of notifications: channels, priority, limits, digests."),
-    Tag("Templates", "The texts of a type, for each channel and language."),
-    Tag("Segments", "Groups of users by a filter, as the recipients of an event."),
-    Tag("Providers", "The services that deliver email, SMS, pushes and webhooks."),
-    Tag("Statistics", "How many devices, messages and subscribers an app has."),
-    Tag("Keys", "The API keys of an app, and who a key belongs to."),
-    Tag("Apps", "The apps of this installation, and the keys that sign tokens for them."),
-    Tag("Administrators", "Accounts, sign-in, second factors and API keys of administrators."),
-    Tag("Audit", "Who changed or read what, and when."),
-)
-
-_TESTS = Tag("Tests", "The clock of a test server, which tests move ahead.")
 
 
 def _build_apns(
@@ -180,54 +85,31 @@ def _list_demo_routes(
     return page.routes
 
 
-def _list_routes(services: Services) -> tuple[tuple[Any, ...], tuple[Tag, ...]]:
-    """Return the handlers and their tags; a test server has more."""
-    if services.virtual_time is None:
-        return ROUTES, TAGS
-    return (*ROUTES, *virtual_time_api.ROUTES), (*TAGS, _TESTS)
-
-
 def build_front(
     settings: Settings, stores: Stores, services: Services, health: Health, limits: Limits
 ) -> Front:
-    """Build the ASGI application."""
+    """Build the ASGI application. Its management API is built by `Front.complete`."""
     web_push, matrix = _build_web_push(settings, stores, services)
     fast_routes = (
         *health.routes,
         *matrix.routes,
         *_list_fast_routes(settings, stores, services),
     )
-    more = {
-        "limits": limits,
-        "on_user_changed": services.on_user_changed,
-        "on_provider_changed": services.on_provider_changed,
-        "check_present": services.active_users.check_present,
-    }
-    routes, tags = _list_routes(services)
-    framework = build(routes, {**vars(stores), **vars(services), **more}, fast_routes)
-    audited = AuditedFramework(
-        framework, stores.audit_log, ACTIONS, limits, stores.clock, settings.trusted_proxies
-    )
-    dashboard = Dashboard(
-        pages=PAGES,
-        operations=Operations(audited, fast_routes),
-        authenticator=services.administration,
-        check_visitor=services.sign_in_policy.check,
-        limits=limits,
-        clock=stores.clock,
-        settings=settings,
-    )
-    document = openapi.OpenApiDocument(framework, fast_routes, tags)
+
+    def build_rest() -> Rest:
+        from clarion.management import build_management  # noqa: PLC0415 - takes as long as all else
+
+        return build_management(settings, stores, services, limits, fast_routes)
+
     return Front(
-        routes=(*fast_routes, *document.routes, *dashboard.routes),
+        routes=fast_routes,
         prefixes={
             **_build_apns(settings, stores, services, health).prefixes,
             **web_push.prefixes,
             **_build_callbacks(settings, stores).prefixes,
             **_build_unsubscribe(stores, services, limits).prefixes,
-            **dashboard.prefixes,
         },
-        framework=audited,
+        build_rest=build_rest,
         authenticators=Authenticators(services.callers, services.administration),
         origins=services.origins,
         limits=limits,

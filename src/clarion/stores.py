@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-
-import asyncpg
+from typing import TYPE_CHECKING
 
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
@@ -60,10 +59,14 @@ from clarion.store.engine import Engine
 from clarion.store.migrations.plan import find_newest
 from clarion.store.opening import fetch_once, migrate, open_engine, sqlite_path
 from clarion.store.postgres.clock import DatabaseClock
-from clarion.store.postgres.engine import OnConnect
 from clarion.store.postgres.key_locks import hold_key
 from clarion.store.postgres.release_locks import hold_release
 from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from clarion.store.postgres.engine import OnConnect
 
 # It is in the row of every job: the random part of a UUID is enough.
 NODE_ID_LENGTH = 12

@@ -74,7 +74,7 @@ SOCKETS = {b"/v1/gateway", b"/v1/me/socket"}
 @pytest.mark.filterwarnings("ignore::litestar.exceptions.LitestarDeprecationWarning")
 async def test_every_path_has_a_rule(tmp_path: Path) -> None:
     async with opened_front(tmp_path) as (front, services):
-        served, sockets = front.list_operations(), services.sockets.paths
+        served, sockets = await front.list_operations(), services.sockets.paths
     open_ = {*FOR_ALL, *FOR_OPERATORS, *DEMO, *NEVER, *BY_SECRET, *BY_SESSION}
     assert served - set(TABLE) == open_
     assert set(TABLE) - served == set()

@@ -27,6 +27,7 @@ COMPOSITION = {
     "app",
     "app_deletion",
     "endpoints",
+    "management",
     "services",
     "stores",
     "housekeeping",

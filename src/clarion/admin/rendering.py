@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from clarion.admin import navigation
@@ -18,6 +17,8 @@ from clarion.admin.paths import path_of
 from clarion.admin.permissions import may_open, parse_needs
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from clarion.admin.visit import Visit
 
 _THOUSAND = 1000
@@ -28,33 +29,41 @@ class Renderer:
     """The templates of the package."""
 
     def __init__(self, assets: Assets) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("clarion.admin"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-            cache_size=-1,
-        )
-        self._environment.globals["static"] = assets.path_of
-        self._environment.filters |= FILTERS
-        self._is_compiled = False
+        self._assets = assets
+        self._environment: Environment | None = None
         self._compiling = asyncio.Lock()
 
     async def render(self, template: str, visit: Visit, values: Mapping[str, Any]) -> str:
         """Return a page. The first one waits until all templates are compiled, in a thread."""
-        if not self._is_compiled:
+        if self._environment is None:
             async with self._compiling:
-                await asyncio.to_thread(self._compile)
+                if self._environment is None:
+                    self._environment = await asyncio.to_thread(_compile, self._assets)
         layout = await _layout_of(visit)
         return self._environment.get_template(template).render({**layout, **values})
 
-    def _compile(self) -> None:
-        if not self._is_compiled:
-            for name in self._environment.list_templates():
-                self._environment.get_template(name)
-            self._is_compiled = True
+
+def _compile(assets: Assets) -> Environment:
+    from jinja2 import (  # noqa: PLC0415 - only if somebody opens the dashboard
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )
+
+    environment = Environment(
+        loader=PackageLoader("clarion.admin"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        cache_size=-1,
+    )
+    environment.globals["static"] = assets.path_of
+    environment.filters |= FILTERS
+    for name in environment.list_templates():
+        environment.get_template(name)
+    return environment
 
 
 async def _layout_of(visit: Visit) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from clarion.catalog import built_in
 from clarion.catalog.model import Channel, Form, NotificationType, RenderedText, Template
-from clarion.catalog.rendering.templates import render_quickly
+from clarion.catalog.rendering.quick import render_quickly
 from clarion.catalog.sandbox.jobs import Answer, ConvertMjml, FindFaults, Job, Render
 from clarion.catalog.schemas import SmallSchema, load_small
 from clarion.errors import FieldFault, InvalidFields, NotFound

@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from clarion.access import model
-from clarion.access.api.apps import show_app
 from clarion.access.origins import check_origins
 from clarion.access.provisioning import check_app_name, create_app
+from clarion.access.views import show_app
 from clarion.cli.first_run import AppCredentials
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_rows

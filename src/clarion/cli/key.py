@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from clarion.access.api.keys import show_created_key, show_key
 from clarion.access.app_keys import check_overlap
 from clarion.access.keys import IssuedKey, issue_key
 from clarion.access.model import ApiKey
+from clarion.access.views import show_created_key, show_key
 from clarion.cli.app import find_app
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_rows

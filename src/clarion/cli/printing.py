@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 
 def print_json(value: object) -> None:
@@ -26,6 +24,14 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
 @contextlib.contextmanager
 def show_progress(*names: str) -> Iterator[tuple[Callable[[int, int], None], ...]]:
     """Yield for each name what takes how much of it is done, of how much; for terminals only."""
+    from rich.console import Console  # noqa: PLC0415 - only where it is shown
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     console = Console(stderr=True)
     with Progress(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cyclopts import App
 
-from clarion.access.api.app_keys import ProviderKeyView
 from clarion.access.app_keys import IssuedProviderKey
+from clarion.access.views import ProviderKeyView
 from clarion.cli.flags import SettingFlags, Switch, load_settings, read_text
 from clarion.cli.printing import print_json, print_rows
 from clarion.data_directory import write_private

@@ -7,9 +7,9 @@ from typing import Literal
 
 from cyclopts import App
 
-from clarion.access.api.app_keys import CreatedUserKey, UserKeyView
 from clarion.access.app_keys import IssuedUserKey
 from clarion.access.model import UserTokenAlgorithm
+from clarion.access.views import CreatedUserKey, UserKeyView
 from clarion.cli.flags import SettingFlags, Switch, load_settings, read_text
 from clarion.cli.printing import print_json, print_rows
 from clarion.stores import open_stores

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.audit.model import Act, ActorKind, AuditResult
@@ -14,10 +14,12 @@ from clarion.audit.port import AuditLog, Recording
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.http.asgi import Message, Receive, Scope, Send, identity_of
-from clarion.http.callers import ApiRequest
 from clarion.http.visitors import Networks, read_visitor
 from clarion.nodes.port import Limits
 from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from clarion.http.callers import ApiRequest
 
 # Refused requests of one caller that are recorded in a minute: nobody can fill the store with them.
 DENIALS_PER_MINUTE = 60

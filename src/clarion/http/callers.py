@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-from litestar import Request
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from clarion.access.model import (
     AdminCaller,
@@ -22,7 +20,19 @@ from clarion.access.model import (
 from clarion.errors import NotFound
 from clarion.fields import is_user_id
 
-ApiRequest: TypeAlias = Request[Any, Any, Any]
+if TYPE_CHECKING:
+    from litestar import Request
+
+    ApiRequest: TypeAlias = Request[Any, Any, Any]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `ApiRequest` to a handler: fast routes do without the framework and its import."""
+    if name != "ApiRequest":
+        raise AttributeError(name)
+    from litestar import Request  # noqa: PLC0415
+
+    return Request[Any, Any, Any]
 
 
 def caller_of(request: ApiRequest) -> Caller:

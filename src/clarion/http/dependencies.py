@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
-
-from litestar.di import NamedDependency
-from litestar.params import SkipValidation
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 T = TypeVar("T")
-# Ports are Protocols, which Litestar cannot validate.
-Injected = NamedDependency[SkipValidation[T]]
 # Called with app and user after a change that affects what is decided for that user.
 OnUserChanged = Callable[[str, str], Awaitable[None]]
 # Called when there is work to do at once.
 Wake = Callable[[str], None]
+if TYPE_CHECKING:
+    from litestar.di import NamedDependency
+    from litestar.params import SkipValidation
+
+    # Ports are Protocols, which Litestar cannot validate.
+    Injected = NamedDependency[SkipValidation[T]]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `Injected` to a handler: fast routes do without the framework and its import."""
+    if name != "Injected":
+        raise AttributeError(name)
+    from litestar.di import NamedDependency  # noqa: PLC0415
+    from litestar.params import SkipValidation  # noqa: PLC0415
+
+    return NamedDependency[SkipValidation[T]]  # type: ignore[misc, valid-type]
 
 
 class CheckPresent(Protocol):

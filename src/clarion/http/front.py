@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
 from clarion.access.port import Authenticators, Origins
@@ -94,15 +94,26 @@ class Framework(Protocol):
     async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
+class Rest(NamedTuple):
+    """What takes long to build: the framework, and the routes and prefixes that need it."""
+
+    routes: Sequence[FastRoute]
+    prefixes: Mapping[str, Endpoint]
+    framework: Framework
+
+
 class Front:
-    """The ASGI application that the listeners serve."""
+    """The ASGI application that the listeners serve.
+
+    It answers its fast routes from the start, and the rest when that is built.
+    """
 
     def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         *,
         routes: Sequence[FastRoute],
         prefixes: Mapping[str, Endpoint],
-        framework: Framework,
+        build_rest: Callable[[], Rest],
         authenticators: Authenticators,
         origins: Origins,
         limits: Limits,
@@ -110,15 +121,12 @@ class Front:
         metrics: Metrics,
         settings: Settings,
     ) -> None:
-        self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
-        self._prefixes = tuple(prefixes.items())
-        self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
-        self._paths = frozenset(route.path for route in routes)
-        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
-        # The framework has no route for these paths and would answer 404, not 405.
-        self._own_paths = self._paths - {route.path for route in framework.routes}
-        self._methods = Methods(routes, framework.routes)
-        self._framework = framework
+        self._routes = tuple(routes)
+        self._prefixes: tuple[tuple[str, Endpoint], ...] = tuple(prefixes.items())
+        self._build_rest = build_rest
+        self._framework: Framework | None = None
+        self._completing: asyncio.Task[Framework] | None = None
+        self._index(())
         self._callers, self._administrators = authenticators
         self._cors = Cors(origins)
         self._limits = limits
@@ -132,8 +140,35 @@ class Front:
         self._running = Running()
         self._quotas_of: dict[str, tuple[Quota, ...]] = {}
 
-    def list_operations(self) -> set[str]:
+    def _index(self, framework_routes: Sequence[Any]) -> None:
+        routes = self._routes
+        self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
+        self._providers = tuple(each for each, _ in self._prefixes if each not in _FOR_PEOPLE)
+        self._paths = frozenset(route.path for route in routes)
+        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
+        # The framework has no route for these paths and would answer 404, not 405.
+        self._own_paths = self._paths - {route.path for route in framework_routes}
+        self._methods = Methods(routes, framework_routes)
+
+    async def complete(self) -> Framework:
+        """Build the rest in a thread, the first time, and return the framework."""
+        if self._framework is not None:
+            return self._framework
+        if self._completing is None:
+            self._completing = asyncio.create_task(self._complete())
+        return await asyncio.shield(self._completing)
+
+    async def _complete(self) -> Framework:
+        rest = await asyncio.to_thread(self._build_rest)
+        self._routes += tuple(rest.routes)
+        self._prefixes += tuple(rest.prefixes.items())
+        self._index(rest.framework.routes)
+        self._framework = rest.framework
+        return rest.framework
+
+    async def list_operations(self) -> set[str]:
         """Return everything that is served: methods and paths, and prefixes as `* /3/`."""
+        framework = await self.complete()
         fast = {f"{method} {path}" for method, path in self.fast_routes}
         prefixes = {f"* {prefix}" for prefix, _ in self._prefixes}
         return (
@@ -141,7 +176,7 @@ class Front:
             | prefixes
             | {
                 f"{method} {route.path_format}"
-                for route in self._framework.routes
+                for route in framework.routes
                 for method in route.methods
                 if method != "OPTIONS"
             }
@@ -236,6 +271,9 @@ class Front:
     async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""
         endpoint = self._find(request.scope["method"], request.scope["path"])
+        if endpoint is None and self._framework is None:
+            await self.complete()
+            endpoint = self._find(request.scope["method"], request.scope["path"])
         request.is_admitted = True
         if endpoint is None:
             await self._serve_framework(request, sender)
@@ -296,12 +334,13 @@ class Front:
             # As in the framework, a slash at the end makes no difference.
             path = path.removesuffix("/")
             endpoint = self.fast_routes.get((method, path))
-            if endpoint is None and path in self._own_paths:
+            if endpoint is None and self._framework and path in self._own_paths:
                 raise MethodNotAllowed(self._list_methods(path))
         return endpoint
 
     async def _describe_methods(self, request: Request) -> Response:
         """Answer OPTIONS; the framework knows but a part of the methods of a path."""
+        await self.complete()
         methods = self._methods.find(request.scope["path"])
         if not methods:
             raise NotFound
@@ -410,7 +449,8 @@ class Front:
         request.scope.update(root_path="", state={})
         request.scope["clarion.request_id"] = request.id
         request.scope["clarion.caller"] = request.caller
-        await self._framework(request.scope, receive, sender)
+        framework = await self.complete()
+        await framework(request.scope, receive, sender)
 
     def _observe(self, request: Request, status: int, seconds: float) -> None:
         method, path = request.scope["method"], request.scope["path"]

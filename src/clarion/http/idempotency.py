@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from litestar import Response
 
 from clarion.access.model import Caller, UserCaller
 from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
-from clarion.http.callers import ApiRequest, caller_of
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse, answer_context
+
+if TYPE_CHECKING:
+    from litestar import Response
+
+    from clarion.http.callers import ApiRequest
 
 KEY_LENGTH = 255
 KEPT_MS = 24 * 3600 * 1000
@@ -39,7 +42,8 @@ class Idempotency:
         if key is None:
             return None
         asked = fingerprint(request.method, request.url.path, await request.body())
-        return self.claim(key, caller_of(request), asked, msgspec.json.encode(answer), user_id)
+        caller: Caller = request.scope["clarion.caller"]  # type: ignore[typeddict-item]
+        return self.claim(key, caller, asked, msgspec.json.encode(answer), user_id)
 
     def claim(
         self,
@@ -81,6 +85,8 @@ class Idempotency:
         status: int,
     ) -> Response[T]:
         """Return the response to the first request."""
+        from litestar import Response  # noqa: PLC0415 - only handlers of the framework come here
+
         first = msgspec.json.decode(self.open(replay, once), type=body_type)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
@@ -88,6 +94,8 @@ class Idempotency:
         self, replay: StoredResponse | None, once: IdempotencyClaim | None, answer: T
     ) -> Response[T]:
         """Return the response to a request that created something, or that to the first one."""
+        from litestar import Response  # noqa: PLC0415 - only handlers of the framework come here
+
         if replay is not None:
             return self.answer_again(replay, once, type(answer), 201)
         return Response(answer, status_code=201)

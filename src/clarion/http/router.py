@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -15,6 +17,7 @@ from litestar.exceptions import (
     NotFoundException,
     ValidationException,
 )
+from litestar.handlers import BaseRouteHandler
 from litestar.types import ControllerRouterHandler
 
 from clarion.errors import (
@@ -29,8 +32,8 @@ from clarion.errors import (
 from clarion.http import openapi, problems
 from clarion.http.asgi import FastRoute
 from clarion.http.auditing import note_error
-from clarion.http.bodies import StrictBody
 from clarion.http.decoding import explain
+from clarion.http.strict_body import StrictBody
 from clarion.telemetry.logs import get_logger
 
 _MISSING = re.compile(r"Missing required \w+ parameter '(.+?)'")
@@ -45,9 +48,9 @@ def build(
 
     The fast routes, which the front answers, are named with its own if a method is not allowed.
     """
+    provided = {name: _provide(part) for name, part in parts.items()}
     return Litestar(
-        route_handlers=handlers,
-        dependencies={name: _provide(part) for name, part in parts.items()},
+        route_handlers=[_give_parts(handler, provided) for handler in handlers],
         exception_handlers={Exception: partial(_answer_error, _methods_of(fast_routes))},
         openapi_config=openapi.configure(),
         plugins=openapi.PLUGINS,
@@ -56,6 +59,26 @@ def build(
         return_dto=None,
         request_max_body_size=None,  # the front has the limit
     )
+
+
+def _give_parts(handler: Any, provided: Mapping[str, Provide]) -> Any:
+    """Return a handler, or a class of them, with the parts that it has parameters for.
+
+    If all had all of them, Litestar would compare every part with each other for each handler: half
+    of the time in which the framework is built.
+    """
+    is_class = isinstance(handler, type)
+    of_class = vars(handler) if is_class else {"": handler, "dependencies": handler.dependencies}
+    own: dict[str, Provide] = of_class.get("dependencies") or {}
+    functions = [each.fn for each in of_class.values() if isinstance(each, BaseRouteHandler)]
+    functions += [each.dependency for each in own.values()]
+    names = {name for each in functions for name in inspect.signature(each).parameters}
+    chosen = {name: part for name, part in provided.items() if name in names} | own
+    if is_class:
+        return type(handler.__name__, (handler,), {"dependencies": chosen})
+    given = copy(handler)
+    given.dependencies = chosen
+    return given
 
 
 def _provide(part: object) -> Provide:

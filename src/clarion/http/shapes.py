@@ -1,4 +1,4 @@
-"""Parameters, pages and times of the API that several slices use."""
+"""Pages, fields and times of the API that several slices use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from litestar.params import HeaderParameter, Parameter
 from msgspec import UNSET
 
 from clarion import clock
@@ -28,26 +27,15 @@ PAGE_LIMIT = 100
 LATEST_MS = 253_402_300_799_999
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
-Limit = Annotated[
-    int,
-    Parameter(
-        description="Items in a page, 1 to 100.",
-        schema_extra={"minimum": 1, "maximum": PAGE_LIMIT},
-    ),
+IdempotencyKeyText = Annotated[
+    str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})
 ]
-# Not `datetime`: Litestar would take `?since=0.5` for one.
-Moment = Annotated[
-    str | None, Parameter(description="A time (RFC 3339).", schema_extra={"format": "date-time"})
-]
-After = Annotated[str | None, Parameter(description="The value of `next` in the previous page.")]
-_Key = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
 IDEMPOTENCY_KEY = FastParameter(
-    "Idempotency-Key", "header", _Key, "A repeat within 24 hours gets the first response."
+    "Idempotency-Key",
+    "header",
+    IdempotencyKeyText,
+    "A repeat within 24 hours gets the first response.",
 )
-IdempotencyKey = Annotated[
-    _Key | None,
-    HeaderParameter(name=IDEMPOTENCY_KEY.name, description=IDEMPOTENCY_KEY.description),
-]
 
 
 class Items(msgspec.Struct, Generic[T]):

@@ -19,14 +19,8 @@ from clarion.events.model import Notification
 from clarion.fields import NotificationId, UserId, is_plain
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Limit,
-    check_limit,
-    check_name,
-    check_value,
-)
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, check_limit, check_name, check_value
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.model import InboxAction, InboxItem, InboxState, to_item
 from clarion.inbox.port import Inboxes

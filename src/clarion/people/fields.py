@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import phonenumbers
 
 from clarion.fields import (
     NO_CONTROLS,
@@ -79,6 +78,8 @@ def check_phone(text: str) -> str:
     reason = "must be a phone number with its country code, like +49 151 12345678"
     if not _PHONE.fullmatch(text):
         raise ValueError(reason)
+    import phonenumbers  # noqa: PLC0415 - sixty modules, only for this
+
     try:
         number = phonenumbers.parse(text, None)
     except phonenumbers.NumberParseException as error:

@@ -1,17 +1,20 @@
-"""Chooses the engine from a database URL."""
+"""Chooses the engine from a database URL. The driver of PostgreSQL is imported when it is used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import apsw
 
 from clarion.store.migrations.plan import OnPostponed, log_postponed
-from clarion.store.postgres import engine as postgres
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
 from clarion.store.statement import Row, Statement, Value
+
+if TYPE_CHECKING:
+    from clarion.store.postgres.engine import OnConnect, PostgresEngine
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -37,8 +40,11 @@ async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[s
 
     `on_postponed` is called for an `after` step that waits for nodes of earlier releases.
     """
-    path = sqlite_path(url)
-    return sqlite.migrate(path) if path else await postgres.migrate(url, on_postponed)
+    if path := sqlite_path(url):
+        return sqlite.migrate(path)
+    from clarion.store.postgres import engine as postgres  # noqa: PLC0415 - only with PostgreSQL
+
+    return await postgres.migrate(url, on_postponed)
 
 
 async def fetch_once(url: str, statement: Statement, **values: Value) -> Sequence[Row]:
@@ -50,6 +56,8 @@ async def fetch_once(url: str, statement: Statement, **values: Value) -> Sequenc
             return connection.execute(statement.text, row).fetchall()
         finally:
             connection.close()
+    from clarion.store.postgres import engine as postgres  # noqa: PLC0415 - only with PostgreSQL
+
     client = await postgres.connect_or_explain(url)
     try:
         return list(map(tuple, await client.fetch(statement.text, *row)))
@@ -64,8 +72,8 @@ async def open_engine(
     batch_limit: int,
     on_broken: Callable[[str], None],
     slow_reads: SlowReadLimits = USUAL,
-    on_connect: postgres.OnConnect | None = None,
-) -> sqlite.SqliteEngine | postgres.PostgresEngine:
+    on_connect: OnConnect | None = None,
+) -> sqlite.SqliteEngine | PostgresEngine:
     """Open a database whose migrations are applied.
 
     SQLite calls `on_broken` if its writer ends, PostgreSQL `on_connect` when its writer connects.
@@ -79,7 +87,9 @@ async def open_engine(
             on_broken=on_broken,
             slow_reads=slow_reads,
         )
-    return await postgres.PostgresEngine.open(
+    from clarion.store.postgres.engine import PostgresEngine  # noqa: PLC0415 - only with PostgreSQL
+
+    return await PostgresEngine.open(
         url,
         waiting_limit=waiting_limit,
         batch_limit=batch_limit,

@@ -24,7 +24,7 @@ NAMED = {
 
 async def test_whatever_can_change_something_is_recorded_or_has_a_reason(tmp_path: Path) -> None:
     async with opened_front(tmp_path) as (front, _):
-        operations = front.list_operations()
+        operations = await front.list_operations()
     changing = {each for each in operations if not each.startswith(("GET ", "HEAD ", "* "))}
     assert changing - AUDITED.keys() - NOT_AUDITED.keys() == set(), "add a line to the table"
     assert (AUDITED.keys() | NOT_AUDITED.keys()) - operations == set(), "there is no such operation"

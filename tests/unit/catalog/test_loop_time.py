@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.rendering.quick import Unsupported, compile_quickly
-from clarion.catalog.rendering.templates import check_size
 from clarion.catalog.schema_cost import measure
 from clarion.catalog.schemas import SMALL_WORK, TINY_WORK, load_small
 from clarion.errors import InvalidFields

@@ -24,7 +24,7 @@ from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
 from clarion.http.budgets import TOTAL_BYTES
-from clarion.http.front import Front
+from clarion.http.front import Front, Rest
 from clarion.http.sending import PART_BYTES, TAIL_PARTS
 from clarion.http.visitors import SESSION_COOKIE
 from clarion.nodes.memory import MemoryLimits
@@ -214,7 +214,7 @@ async def make(
                 FastRoute("GET", "/v1/endless", stream_for_ever),
             ],
             prefixes={},
-            framework=framework,
+            build_rest=lambda: Rest((), {}, framework),
             authenticators=Authenticators(
                 Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone),
                 AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),

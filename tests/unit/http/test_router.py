@@ -10,8 +10,9 @@ from litestar.testing import TestClient
 
 from clarion.errors import Conflict, InternalError, RequestError
 from clarion.http.bodies import Body
+from clarion.http.parameters import Limit
 from clarion.http.router import build, translate
-from clarion.http.shapes import PAGE_DEFAULT, Limit
+from clarion.http.shapes import PAGE_DEFAULT
 
 
 class Order(Body):

@@ -14,13 +14,14 @@ from litestar import Controller, Response, delete, get, post
 from clarion.access.app_keys import FIRST_KID, Overlap
 from clarion.access.keyring import Keyring
 from clarion.access.model import Role, UserTokenAlgorithm
+from clarion.access.views import CreatedUserKey, ProviderKeyView, UserKeyView
 from clarion.fields import AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import IdempotencyKey, Items
-from clarion.http.views import Timestamp, View
+from clarion.http.parameters import IdempotencyKey
+from clarion.http.shapes import Items
 
 _TAGS = ("Apps",)
 _DAY_S = 24 * 3600
@@ -58,28 +59,6 @@ class UserKeyRotation(Body):
     public_key: PublicKey = None
 
 
-class UserKeyView(View):
-    """A key for user tokens, without the key itself."""
-
-    kid: str
-    """The name of the key, which tokens have in their header."""
-    algorithm: UserTokenAlgorithm
-    """How tokens are signed."""
-    created_at: Timestamp
-    """When the key was created."""
-    expires_at: Timestamp | None
-    """Until when it is valid; null: until it is revoked."""
-    revoked_at: Timestamp | None
-    """When it was revoked; null if it was not."""
-
-
-class CreatedUserKey(UserKeyView):
-    """A new user key. A `secret` that was made is shown only in this response."""
-
-    secret: str | None
-    """The secret that was made. Store it: it is returned this once. Null if you sent the key."""
-
-
 class NewProviderKey(Body):
     """A key of an APNs provider; without a `public_key` a pair is made."""
 
@@ -92,23 +71,6 @@ class ProviderKeyRotation(NewProviderKey):
     """The key that replaces another."""
 
     overlap_s: Overlap = _DAY_S
-
-
-class ProviderKeyView(View):
-    """The public key of an APNs provider."""
-
-    key_id: str
-    """The `kid` of the provider tokens that it signs."""
-    team_id: str
-    """The `iss` of these tokens."""
-    public_key: str
-    """The public key, in PEM."""
-    created_at: Timestamp
-    """When the key was created."""
-    expires_at: Timestamp | None
-    """Until when it is valid; null: until it is revoked."""
-    revoked_at: Timestamp | None
-    """When it was revoked; null if it was not."""
 
 
 class CreatedProviderKey(ProviderKeyView):

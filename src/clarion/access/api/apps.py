@@ -12,9 +12,10 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope
-from clarion.access.origins import ORIGIN, ORIGINS_LIMIT, check_origins
+from clarion.access.origins import check_origins
 from clarion.access.port import Apps
 from clarion.access.provisioning import BUNDLE_ID, NewApp, check_app_name, propose_app
+from clarion.access.views import AllowedOrigins, AppView, show_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import NotFound
@@ -23,28 +24,10 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    IdempotencyKey,
-    Items,
-    Limit,
-    check_limit,
-    collect,
-    given_checks,
-)
-from clarion.http.views import Timestamp, View
+from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect, given_checks
 
 _TAGS = ("Apps",)
-_ORIGINS = msgspec.Meta(
-    description="Origins of web pages whose streams and sockets are accepted, like "
-    "`https://app.example.com`, at most 50; `*` means all."
-)
-AllowedOrigins = Annotated[
-    list[Annotated[str, documented(pattern=ORIGIN, maxLength=255)]],
-    documented(maxItems=ORIGINS_LIMIT),
-    _ORIGINS,
-]
 AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]
 
 
@@ -70,21 +53,6 @@ class OwnAppChange(Body):
     """What an app may change of itself; what is left out stays."""
 
     allowed_origins: AllowedOrigins | UnsetType = UNSET
-
-
-class AppView(View):
-    """An application that uses Clarion; users, devices and keys belong to an app."""
-
-    id: str
-    """The id of the app."""
-    name: str
-    """The name of the app for people."""
-    bundle_id: str
-    """The bundle id, which is also the APNs topic of its pushes."""
-    team_id: Annotated[str, msgspec.Meta(description="The `iss` of its APNs provider tokens.")]
-    allowed_origins: AllowedOrigins
-    created_at: Timestamp
-    """When the app was created."""
 
 
 class CreatedApp(AppView):
@@ -238,10 +206,6 @@ async def _update(
 
 
 _CHECKS = {"name": check_app_name, "allowed_origins": check_origins}
-
-
-def show_app(app: App) -> AppView:
-    return AppView.of(app, allowed_origins=list(app.allowed_origins))
 
 
 def _created(new: NewApp) -> CreatedApp:

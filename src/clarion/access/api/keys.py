@@ -9,7 +9,7 @@ from litestar import Controller, Response, delete, get, post
 
 from clarion.access.app_keys import Overlap, check_overlap
 from clarion.access.callers import Callers
-from clarion.access.keys import PREFIX, IssuedKey, issue_key
+from clarion.access.keys import issue_key
 from clarion.access.model import (
     SCOPES_OF,
     AdminCaller,
@@ -20,6 +20,7 @@ from clarion.access.model import (
     require_any_admin,
 )
 from clarion.access.port import Keys
+from clarion.access.views import ApiKeyView, CreatedApiKey, show_created_key, show_key
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
@@ -28,16 +29,9 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    IdempotencyKey,
-    Items,
-    Limit,
-    check_limit,
-    to_milliseconds,
-)
-from clarion.http.views import Timestamp, View
+from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, to_milliseconds
+from clarion.http.views import View
 
 _TAGS = ("Keys",)
 _NO_KEY = "This app has no API key with this id."
@@ -70,35 +64,6 @@ class ApiKeyRotation(Body):
         Moment | None,
         msgspec.Meta(description="When the new key expires; as the old one if left out."),
     ] = None
-
-
-class ApiKeyView(View):
-    """An API key without its secret."""
-
-    id: str
-    """The id of the key."""
-    prefix: Annotated[str, msgspec.Meta(description="How the key begins: `ck_` and its id.")]
-    label: str
-    """A name for people."""
-    scopes: list[str]
-    """What the key may do."""
-    created_at: Timestamp
-    """When the key was created."""
-    expires_at: Timestamp | None
-    """Until when it is valid; null: until it is revoked."""
-    revoked_at: Timestamp | None
-    """When it was revoked; null if it was not."""
-    last_used_at: Annotated[Timestamp | None, msgspec.Meta(description="Recorded once a minute.")]
-    replaced_by: Annotated[
-        str | None, msgspec.Meta(description="The id of the key that a rotation made.")
-    ]
-
-
-class CreatedApiKey(ApiKeyView):
-    """A new API key with its secret: `api_key` is shown only in this response."""
-
-    api_key: str
-    """The key itself. Store it: it is returned this once."""
 
 
 class CallerView(View):
@@ -240,17 +205,6 @@ async def get_caller(request: ApiRequest) -> CallerView:
         return CallerView.of(caller, kind="administrator", scopes=scopes, user_id=None)
     return CallerView.of(
         caller, kind="user", scopes=[], key_id=None, administrator_id=None, role=None
-    )
-
-
-def show_key(key: ApiKey) -> ApiKeyView:
-    return ApiKeyView.of(key, prefix=PREFIX + key.id, scopes=sorted(key.scopes))
-
-
-def show_created_key(issued: IssuedKey) -> CreatedApiKey:
-    key, secret = issued.key, issued.secret
-    return CreatedApiKey.of(
-        key, prefix=PREFIX + key.id, scopes=sorted(key.scopes), api_key=secret.text
     )
 
 

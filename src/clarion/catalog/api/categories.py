@@ -21,14 +21,8 @@ from clarion.fields import VISIBLE_OR_NOTHING, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Items,
-    Limit,
-    check_limit,
-    collect,
-)
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect
 from clarion.http.views import View
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

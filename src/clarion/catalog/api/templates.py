@@ -18,7 +18,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.entry import Entry, Run, convert, measure, render
 from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
 from clarion.catalog.port import Templates
-from clarion.catalog.rendering.templates import check_size
+from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
@@ -26,15 +26,8 @@ from clarion.fields import LanguageTag, check_json, check_language, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Items,
-    Limit,
-    check_choice,
-    check_limit,
-    check_value,
-)
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.sms_segments import SmsEncoding, count_segments
 

@@ -38,11 +38,10 @@ from clarion.fields import VISIBLE, documented, instead, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
+from clarion.http.parameters import After, Limit
 from clarion.http.shapes import (
     PAGE_DEFAULT,
-    After,
     Items,
-    Limit,
     check_limit,
     check_name,
     check_value,

@@ -11,9 +11,8 @@ from typing import Any
 from liquid import BoundTemplate, Environment, FalsyStrictUndefined, RenderContext, Token
 from liquid.exceptions import ResourceLimitError
 
-TEXT_LIMIT_BYTES = 65_536
-LOOP_LIMIT = 1_000
-TIME_LIMIT_S = 0.1
+from clarion.catalog.rendering.limits import LOOP_LIMIT, TEXT_LIMIT_BYTES, TIME_LIMIT_S
+
 # Of parsed templates, which take up to 2 MB each in the sandbox's limited memory.
 _CACHE_LIMIT = 64
 # A filter that repeats one text inside another multiplies their sizes.

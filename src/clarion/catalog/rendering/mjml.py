@@ -10,7 +10,7 @@ import re
 
 import mrml
 
-from clarion.catalog.rendering.liquid import TEXT_LIMIT_BYTES
+from clarion.catalog.rendering.limits import TEXT_LIMIT_BYTES
 from clarion.errors import FieldFault, InvalidFields
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from markupsafe import escape
+
+from clarion.catalog.model import RenderedText, Template
 
 Context = Mapping[str, object]
 Render = Callable[[Context], str]
 Condition = Callable[[Context], bool]
 # In characters: at four bytes each, this is Liquid's limit in bytes.
 _TEXT_LIMIT = 16_384
+_CACHE_LIMIT = 2_000
 _LARGEST_NUMBER = 10**15
 # Values and tags: compiling takes about 3 µs for each.
 _TAGS_LIMIT = 200
@@ -64,6 +68,29 @@ class _Block(NamedTuple):
     def may_vanish(self) -> bool:
         """Whether Liquid might omit it, as it does with blocks that hold only whitespace."""
         return bool(self.parts) and not self.has_text
+
+
+def render_quickly(
+    template: Template, context: Mapping[str, object], *, is_html: bool
+) -> RenderedText | None:
+    """Return the text of a simple template with simple values; None if it needs Liquid."""
+    body = _compile(template.body, is_html)
+    subject = None if template.subject is None else _compile(template.subject, False)  # noqa: FBT003
+    if body is None or (subject is None and template.subject is not None):
+        return None
+    try:
+        return RenderedText(subject and one_line(subject(context)), body(context), is_html)
+    except Unsupported:
+        return None
+
+
+def one_line(subject: str) -> str:
+    return subject if subject.isprintable() else " ".join(subject.split())
+
+
+@lru_cache(_CACHE_LIMIT)
+def _compile(text: str, is_html: bool) -> Render | None:  # noqa: FBT001
+    return compile_quickly(text, is_html=is_html)
 
 
 def compile_quickly(text: str, *, is_html: bool) -> Render | None:

@@ -27,11 +27,10 @@ from clarion.events.port import Events
 from clarion.fields import EventId, Moment, UserId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
+from clarion.http.parameters import After, Limit
 from clarion.http.shapes import (
     PAGE_DEFAULT,
-    After,
     Items,
-    Limit,
     check_choice,
     check_limit,
     check_value,

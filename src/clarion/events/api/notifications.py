@@ -28,16 +28,8 @@ from clarion.events.timeline import build_timeline
 from clarion.fields import EventId, NotificationId, UserId
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Items,
-    Limit,
-    check_choice,
-    check_limit,
-    collect,
-    to_wire,
-)
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, to_wire
 from clarion.http.views import Timestamp, View
 from clarion.inbox.model import InboxItem, to_item
 

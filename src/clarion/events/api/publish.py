@@ -28,7 +28,7 @@ from clarion.http.asgi import index_headers
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency, fingerprint
-from clarion.http.shapes import IdempotencyKey
+from clarion.http.parameters import IdempotencyKey
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 

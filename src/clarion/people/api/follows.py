@@ -9,7 +9,8 @@ from clarion.clock import Clock
 from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import View
 from clarion.people.api.users import check_found
 from clarion.people.port import Users

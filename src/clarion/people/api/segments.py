@@ -15,7 +15,8 @@ from clarion.fields import SegmentName, check_segment
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit, check_value
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.people.model import Segment
 from clarion.people.port import Segments

@@ -17,16 +17,8 @@ from clarion.errors import Conflict, NotFound
 from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    Items,
-    Limit,
-    check_choice,
-    check_limit,
-    collect,
-    read_moment,
-)
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, read_moment
 from clarion.people.api.shapes import (
     UserBody,
     UserView,

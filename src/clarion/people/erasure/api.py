@@ -17,8 +17,9 @@ from clarion.errors import Conflict, NotFound
 from clarion.fields import UserId, is_plain
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
+from clarion.http.parameters import After, Limit
 from clarion.http.parts import Parts
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api.shapes import UserView, view_user

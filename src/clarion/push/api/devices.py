@@ -22,12 +22,10 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
+from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.shapes import (
     PAGE_DEFAULT,
-    After,
-    IdempotencyKey,
     Items,
-    Limit,
     check_choice,
     check_limit,
     check_value,

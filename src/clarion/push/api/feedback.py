@@ -12,7 +12,8 @@ from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import After, Items, Moment, read_moment
+from clarion.http.parameters import After, Moment
+from clarion.http.shapes import Items, read_moment
 from clarion.http.views import Timestamp, View
 from clarion.push.model import InvalidationReason
 from clarion.push.port import FeedbackList

@@ -13,7 +13,8 @@ from clarion.errors import NotFound
 from clarion.fields import DeviceId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import PAGE_DEFAULT, After, Items, Limit, check_limit
+from clarion.http.parameters import After, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.push.model import MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.port import History

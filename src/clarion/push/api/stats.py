@@ -9,7 +9,8 @@ from clarion.access.model import Scope
 from clarion.clock import Clock, to_rfc3339
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import Moment, read_moment
+from clarion.http.parameters import Moment
+from clarion.http.shapes import read_moment
 from clarion.http.views import Timestamp
 from clarion.push.connections import Connections
 from clarion.push.model import MessageStatus

@@ -20,15 +20,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
-import asyncpg
 
 from clarion.errors import MigrationError
 from clarion.store.postgres.release_locks import MIGRATION_LOCK, find_older_nodes
 from clarion.store.statement import Row
 from clarion.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    import asyncpg
 
 _NAME = re.compile(
     r"(?P<version>\d{4})_(?P<name>\w+?)(\.(?P<step>after))?(\.(?P<engine>sqlite|postgres))?\.sql"
@@ -247,12 +249,14 @@ async def _find_nodes_before(connection: asyncpg.Connection, migration: Migratio
 
 async def _apply_patiently(connection: asyncpg.Connection, migration: Migration) -> None:
     """Apply a migration; try again if a table is in use for long."""
+    from asyncpg import LockNotAvailableError  # noqa: PLC0415 - only with PostgreSQL
+
     for _ in range(_LOCK_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(migration.sql)
                 await connection.execute(_RECORD, *migration.record)
-        except asyncpg.LockNotAvailableError:
+        except LockNotAvailableError:
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - jitter
         else:
             return

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-
-import asyncpg
+from typing import TYPE_CHECKING
 
 from clarion.errors import StoreUnavailable
-from clarion.store.postgres.engine import connect_or_explain
+
+if TYPE_CHECKING:
+    import asyncpg
 
 # Any number, as long as every release of Clarion uses the same.
 _LOCKS = 0x636C6B79
@@ -34,6 +35,8 @@ async def hold_key(key_id: bytes, connection: asyncpg.Connection) -> None:
 @contextlib.asynccontextmanager
 async def hold_key_alone(url: str, key_id: bytes) -> AsyncIterator[bool]:
     """Keep every node from using a key; False if one uses it now."""
+    from clarion.store.postgres.engine import connect_or_explain  # noqa: PLC0415 - only with PostgreSQL
+
     connection = await connect_or_explain(url)
     try:
         exclusive = "SELECT pg_try_advisory_lock($1, $2)"

@@ -7,9 +7,12 @@ earlier releases cannot live with, is applied only when none of them is connecte
 
 from __future__ import annotations
 
-import asyncpg
+from typing import TYPE_CHECKING
 
 from clarion.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    import asyncpg
 
 # Any numbers, as long as every release of Clarion uses the same.
 MIGRATION_LOCK = 0x636C6172

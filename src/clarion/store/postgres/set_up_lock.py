@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from clarion.errors import StartError
-from clarion.store.postgres.engine import connect_or_explain
 
 # Any number, as long as every release of Clarion uses the same.
 _LOCK = 0x636C7375
@@ -16,6 +15,8 @@ _WAIT_S = 60.0
 @contextlib.asynccontextmanager
 async def set_up_alone(url: str) -> AsyncIterator[None]:
     """Wait for other nodes that set up the database, and keep them out meanwhile."""
+    from clarion.store.postgres.engine import connect_or_explain  # noqa: PLC0415 - only with PostgreSQL
+
     connection = await connect_or_explain(url)
     try:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import RenderedText, build_context
-from clarion.catalog.rendering import templates
+from clarion.catalog.rendering import limits, templates
 from clarion.catalog.rendering.templates import check_template
 from clarion.errors import FieldFault, InvalidFields
 
@@ -176,11 +176,11 @@ def test_a_filter_with_a_limit_does_its_work_below_it() -> None:
 )
 def test_what_the_parser_would_search_for_long_is_refused_before(body: str, reason: str) -> None:
     with pytest.raises(InvalidFields) as caught:
-        templates.check_size(None, body)
+        limits.check_size(None, body)
     assert [fault.reason for fault in caught.value.faults] == [reason]
 
 
 def test_what_is_raw_may_hold_anything() -> None:
     body = "{% raw %}{{ x }}{% endraw %}{{ count }}"
-    templates.check_size(None, body)
+    limits.check_size(None, body)
     assert render(template(body), {"count": 2}).body == "{{ x }}2"

@@ -14,9 +14,9 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.errors import InternalError
-from clarion.http.bodies import StrictBody
 from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
+from clarion.http.strict_body import StrictBody
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.api import devices, feedback, history, stats, topics
 from clarion.push.model import Device, DevicePreferences

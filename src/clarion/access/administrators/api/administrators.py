@@ -34,15 +34,8 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    IdempotencyKey,
-    Items,
-    Limit,
-    check_limit,
-    check_value,
-)
+from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.telemetry.logs import get_logger
 

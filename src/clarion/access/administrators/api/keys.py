@@ -21,15 +21,8 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    After,
-    IdempotencyKey,
-    Items,
-    Limit,
-    check_limit,
-    to_milliseconds,
-)
+from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, to_milliseconds
 from clarion.http.views import Timestamp, View
 
 AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API key.")]

@@ -1,0 +1,47 @@
+"""What a template may take, and the check of its size: cheap, whatever the template is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from clarion.errors import FieldFault, InvalidFields
+
+TEXT_LIMIT_BYTES = 65_536
+LOOP_LIMIT = 1_000
+TIME_LIMIT_S = 0.1
+# Values and tags. The lexer and the parser take about 20 µs for each.
+TAGS_LIMIT = 1_000
+# Tags up to whose end the lexer looks from each of them.
+_VERBATIM = re.compile(r"\{%-?\s*(end)?(raw|doc)\b")
+
+
+def check_size(subject: str | None, body: str) -> None:
+    """Raise `InvalidFields` if a template is too large to be looked at by Liquid."""
+    check_each(subject, body, find_size_fault)
+
+
+def check_each(subject: str | None, body: str, find: Callable[[str], str | None]) -> None:
+    """Raise `InvalidFields` with the faults that are found in the subject and the body."""
+    texts = {"subject": subject, "body": body}
+    found = {field: None if text is None else find(text) for field, text in texts.items()}
+    faults = [FieldFault(field, reason) for field, reason in found.items() if reason is not None]
+    if faults:
+        raise InvalidFields(*faults)
+
+
+def find_size_fault(text: str) -> str | None:
+    if not text.strip() or "\0" in text:
+        return "must not be blank, or contain zero characters"
+    if len(text.encode()) > TEXT_LIMIT_BYTES:
+        return f"must have at most {TEXT_LIMIT_BYTES:,} bytes"
+    if text.count("{{") + text.count("{%") > TAGS_LIMIT:
+        return f"must have at most {TAGS_LIMIT:,} values and tags"
+    # The lexer would look for the end of each of them.
+    if text.rfind("{{") > text.rfind("}}") or text.rfind("{%") > text.rfind("%}"):
+        return "is not a valid template: a {{ or {% is not closed"
+    for name in ("raw", "doc"):
+        ends = [found[1] for found in _VERBATIM.finditer(text) if found[2] == name]
+        if ends and ends[-1] is None:
+            return f"is not a valid template: {name} tag was never closed"
+    return None
