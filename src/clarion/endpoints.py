@@ -41,6 +41,7 @@ from clarion.http.health import Health
 from clarion.http.openapi import Tag
 from clarion.http.router import build
 from clarion.inbox import api as inbox_api
+from clarion.inbox.endpoint import InboxEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
@@ -249,6 +250,12 @@ def _list_fast_routes(
             stores.clock,
             services.eraser,
             services.on_user_changed,
+        ).routes,
+        *InboxEndpoint(
+            stores.inbox_pages,
+            stores.inboxes,
+            stores.catalog,
+            services.active_users.check_present,
         ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),

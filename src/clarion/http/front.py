@@ -50,6 +50,7 @@ from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
+from clarion.http.path_templates import PathTemplates
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
 from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
@@ -114,6 +115,7 @@ class Front:
         self._prefixes = tuple(prefixes.items())
         self._providers = tuple(each for each in prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
+        self._templates = PathTemplates(self._paths)
         self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework.routes}
@@ -235,7 +237,10 @@ class Front:
 
     async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""
-        endpoint = self._find(request.scope["method"], request.scope["path"])
+        path = self._templates.find(request.scope["path"])
+        if path is not request.scope["path"]:
+            request.scope["path_template"] = path
+        endpoint = self._find(request.scope["method"], path)
         request.is_admitted = True
         if endpoint is None:
             await self._serve_framework(request, sender)
