@@ -13,6 +13,7 @@ from clarion.http import docs, static_files
 from clarion.http.asgi import FastRoute
 from clarion.http.front import Front, Rest
 from clarion.http.health import Health
+from clarion.inbox.endpoint import InboxEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
@@ -131,6 +132,12 @@ def _list_fast_routes(
             stores.clock,
             services.eraser,
             services.on_user_changed,
+        ).routes,
+        *InboxEndpoint(
+            stores.inbox_pages,
+            stores.inboxes,
+            stores.catalog,
+            services.active_users.check_present,
         ).routes,
         *Streams(stores.inboxes, services.live_clients, stores.clock).routes,
         *docs.routes(),

@@ -39,6 +39,7 @@ from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.inbox.sql.pages import SqlInboxPages
 from clarion.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.key_rotation import refuse_retired_key
 from clarion.nodes.sql import SqlNodes
@@ -125,6 +126,7 @@ class Stores:
         self.delivery_reports = SqlDeliveryReports(engine)
         self.retention = SqlRetention(engine)
         self.inboxes = SqlInboxes(engine)
+        self.inbox_pages = SqlInboxPages(engine)
         self.providers = SqlProviders(engine, self.vault)
 
     def _open_catalog(self, engine: Engine, sandbox: ProcessSandbox) -> None:

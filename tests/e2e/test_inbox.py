@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.live_clients import InboxUser
 
@@ -147,3 +148,55 @@ def test_a_key_needs_the_scope(server: Server, ana: InboxUser) -> None:
     writer = server.make_key("notifications:write")
     assert writer.get(f"{path}/unread-count").status == 403
     assert writer.post(f"{path}/notifications/{made}/read").status == 200
+
+
+def tag_of(asker: Asker, path: str) -> str:
+    answer = asker.get(path)
+    assert answer.status == 200, answer.body
+    return answer.headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["notifications", "notifications?unread=true", "unread-count"])
+def test_who_has_a_response_is_told_that_it_is_current(
+    server: Server, ana: InboxUser, path: str
+) -> None:
+    made = ana.add(2)
+    tag = tag_of(ana.me, f"/v1/me/{path}")
+    known = {"If-None-Match": f'"x", W/{tag}'}
+    for asker, place in ((ana.me, "/v1/me"), (server.app, f"/v1/users/{ana.id}")):
+        answer = asker.ask("GET", f"{place}/{path}", headers=known)
+        assert (answer.status, answer.body, answer.headers["etag"]) == (304, b"", tag)
+        assert {"x-request-id", "ratelimit-limit"} <= answer.headers.keys()
+    ana.apply("read", made[0])
+    answer = ana.me.ask("GET", f"/v1/me/{path}", headers=known)
+    assert answer.status == 200
+    assert answer.headers["etag"] != tag
+    assert answer.json["unread_count"] == 1
+
+
+def test_a_tag_is_of_one_user_and_one_query(server: Server, ana: InboxUser) -> None:
+    bo = InboxUser(server)
+    for user in (ana, bo):
+        user.add()
+    paths = ["notifications", "notifications?limit=1", "notifications?unread=1", "unread-count"]
+    tags = {tag_of(user.me, f"/v1/me/{path}") for user in (ana, bo) for path in paths}
+    assert len(tags) == 2 * len(paths)
+    both = {tag_of(ana.me, "/v1/me/notifications"), tag_of(ana.me, "/v1/me/notifications?limit=20")}
+    assert len(both) == 1
+
+
+def test_a_tag_opens_nothing(server: Server, ana: InboxUser) -> None:
+    ana.add()
+    known = {"If-None-Match": "*"}
+    path = f"/v1/users/{ana.id}/notifications"
+    assert server.anyone.ask("GET", path, headers=known).status == 401
+    assert InboxUser(server).me.ask("GET", path, headers=known).status == 403
+    assert server.app.ask("GET", f"{path}?limit=0", headers=known).status == 422
+    assert server.app.ask("GET", "/v1/users/nobody/notifications", headers=known).status == 404
+    assert server.app.ask("GET", path, headers=known).status == 304
+
+
+def test_other_methods_are_refused_with_those_there_are(ana: InboxUser) -> None:
+    for path in (f"/v1/users/{ana.id}/notifications", "/v1/me/unread-count"):
+        answer = ana.me.ask("DELETE", path)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")

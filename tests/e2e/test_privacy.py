@@ -230,8 +230,12 @@ def test_the_name_of_an_erased_actor_is_removed_from_what_others_have(
     actor = {"actor": {"id": ana.id, "name": "Ana Maria"}}
     send_and_wait(app, draft(said, user_id=bob) | actor)
     assert inbox(app, bob)[0]["body"] == "Ana Maria said hello"
+    path = f"/v1/users/{bob}/notifications"
+    known = {"If-None-Match": app.get(path).headers["etag"]}
+    assert app.ask("GET", path, headers=known).status == 304
     delete(app, ana.id, hard=True)
     assert inbox(app, bob)[0]["body"] == "[erased] said hello"
+    assert app.ask("GET", path, headers=known).status == 200
 
 
 # Exports.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import jwt
 
@@ -18,28 +18,63 @@ from clarion.fields import check_user_id, is_plain
 LEEWAY_S = 30
 # A token that names no key is tried with so many of the app's keys at most.
 TRIES_LIMIT = 5
+# So many tokens are kept, and none that is longer: 20 MiB at most.
+CACHED_TOKENS = 10_000
+CACHED_LENGTH = 1_024
 _TYPES = frozenset({"jwt", "at+jwt"})
 _HOUR_S = 3600
 _NOT_A_TOKEN = "The bearer token is neither an API key (ck_…) nor a JSON Web Token."  # noqa: S105 - a sentence
 
 
+class _Signed(NamedTuple):
+    """The claims of a token, and the key of the app that has signed them."""
+
+    app_id: str
+    kid: str
+    key: VerifyingKey
+    claims: dict[str, object]
+
+
 @dataclass(frozen=True, slots=True)
 class UserTokens:
-    """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry."""
+    """Verifies user tokens: `sub` is the user id, `aud` the app id, `exp` the expiry.
+
+    A signature is verified once. What can change is checked each time: the times of the token, and
+    that its key is still a live one of the app.
+    """
 
     apps: KnownApps
     max_hours: int = 24
+    # Tokens that were signed by a key of their app: nobody else can add one.
+    _signed: dict[str, _Signed] = field(default_factory=dict, init=False, repr=False)
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
+        signed = self._signed.get(token)
+        if signed is None or not await self._is_live(signed, now):
+            signed = await self._verify(token, now)
+        expires_at = _check_times(signed.claims, now / 1000, self.max_hours)
+        user_id = _user_id(signed.claims)
+        return UserCaller(app_id=signed.app_id, user_id=user_id, expires_at=expires_at)
+
+    async def _is_live(self, signed: _Signed, now: int) -> bool:
+        """Whether the key that has signed a token is a key of the app still."""
+        known = await self.apps.find(signed.app_id, now)
+        return known is not None and known.keys.get(signed.kid) == signed.key
+
+    async def _verify(self, token: str, now: int) -> _Signed:
+        self._signed.pop(token, None)
         header, app_id = _peek(token)
         known = await self.apps.find(app_id, now)
         if known is None:
             msg = "The `aud` of the user token is not the id of an app on this server."
             raise Unauthenticated(msg)
-        claims = _decode(token, app_id, _choose_keys(known, header))
-        expires_at = _check_times(claims, now / 1000, self.max_hours)
-        return UserCaller(app_id=app_id, user_id=_user_id(claims), expires_at=expires_at)
+        signed = _decode(token, app_id, _choose_keys(known, header))
+        if len(token) <= CACHED_LENGTH:
+            if len(self._signed) >= CACHED_TOKENS:
+                self._signed.clear()
+            self._signed[token] = signed
+        return signed
 
 
 def _peek(token: str) -> tuple[Mapping[str, Any], str]:
@@ -63,18 +98,18 @@ def _peek(token: str) -> tuple[Mapping[str, Any], str]:
     return header, audience
 
 
-def _choose_keys(known: KnownApp, header: Mapping[str, Any]) -> list[VerifyingKey]:
+def _choose_keys(known: KnownApp, header: Mapping[str, Any]) -> list[tuple[str, VerifyingKey]]:
     """Return the keys to verify a token with: that of its `kid`, or those of its algorithm."""
     algorithm, kid = header.get("alg"), header.get("kid")
     if kid is None:
-        fitting = (each for each in known.keys.values() if each.algorithm.value == algorithm)
+        fitting = (each for each in known.keys.items() if each[1].algorithm.value == algorithm)
         keys = list(islice(fitting, TRIES_LIMIT))
     else:
         # The app's keys are in memory: no kid reaches the database or a file.
         key = known.keys.get(kid) if isinstance(kid, str) else None
         if key is None:
             raise Unauthenticated("The `kid` of the user token is not that of a key of the app.")
-        keys = [key] if key.algorithm.value == algorithm else []
+        keys = [(kid, key)] if key.algorithm.value == algorithm else []
     if not keys:
         raise Unauthenticated(f"The user token is not valid: {_explain_algorithm(known, kid)}.")
     return keys
@@ -88,11 +123,11 @@ def _explain_algorithm(known: KnownApp, kid: str | None) -> str:
     return f"it must be signed with {' or '.join(names)}"
 
 
-def _decode(token: str, app_id: str, keys: list[VerifyingKey]) -> dict[str, object]:
+def _decode(token: str, app_id: str, keys: list[tuple[str, VerifyingKey]]) -> _Signed:
     """Return the claims by the first key that has signed them."""
-    for key in keys:
+    for kid, key in keys:
         try:
-            return _verify(token, app_id, key)
+            return _Signed(app_id, kid, key, _verify(token, app_id, key))
         except jwt.InvalidSignatureError:
             continue
         except RecursionError as error:

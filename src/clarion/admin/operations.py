@@ -16,6 +16,7 @@ from clarion.errors import ClarionError, NotFound
 from clarion.http import problems
 from clarion.http.asgi import JSON, FastRoute, Message, Request, Response, Scope
 from clarion.http.auditing import Framework
+from clarion.http.path_templates import PathTemplates
 
 # What the headers of a page say about its own body is not true of an operation's.
 _OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
@@ -57,6 +58,7 @@ class Operations:
     def __init__(self, framework: Framework, fast_routes: Sequence[FastRoute]) -> None:
         self._framework = framework
         self._fast = {(route.method, route.path): route.endpoint for route in fast_routes}
+        self._templates = PathTemplates(route.path for route in fast_routes)
 
     async def call(
         self, page: Request, method: str, *parts: str, query: Query | None = None, body: Any = None
@@ -68,7 +70,7 @@ class Operations:
         path = path_of(*parts)
         encoded = b"" if body is None else msgspec.json.encode(body)
         scope = _scope_of(page, method, path, query or {}, encoded)
-        endpoint = self._fast.get((method, path))
+        endpoint = self._fast.get((method, self._templates.find(path)))
         collected = _Collected(encoded)
         if endpoint is None:
             await self._framework(scope, collected.receive, collected.send)

@@ -179,10 +179,10 @@ Endpoint = Callable[[Request], Awaitable[Response | Streamed]]
 
 
 class Parameter(NamedTuple):
-    """An optional parameter of a request."""
+    """A parameter of a request, optional unless it is part of the path."""
 
     name: str
-    place: Literal["header", "query"]
+    place: Literal["path", "header", "query"]
     type: Any
     description: str
 
@@ -191,7 +191,8 @@ class Parameter(NamedTuple):
 class Operation:
     """What OpenAPI says of a route; `body` and `response` are types that msgspec knows.
 
-    `errors` are those that do not follow from what the route takes.
+    `errors` are those that do not follow from what the route takes. With `has_tag` it sends an
+    ETag, and answers 304 to who has the response already.
     """
 
     summary: str
@@ -203,13 +204,15 @@ class Operation:
     response: Any
     response_description: str
     media_type: str = "application/json"
+    has_tag: bool = False
     errors: tuple[type[ClarionError], ...] = ()
 
 
 class FastRoute(NamedTuple):
     """A method and path, the function that answers them, and the documentation, if any.
 
-    One that takes tickets can be called with `?ticket=` in place of a header.
+    A path can have one parameter, as in `/v1/users/{user_id}/notifications`. One that takes tickets
+    can be called with `?ticket=` in place of a header.
     """
 
     method: str

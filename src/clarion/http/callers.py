@@ -77,10 +77,15 @@ def owner_of(request: ApiRequest, user_id: str | None, scope: Scope) -> tuple[st
 
     `NotFound` if the id in the path is not valid.
     """
+    return find_owner(caller_of(request), user_id, scope)
+
+
+def find_owner(caller: Caller, user_id: str | None, scope: Scope) -> tuple[str, str]:
+    """Return the same for a caller."""
     if user_id is None:
-        user = require_user(caller_of(request))
+        user = require_user(caller)
         return user.app_id, user.user_id
-    app = app_of(request, scope)
+    app = require_app(caller, scope)
     if not is_user_id(user_id):
         raise NotFound(f"There is no user {user_id!r}.")
     return app.app_id, user_id

@@ -14,8 +14,11 @@ from clarion.errors import OriginNotAllowed
 from clarion.http.asgi import Headers, Request, Response
 
 _EXPOSED = (
-    b"idempotent-replayed, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, "
-    b"x-request-id"
+    b"etag, idempotent-replayed, ratelimit-limit, ratelimit-remaining, ratelimit-reset, "
+    b"retry-after, x-request-id"
+)
+_ALLOWED = (
+    b"authorization, content-type, idempotency-key, if-none-match, last-event-id, x-request-id"
 )
 _READABLE = (
     (b"access-control-allow-origin", b"*"),
@@ -28,10 +31,7 @@ _PREFLIGHT = Response(
     b"",
     (
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-        (
-            b"access-control-allow-headers",
-            b"authorization, content-type, idempotency-key, last-event-id, x-request-id",
-        ),
+        (b"access-control-allow-headers", _ALLOWED),
         (b"access-control-max-age", b"7200"),
     ),
 )

@@ -50,6 +50,7 @@ from clarion.http.budgets import Budget, Running
 from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
+from clarion.http.path_templates import PathTemplates
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
 from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
@@ -145,6 +146,7 @@ class Front:
         self.fast_routes = {(route.method, route.path): route.endpoint for route in routes}
         self._providers = tuple(each for each, _ in self._prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
+        self._templates = PathTemplates(self._paths)
         self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework_routes}
@@ -270,10 +272,10 @@ class Front:
 
     async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""
-        endpoint = self._find(request.scope["method"], request.scope["path"])
+        endpoint = self._find(request.scope)
         if endpoint is None and self._framework is None:
             await self.complete()
-            endpoint = self._find(request.scope["method"], request.scope["path"])
+            endpoint = self._find(request.scope)
         request.is_admitted = True
         if endpoint is None:
             await self._serve_framework(request, sender)
@@ -324,7 +326,10 @@ class Front:
         elif sender.status == _OK:
             requests.is_provider = True
 
-    def _find(self, method: str, path: str) -> Endpoint | None:
+    def _find(self, scope: Scope) -> Endpoint | None:
+        method, path = scope["method"], self._templates.find(scope["path"])
+        if path is not scope["path"]:
+            scope["path_template"] = path
         if method == "OPTIONS" and not self._find_by_prefix(path)[1]:
             return self._describe_methods
         # A HEAD is a GET whose body the listener does not send.

@@ -20,7 +20,7 @@ from litestar.typing import FieldDefinition
 from clarion import __version__
 from clarion.errors import ClarionError
 from clarion.http import examples
-from clarion.http.asgi import FastRoute, Operation, Request
+from clarion.http.asgi import FastRoute, Operation, Parameter, Request
 from clarion.http.asgi import Response as FastResponse
 from clarion.http.error_responses import ErrorResponses
 from clarion.http.schemas import Schemas, drop_null, join_lines
@@ -54,6 +54,13 @@ PATH = "/openapi.json"
 _MEDIA_TYPE = b"application/vnd.oai.openapi+json"
 _JSON = "application/json"
 _OF_ME = "/v1/me/"
+_KNOWN_TAG = Parameter(
+    "If-None-Match", "header", str, "The `ETag` of the response that the client has."
+)
+_TAG: dict[str, Any] = {
+    "description": "Changes with the response. Send it as `If-None-Match` the next time.",
+    "schema": {"type": "string"},
+}
 _ARTICLES = re.compile(r"\b(a|an|the)\s+", re.IGNORECASE)
 _VERB = re.compile(r"^([a-z]+_(?:all_)?)")
 
@@ -235,16 +242,17 @@ def _finish_parameters(operation: dict[str, Any]) -> None:
 
 
 def _describe_fast(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    wanted = (*operation.parameters, _KNOWN_TAG) if operation.has_tag else operation.parameters
     parameters: list[dict[str, Any]] = [
         {
             "name": parameter.name,
             "in": parameter.place,
-            "required": False,
+            "required": parameter.place == "path",
             "description": parameter.description,
         }
-        for parameter in operation.parameters
+        for parameter in wanted
     ]
-    for holder, parameter in zip(parameters, operation.parameters, strict=True):
+    for holder, parameter in zip(parameters, wanted, strict=True):
         schemas.want(holder, parameter.type)
     answer: dict[str, Any] = {}
     schemas.want(answer, operation.response)
@@ -260,6 +268,12 @@ def _describe_fast(operation: Operation, schemas: Schemas) -> dict[str, Any]:
             }
         },
     }
+    if operation.has_tag:
+        described["responses"][str(operation.status)]["headers"] = {"ETag": _TAG}
+        described["responses"]["304"] = {
+            "description": "The response that the client has is current.",
+            "headers": {"ETag": _TAG},
+        }
     if operation.body is not None:
         body: dict[str, Any] = {}
         schemas.want(body, operation.body)

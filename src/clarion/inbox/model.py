@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from clarion.catalog.model import PriorityName
 from clarion.clock import to_rfc3339
 from clarion.events.model import Actor, Notification, Target
+from clarion.http.shapes import PAGE_DEFAULT
 from clarion.http.views import Timestamp
 
 
@@ -33,7 +34,7 @@ class InboxAction(StrEnum):
     CLICK = "click"
 
 
-class InboxItem(msgspec.Struct, kw_only=True):
+class InboxItem(msgspec.Struct):
     """A notification in an inbox. `sequence` is the number of its last change."""
 
     id: str
@@ -68,6 +69,46 @@ class InboxItem(msgspec.Struct, kw_only=True):
     """When the notification was created."""
     sequence: int
     """The number of its last change."""
+
+
+class InboxPage(msgspec.Struct):
+    """A page of an inbox, newest first, with the state of the whole inbox."""
+
+    items: list[InboxItem]
+    """The notifications of this page, newest first."""
+    next: str | None
+    """The value of `?after=` for the next page; null on the last page."""
+    unread_count: int
+    """How many notifications of the whole inbox are unread."""
+    sequence: int
+    """The number of the last change to the inbox; streams resume after it."""
+
+    @property
+    def outline(self) -> PageOutline:
+        ids = [each.id for each in self.items]
+        state = InboxState(self.unread_count, self.sequence)
+        return PageOutline(ids, self.next is not None, state)
+
+
+class PageOutline(NamedTuple):
+    """What a page of an inbox follows from.
+
+    A notification that changes has another sequence. One that is deleted takes none, but its id is
+    missing.
+    """
+
+    ids: list[str]
+    has_more: bool
+    state: InboxState
+
+
+class InboxQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What is listed of an inbox, as the query of a request has it."""
+
+    unread: bool = False
+    category: str | None = None
+    limit: int = PAGE_DEFAULT
+    after: str | None = None
 
 
 def to_item(notification: Notification) -> InboxItem:

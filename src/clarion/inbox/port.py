@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from clarion.events.model import Notification
-from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.model import InboxAction, InboxPage, InboxQuery, InboxState, PageOutline
 from clarion.pages import Page
 
 
@@ -64,3 +64,17 @@ class Inboxes(Protocol):
 
         Dismissed ones too. One that changed several times is there once, as it is now.
         """
+
+
+class InboxPages(Protocol):
+    """Pages of inboxes as the API shows them.
+
+    A page has what is not dismissed, newest first, and its state is of the same moment; that of an
+    empty page may be older. `InvalidFields` if the cursor is not one of ours.
+    """
+
+    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxPage:
+        """Return a page. The `data` of its items may be encoded already (`msgspec.Raw`)."""
+
+    async def outline(self, app_id: str, user_id: str, query: InboxQuery) -> PageOutline:
+        """Return the outline of the same page, which costs less than the page."""

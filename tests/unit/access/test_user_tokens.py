@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.access import user_tokens
 from clarion.access.app_keys import FIRST_KID, user_key_context
 from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import App, UserCaller, UserKey, UserTokenAlgorithm
 from clarion.access.port import AppKeys, Apps, Vault
-from clarion.access.user_tokens import LEEWAY_S, TRIES_LIMIT, UserTokens
+from clarion.access.user_tokens import CACHED_LENGTH, LEEWAY_S, TRIES_LIMIT, UserTokens
 from clarion.errors import Unauthenticated
 from tests.factories import NOW, make_app, make_provider_key
 
@@ -482,3 +483,56 @@ async def test_the_refusal_does_not_show_the_token(tokens: UserTokens, app: App)
     detail = await refusal(tokens, token)
     assert "hunter2" not in detail
     assert token not in detail
+
+
+# Signatures are verified once.
+
+
+async def test_a_token_that_was_verified_still_ends(tokens: UserTokens, app: App) -> None:
+    token = sign(claims(app))
+    first = await tokens.verify(token, NOW)
+    assert await tokens.verify(token, NOW + 1) == first
+    with pytest.raises(Unauthenticated, match="expired"):
+        await tokens.verify(token, NOW + (60 + LEEWAY_S) * 1000)
+    # A clock that is set back makes it too long-lived, or not valid yet.
+    with pytest.raises(Unauthenticated, match="hours ahead"):
+        await tokens.verify(token, NOW - DAY_S * 1000)
+
+
+async def test_a_token_that_was_verified_ends_with_its_key(
+    tokens: UserTokens, app: App, user_keys: AppKeys[UserKey]
+) -> None:
+    token = sign(claims(app))
+    assert (await tokens.verify(token, NOW)).user_id == "ana"
+    await user_keys.revoke(app.id, FIRST_KID, NOW)
+    tokens.apps.forget(app.id)
+    with pytest.raises(Unauthenticated):
+        await tokens.verify(token, NOW + 1)
+
+
+async def test_another_key_of_the_same_name_does_not_take_its_tokens(
+    tokens: UserTokens, app: App
+) -> None:
+    token = sign(claims(app))
+    assert (await tokens.verify(token, NOW)).user_id == "ana"
+    known = await tokens.apps.find(app.id, NOW)
+    assert known is not None
+    known.keys[FIRST_KID] = replace(known.keys[FIRST_KID], key=b"t" * 43)
+    with pytest.raises(Unauthenticated, match="signature"):
+        await tokens.verify(token, NOW)
+
+
+async def test_only_good_tokens_are_kept_and_few_of_them(
+    tokens: UserTokens, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_tokens, "CACHED_TOKENS", 3)
+    for number in range(9):
+        await tokens.verify(sign(claims(app, sub=f"user-{number}")), NOW)
+        assert len(tokens._signed) <= 3
+    kept = dict(tokens._signed)
+    long = sign(claims(app, more="x" * CACHED_LENGTH))
+    assert (await tokens.verify(long, NOW)).user_id == "ana"
+    for bad in (sign(claims(app)) + "x", jwt.encode(claims(app), "t" * 43, algorithm="HS256")):
+        with pytest.raises(Unauthenticated):
+            await tokens.verify(bad, NOW)
+    assert tokens._signed == kept

@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Collection, Mapping
 from weakref import WeakValueDictionary
 
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
-from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.model import InboxAction, InboxQuery, InboxState
+from clarion.inbox.sql.listings import (
+    IS_LISTED,
+    IS_READ,
+    IS_UNREAD,
+    fetch_listed,
+    make_listings,
+)
 from clarion.inbox.sql.numbers import LOCK, NEXT, OF_USER, REMEMBER
-from clarion.pages import Page, refuse_cursor
+from clarion.pages import Page
 from clarion.store.engine import Engine
 from clarion.store.statement import Statement, Step, Unit, keys_of, statement
 
 READ_ALL_CHUNK = 1000
-_ID = re.compile(r"[0-9a-f-]{36}")
-# Sorts after every id: they are written in hexadecimal digits.
-_NEWEST = "g"
-_LISTED = f"{OF_USER} AND is_shown = 1 AND dismissed_at IS NULL"
-_UNREAD = f"{_LISTED} AND read_at IS NULL"
-_READ = f"{_LISTED} AND read_at IS NOT NULL"
-_OF_PAGE = "AND id < :before_id ORDER BY id DESC LIMIT :limit"
-# Of the whole inbox, or of a category: there the read and the unread ones have an index each. The
-# first half of the condition is that of the index.
-_OF_CATEGORY = f"AND category > '' AND category = :category {_OF_PAGE}"
-
-LIST = statement(
-    "list_inbox", f"SELECT {NOTIFICATION} FROM notifications WHERE {_LISTED} {_OF_PAGE}"
-)
-LIST_UNREAD = statement(
-    "list_unread", f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_PAGE}"
-)
-LIST_UNREAD_OF_CATEGORY = statement(
-    "list_unread_of_category",
-    f"SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_CATEGORY}",
-)
-LIST_OF_CATEGORY = statement(
-    "list_inbox_of_category",
-    f"""SELECT {NOTIFICATION} FROM (
-      SELECT * FROM (SELECT {NOTIFICATION} FROM notifications WHERE {_UNREAD} {_OF_CATEGORY})
-        AS unread
-      UNION ALL
-      SELECT * FROM (SELECT {NOTIFICATION} FROM notifications WHERE {_READ} {_OF_CATEGORY})
-        AS already_read
-    ) AS listed ORDER BY id DESC LIMIT :limit""",
-)
+LISTINGS = make_listings("list", NOTIFICATION)
 SELECT = statement(
     "select_shown_notification",
     f"SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND id = :id AND is_shown = 1",
@@ -58,7 +34,7 @@ SELECT_CHANGES = statement(
 )
 SELECT_UNREAD_IDS = statement(
     "select_unread_ids",
-    f"SELECT id FROM notifications WHERE {_UNREAD} AND id > :after ORDER BY id LIMIT :limit",
+    f"SELECT id FROM notifications WHERE {IS_UNREAD} AND id > :after ORDER BY id LIMIT :limit",
 )
 SELECT_STATE = statement(
     "select_inbox_state", f"SELECT unread_count, sequence FROM inboxes WHERE {OF_USER}"
@@ -89,20 +65,20 @@ def _change(name: str, change: str, condition: str) -> Statement:
     )
 
 
-COUNT_LESS = _count_if("count_one_less", _UNREAD, "- 1")
-COUNT_MORE = _count_if("count_one_more", _READ, "+ 1")
-TAKE_LISTED = _count_if("take_inbox_of_listed", _LISTED, "+ 0")
+COUNT_LESS = _count_if("count_one_less", IS_UNREAD, "- 1")
+COUNT_MORE = _count_if("count_one_more", IS_READ, "+ 1")
+TAKE_LISTED = _count_if("take_inbox_of_listed", IS_LISTED, "+ 0")
 READ = _change(
     "read_notification",
     "read_at = :now, first_read_at = COALESCE(first_read_at, :now)",
-    _UNREAD,
+    IS_UNREAD,
 )
-UNREAD = _change("unread_notification", "read_at = NULL", _READ)
-DISMISS = _change("dismiss_notification", "dismissed_at = :now", _LISTED)
+UNREAD = _change("unread_notification", "read_at = NULL", IS_READ)
+DISMISS = _change("dismiss_notification", "dismissed_at = :now", IS_LISTED)
 # Nobody sees that it was clicked, so it gets no number.
 CLICK = statement(
     "click_notification",
-    f"""UPDATE notifications SET clicked_at = :now WHERE {_LISTED} AND id = :id
+    f"""UPDATE notifications SET clicked_at = :now WHERE {IS_LISTED} AND id = :id
     AND clicked_at IS NULL RETURNING {NOTIFICATION}""",
 )
 DELETE = statement("delete_notification", f"DELETE FROM notifications WHERE {OF_USER} AND id = :id")
@@ -131,15 +107,8 @@ class SqlInboxes:
         after: str | None,
         limit: int,
     ) -> Page[Notification]:
-        if after is not None and not _ID.fullmatch(after):
-            raise refuse_cursor()
-        page = {"app_id": app_id, "user_id": user_id, "before_id": after or _NEWEST}
-        if category is None:
-            query = LIST_UNREAD if unread else LIST
-            rows = await self._engine.fetch(query, **page, limit=limit + 1)
-        else:
-            query = LIST_UNREAD_OF_CATEGORY if unread else LIST_OF_CATEGORY
-            rows = await self._engine.fetch(query, **page, category=category, limit=limit + 1)
+        query = InboxQuery(unread=unread, category=category, limit=limit, after=after)
+        rows = await fetch_listed(self._engine, LISTINGS, app_id, user_id, query)
         items = tuple(read_notification(row) for row in rows[:limit])
         return Page(items, items[-1].id if len(rows) > limit else None)
 

@@ -32,3 +32,8 @@ REMEMBER = statement(
     "remember_sequence",
     f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {OF_USER}",
 )
+# Counts a change that gives no notification a number: the pages that clients have are not current.
+# Locks the row, too.
+COUNT_CHANGE = statement(
+    "count_change_of_inbox", f"UPDATE inboxes SET sequence = sequence + 1 WHERE {OF_USER}"
+)

@@ -15,6 +15,7 @@ import msgspec
 from clarion.events.model import Audience, AudienceKind, Content, Event
 from clarion.events.sql.events import EVENTS
 from clarion.events.sql.notifications import NOTIFICATIONS
+from clarion.inbox.sql.numbers import COUNT_CHANGE
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Step, keys_of, statement
 
@@ -183,11 +184,12 @@ async def _find_folded(engine: Engine, app_id: str, rows: Sequence[Row]) -> Sequ
 
 
 def _redact_rows(rows: Iterable[Row], user_id: str, name: str) -> Iterator[Step]:
-    changes = []
+    changes, owners = [], set[tuple[str, str]]()
     for row in rows:
         known = NOTIFICATIONS.read(row)
         if not _is_about(known.content, user_id):
             continue
+        owners.add((known.app_id, known.user_id))
         values = NOTIFICATIONS.values(replace(known, content=_redact(known.content, user_id)))
         changes.append(
             REDACT_NOTIFICATION.bind(
@@ -201,6 +203,8 @@ def _redact_rows(rows: Iterable[Row], user_id: str, name: str) -> Iterator[Step]
             )
         )
     if changes:
+        # Inboxes first, in one order: that is how others lock them.
+        yield COUNT_CHANGE.many([COUNT_CHANGE.bind(app_id=a, user_id=u) for a, u in sorted(owners)])
         yield REDACT_NOTIFICATION.many(changes)
 
 

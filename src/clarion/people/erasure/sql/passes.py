@@ -135,20 +135,18 @@ class ErasurePass:
             for found in page:
                 redact = naming_events.redact_notifications(self.engine, found.event, user_id)
                 async for steps in redact:
-                    for step in steps:
-                        await self._write({"": step})
+                    await self._write({}, steps)
                 await self._write({table.table: naming_events.erase(found, user_id)})
 
-    async def _write(self, steps: Mapping[str, Step]) -> int:
-        """Commit a chunk; return how many rows were removed."""
+    async def _write(self, steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
+        """Commit a chunk; return how many rows were removed, by the steps of a table."""
         began = self.clock.monotonic()
-        done = await self.engine.write(
-            Unit(self.subject.user_id, (self._progress(), *steps.values()), self.erasure.app_id)
-        )
+        whole = (self._progress(), *steps.values(), *changes)
+        done = await self.engine.write(Unit(self.subject.user_id, whole, self.erasure.app_id))
         if done is None:
             raise Stopped
         removed = 0
-        for table, rows in zip(steps, done[1:], strict=True):
+        for table, rows in zip(steps, done[1 : 1 + len(steps)], strict=True):
             if table and rows:
                 self.counts[table] += len(rows)
                 removed += len(rows)

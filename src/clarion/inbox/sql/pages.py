@@ -1,0 +1,105 @@
+"""Pages of inboxes in SQL, as the API shows them: one read, and no `Notification` in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from clarion.catalog.model import Priority
+from clarion.clock import to_rfc3339
+from clarion.events.model import Actor, Target
+from clarion.inbox.model import InboxItem, InboxPage, InboxQuery, InboxState, PageOutline
+from clarion.inbox.sql.inboxes import SELECT_STATE
+from clarion.inbox.sql.listings import Listings, fetch_listed, make_listings
+from clarion.inbox.sql.numbers import OF_USER
+from clarion.store.engine import Engine
+from clarion.store.statement import Row
+
+# In each row, since one statement sees one moment; both engines evaluate them once.
+_STATE = f""", (SELECT unread_count FROM inboxes WHERE {OF_USER}),
+(SELECT sequence FROM inboxes WHERE {OF_USER})"""
+# What is listed is not dismissed.
+_COLUMNS = (
+    "id, type, category, priority, title, body, content, count, read_at, created_at, sequence"
+)
+ITEMS = make_listings("show", _COLUMNS, _STATE)
+# Read from the index alone.
+IDS = make_listings("outline", "id", _STATE)
+_LABELS = {each.value: each.label for each in Priority}
+
+
+class _Content(msgspec.Struct):
+    """The part of a notification's content that is shown; its data is not decoded."""
+
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+    actor: Actor | None = None
+    target: Target | None = None
+    deeplink: str | None = None
+    image_url: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Content).decode
+
+
+class SqlInboxPages:
+    """The `InboxPages` port."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxPage:
+        rows, state = await self._fetch(ITEMS, app_id, user_id, query)
+        items = [_read_item(row) for row in rows[: query.limit]]
+        following = items[-1].id if len(rows) > query.limit else None
+        return InboxPage(items, following, state.unread_count, state.sequence)
+
+    async def outline(self, app_id: str, user_id: str, query: InboxQuery) -> PageOutline:
+        rows, state = await self._fetch(IDS, app_id, user_id, query)
+        ids = [row[0] for row in rows[: query.limit]]
+        return PageOutline(ids, len(rows) > query.limit, state)
+
+    async def _fetch(
+        self, listings: Listings, app_id: str, user_id: str, query: InboxQuery
+    ) -> tuple[Sequence[Row], InboxState]:
+        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        if rows:
+            return rows, _read_state(rows[0][-2:])
+        # No row has the state. It is read before the page, so that a client that resumes a stream
+        # after it misses nothing.
+        found = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)
+        if not found:
+            return (), InboxState(0, 0)
+        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        return rows, _read_state(rows[0][-2:] if rows else found[0])
+
+
+def _read_state(row: Row) -> InboxState:
+    unread_count, sequence = row
+    return InboxState(unread_count or 0, sequence or 0)
+
+
+def _read_item(row: Row) -> InboxItem:
+    # By position: names would cost as much as all else that is done here.
+    content = _decode(row[6])
+    data: Any = content.data
+    read_at = row[8]
+    return InboxItem(
+        row[0],
+        row[1],
+        row[2],
+        _LABELS[row[3]],
+        row[4],
+        row[5],
+        content.deeplink,
+        content.image_url,
+        content.actor,
+        content.target,
+        data,
+        row[7],
+        None if read_at is None else to_rfc3339(read_at),
+        None,
+        to_rfc3339(row[9]),
+        row[10],
+    )

@@ -1,0 +1,126 @@
+"""The `InboxPages` port: what the API shows is what the inbox has, and outlines tell changes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from clarion.catalog.model import Category
+from clarion.errors import InvalidFields
+from clarion.inbox.model import InboxAction, InboxPage, InboxQuery, InboxState, to_item
+from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.inbox.sql.numbers import COUNT_CHANGE
+from clarion.inbox.sql.pages import SqlInboxPages
+from clarion.store.engine import Engine
+from clarion.store.statement import Unit
+from tests.factories import NOW, new_app_id
+from tests.inbox import put
+
+QUERIES = [
+    InboxQuery(unread=unread, category=category, limit=limit)
+    for unread in (False, True)
+    for category in (None, "social", "news")
+    for limit in (2, 100)
+]
+
+
+class Store:
+    """The inbox of one user, and of another in the same app."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.app_id = new_app_id()
+        self.inboxes = SqlInboxes(engine)
+        self.pages = SqlInboxPages(engine)
+
+    async def put(self, count: int = 1, **more: Any) -> list[str]:
+        return [(await put(self.engine, self.app_id, **more)).id for _ in range(count)]
+
+    async def apply(self, action: InboxAction, notification_id: str) -> None:
+        done = await self.inboxes.apply(action, self.app_id, "ana", notification_id, NOW + 61_001)
+        assert done is not None
+
+    async def read(self, query: InboxQuery = QUERIES[0]) -> InboxPage:
+        return await self.pages.read(self.app_id, "ana", query)
+
+
+@pytest.fixture
+async def store(engine: Engine) -> Store:
+    return Store(engine)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+async def test_a_page_is_that_of_the_inbox(store: Store, query: InboxQuery) -> None:
+    ids = await store.put(3) + await store.put(4, category=Category.NEWS, title=None)
+    await store.put(user_id="bo")
+    await store.put(is_shown=False)
+    await store.apply(InboxAction.READ, ids[1])
+    await store.apply(InboxAction.READ, ids[4])
+    await store.apply(InboxAction.DISMISS, ids[5])
+    state = await store.inboxes.state(store.app_id, "ana")
+    while True:
+        page = await store.read(query)
+        same = await store.inboxes.page(store.app_id, "ana", **msgspec.structs.asdict(query))
+        shown = msgspec.to_builtins([to_item(each) for each in same.items])
+        assert msgspec.json.decode(msgspec.json.encode(page.items)) == shown
+        assert (page.next, page.unread_count, page.sequence) == (
+            same.next,
+            state.unread_count,
+            state.sequence,
+        )
+        assert await store.pages.outline(store.app_id, "ana", query) == page.outline
+        if page.next is None:
+            break
+        query = msgspec.structs.replace(query, after=page.next)
+
+
+async def test_an_empty_page_has_the_state_of_the_inbox(store: Store) -> None:
+    assert await store.read() == InboxPage([], None, 0, 0)
+    (only,) = await store.put()
+    await store.apply(InboxAction.DISMISS, only)
+    assert await store.read() == InboxPage([], None, 0, 2)
+    await store.put(category=Category.NEWS)
+    empty = await store.pages.outline(store.app_id, "ana", InboxQuery(category="social"))
+    assert empty == ([], False, InboxState(1, 3))
+
+
+async def test_a_cursor_must_be_one_of_ours(store: Store) -> None:
+    query = InboxQuery(after="x")
+    for read in (store.pages.read, store.pages.outline):
+        with pytest.raises(InvalidFields):
+            await read(store.app_id, "ana", query)
+
+
+async def test_whatever_changes_a_page_changes_its_outline(store: Store) -> None:
+    seen = [(await store.read()).outline]
+
+    async def note() -> None:
+        seen.append(await store.pages.outline(store.app_id, "ana", QUERIES[0]))
+
+    ids = await store.put(3)
+    await note()
+    for action in (InboxAction.READ, InboxAction.UNREAD, InboxAction.DISMISS):
+        await store.apply(action, ids[0])
+        await note()
+    await store.apply(InboxAction.READ, ids[1])
+    await note()
+    # Retention deletes without a number, and counts only what is unread.
+    await store.inboxes.forget(store.app_id, "ana", [ids[1]])
+    await note()
+    await store.inboxes.forget(store.app_id, "ana", [ids[2]])
+    await note()
+    # A text that was redacted keeps its number.
+    step = COUNT_CHANGE.step(app_id=store.app_id, user_id="ana")
+    await store.engine.write(Unit("ana", (step,)))
+    await note()
+    assert len({msgspec.json.encode(each) for each in seen}) == len(seen)
+    # The next change is numbered after it.
+    await store.put()
+    assert (await store.read()).items[0].sequence == seen[-1].state.sequence + 1
+
+
+async def test_one_that_is_clicked_shows_nothing_new(store: Store) -> None:
+    (only,) = await store.put()
+    before = (await store.read()).outline
+    await store.apply(InboxAction.CLICK, only)
+    assert (await store.read()).outline == before
