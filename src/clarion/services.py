@@ -65,6 +65,7 @@ from clarion.telemetry.metrics import (
     Metrics,
     watch_devices,
 )
+from clarion.telemetry.traces import OFF, Tracer
 
 
 class Services:
@@ -74,10 +75,16 @@ class Services:
     """
 
     def __init__(
-        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+        self,
+        settings: Settings,
+        stores: Stores,
+        supervisor: Supervisor,
+        bus: Bus,
+        tracer: Tracer = OFF,
     ) -> None:
         clock = stores.clock
         self.bus = bus
+        self.tracer = tracer
         self._open_metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
@@ -238,6 +245,7 @@ class Services:
             metrics=self.gateway_metrics,
             stored_limit=settings.device_stored,
             bus=self.bus,
+            tracer=self.tracer,
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -359,6 +367,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
+        tracer=services.tracer,
     )
 
 

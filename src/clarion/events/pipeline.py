@@ -21,15 +21,17 @@ from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseClock, Leases
 from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.events.port import PipelinePorts
+from clarion.events.port import JobHandler, PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
 from clarion.events.releaser import Releaser
 from clarion.events.sending import Sending
+from clarion.events.tracing import JobTraces, TracedDecider, trace_handlers
 from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
-from clarion.events.worker import JobHandler, Pool, Worker
+from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
+from clarion.telemetry.traces import OFF, Tracer
 
 # While one commits its batch, another decides the next: so many turns an app may have at once.
 TURNS_PER_APP = 2
@@ -48,7 +50,7 @@ _CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Cha
 class Pipeline:
     """Owns the workers. The API uses `intake` and `explainer`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         ports: PipelinePorts,
         *,
@@ -59,8 +61,10 @@ class Pipeline:
         caps: FrequencyCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
         deleted_apps: Container[str] = (),
+        tracer: Tracer = OFF,
     ) -> None:
         self._ports = ports
+        self._tracer = tracer
         self._deleted_apps = deleted_apps
         self._leases, self._time = Leases(), LeaseClock(ports.clock)
         self.metrics = PipelineMetrics(JobKind)
@@ -81,6 +85,7 @@ class Pipeline:
             self._note_due,
             self._leases,
             ports.gateway,
+            JobTraces(tracer) if tracer.is_on else None,
         )
         self._turns = {
             DECISIONS: Turns(per_app=TURNS_PER_APP),
@@ -113,6 +118,7 @@ class Pipeline:
             JobKind.DELIVER: deliverer,
             JobKind.DIGEST: Digester(ports.deliveries, waiting, writer),
         }
+        handlers = trace_handlers(handlers, ports.events, self._tracer)
         self.finish_deliveries = deliverer.finish
         pools = [
             Pool(
@@ -120,7 +126,7 @@ class Pipeline:
                 quotas=SharedBatch(size, on_drained=expander.resume),
                 turns=turns[DECISIONS],
                 accepted=handover,
-                decider=decider,
+                decider=TracedDecider(decider) if self._tracer.is_on else decider,
             ),
             Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES]),
             *(

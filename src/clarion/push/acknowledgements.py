@@ -10,11 +10,12 @@ from typing import TypeVar
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.push.connections import Connection
-from clarion.push.model import Message
+from clarion.push.model import Message, MessageStatus
 from clarion.push.port import Broadcasts, Messages
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
 
 RETRY_S = 1.0
 # Rows in one unit. To settle as many takes a few milliseconds.
@@ -32,6 +33,7 @@ class Acknowledgements:
     clock: Clock
     metrics: GatewayMetrics
     tasks: BackgroundTasks
+    tracer: Tracer = OFF
     _acknowledged: list[_Acknowledged] = field(default_factory=list)
     # By device and topic: the cursors that have moved since they were last stored.
     _moved: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -82,7 +84,22 @@ class Acknowledgements:
             seconds = max(0, now - message.created_at) / 1000
             was_connected = message.created_at >= connection.session.connected_at
             self.metrics.observe_delivery(message.priority, seconds if was_connected else None)
+            if message.trace is not None:
+                self._trace(message, now - message.created_at)
             connection.carry_out(connection.session.settle((message,)))
+
+    def _trace(self, message: Message, age_ms: int) -> None:
+        """Record the step from the commit of a message to that of its acknowledgement."""
+        about: dict[str, Attribute] = {
+            "clarion.app.id": message.app_id,
+            "clarion.device.id": message.device_id,
+            "clarion.message.id": message.id,
+            "clarion.message.status": MessageStatus.DELIVERED.value,
+        }
+        if message.notification_id is not None:
+            about["clarion.notification.id"] = message.notification_id
+        span = self.tracer.start("acknowledge", message.trace, Kind.CONSUMER, about, age_ms=age_ms)
+        span.end()
 
 
 async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:

@@ -29,6 +29,7 @@ from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.traces import OFF, Tracer, find_context
 
 
 class Dispatch:
@@ -44,11 +45,14 @@ class Dispatch:
         metrics: GatewayMetrics,
         stored_limit: int,
         bus: Bus = ALONE,
+        tracer: Tracer = OFF,
     ) -> None:
         self.tasks = BackgroundTasks()
         self.forwarding = Forwarding(bus, connections, clock)
         self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks, self.forwarding)
-        self.acknowledgements = Acknowledgements(messages, broadcasts, clock, metrics, self.tasks)
+        self.acknowledgements = Acknowledgements(
+            messages, broadcasts, clock, metrics, self.tasks, tracer
+        )
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
         self._messages = messages
@@ -122,6 +126,7 @@ class Dispatch:
             created_at=now,
             expires_at=content.expires_at,
             notification_id=notification_id,
+            trace=find_context(),
         )
         is_online = self._connections.get(device.id) is not None
         return message, *_first_status(message, is_online=is_online)
