@@ -357,6 +357,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
         node_id=stores.node_id,
         is_live=lambda: services.membership.is_live,
+        tracer=services.tracer,
     )
     return Pipeline(
         ports,
@@ -367,7 +368,6 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
-        tracer=services.tracer,
     )
 
 

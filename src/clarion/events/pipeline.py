@@ -31,7 +31,6 @@ from clarion.events.waiting import WaitingReader
 from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
-from clarion.telemetry.traces import OFF, Tracer
 
 # While one commits its batch, another decides the next: so many turns an app may have at once.
 TURNS_PER_APP = 2
@@ -50,7 +49,7 @@ _CHANNELS: list[Channel] = [channel for channel in Channel if channel is not Cha
 class Pipeline:
     """Owns the workers. The API uses `intake` and `explainer`."""
 
-    def __init__(  # noqa: PLR0913 - a line for each dependency
+    def __init__(
         self,
         ports: PipelinePorts,
         *,
@@ -61,10 +60,8 @@ class Pipeline:
         caps: FrequencyCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
         deleted_apps: Container[str] = (),
-        tracer: Tracer = OFF,
     ) -> None:
         self._ports = ports
-        self._tracer = tracer
         self._deleted_apps = deleted_apps
         self._leases, self._time = Leases(), LeaseClock(ports.clock)
         self.metrics = PipelineMetrics(JobKind)
@@ -85,7 +82,7 @@ class Pipeline:
             self._note_due,
             self._leases,
             ports.gateway,
-            JobTraces(tracer) if tracer.is_on else None,
+            JobTraces(ports.tracer) if ports.tracer.is_on else None,
         )
         self._turns = {
             DECISIONS: Turns(per_app=TURNS_PER_APP),
@@ -118,7 +115,7 @@ class Pipeline:
             JobKind.DELIVER: deliverer,
             JobKind.DIGEST: Digester(ports.deliveries, waiting, writer),
         }
-        handlers = trace_handlers(handlers, ports.events, self._tracer)
+        handlers = trace_handlers(handlers, ports.events, ports.tracer)
         self.finish_deliveries = deliverer.finish
         pools = [
             Pool(
@@ -126,7 +123,7 @@ class Pipeline:
                 quotas=SharedBatch(size, on_drained=expander.resume),
                 turns=turns[DECISIONS],
                 accepted=handover,
-                decider=TracedDecider(decider) if self._tracer.is_on else decider,
+                decider=TracedDecider(decider) if ports.tracer.is_on else decider,
             ),
             Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES]),
             *(

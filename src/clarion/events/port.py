@@ -27,6 +27,7 @@ from clarion.pages import Page
 from clarion.people.port import Segments, Users
 from clarion.push.model import Message
 from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Gateway
+from clarion.telemetry.traces import OFF, Tracer
 
 
 class Events(Protocol):
@@ -303,3 +304,4 @@ class PipelinePorts:
     node_id: str = ""
     # Whether no other node can have taken over what this one has claimed.
     is_live: Callable[[], bool] = lambda: True
+    tracer: Tracer = OFF

@@ -87,10 +87,10 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
     # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of
     # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryLog()])
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLog()])
 
 
-class _LibraryLog(logging.Handler):
+class LibraryLog(logging.Handler):
     """Logs the warnings of libraries as lines of ours, a few of each library in a minute."""
 
     def __init__(self) -> None:
@@ -105,9 +105,13 @@ class _LibraryLog(logging.Handler):
             began, lines = now, 0
         self._lines[library] = (began, lines + 1)
         if lines < _LIBRARY_LINES:
-            log = get_logger().error if record.levelno >= logging.ERROR else get_logger().warning
-            message = record.getMessage()
-            log("library_warning", library=record.name, message=message, exc_info=record.exc_info)
+            get_logger().log(
+                min(record.levelno, logging.ERROR),
+                "library_warning",
+                library=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info,
+            )
 
 
 def _add_context(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
