@@ -24,6 +24,7 @@ from clarion.http.certificates import DevelopmentTls, load_context, read_expiry
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.http.listeners import HttpListener, check_free
+from clarion.http.traced import TracedFront
 from clarion.measurements import list_measurements
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
@@ -41,6 +42,8 @@ from clarion.store.postgres.clock import DatabaseClock
 from clarion.stores import Stores, open_stores
 from clarion.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.trace_settings import open_tracer
+from clarion.telemetry.traces import Tracer
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
@@ -78,7 +81,7 @@ class Server:
             stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stores, stack)
             bus = self._open_bus(redis, stores, stack)
-            services = Services(settings, stores, supervisor, bus)
+            services = Services(settings, stores, supervisor, bus, _open_traces(settings, stack))
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -148,6 +151,7 @@ class Server:
         services.metrics.watch_certificate(read_expiry(certificate))
         await services.deleted_apps.poll()
         headers, connections = settings.max_header_bytes, front.connections.limit
+        served = TracedFront(front, services.tracer) if services.tracer.is_on else front
         sockets, count_streams = services.sockets, services.live_clients.__len__
         if "gateway" in settings.roles and settings.gateway_listen:
             await sockets.listen(settings.gateway_listen, is_shared=is_shared)
@@ -157,7 +161,7 @@ class Server:
         # The plain one last: when `/ready` answers there, everything is open.
         listeners = [
             HttpListener(
-                front,
+                served,
                 settings.listen,
                 max_header_bytes=headers,
                 connections=connections,
@@ -166,7 +170,7 @@ class Server:
         ]
         if settings.tls_listen:
             over_tls = HttpListener(
-                front,
+                served,
                 settings.tls_listen,
                 max_header_bytes=headers,
                 connections=connections,
@@ -333,6 +337,12 @@ async def _open_redis(
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
+
+
+def _open_traces(settings: Settings, stack: contextlib.AsyncExitStack) -> Tracer:
+    tracer = open_tracer(settings.server_id)
+    stack.push_async_callback(tracer.close)
+    return tracer
 
 
 def _gather_metrics(

@@ -66,6 +66,7 @@ from clarion.telemetry.metrics import (
     Metrics,
     watch_devices,
 )
+from clarion.telemetry.traces import OFF, Tracer
 
 
 class Services:
@@ -75,10 +76,16 @@ class Services:
     """
 
     def __init__(
-        self, settings: Settings, stores: Stores, supervisor: Supervisor, bus: Bus
+        self,
+        settings: Settings,
+        stores: Stores,
+        supervisor: Supervisor,
+        bus: Bus,
+        tracer: Tracer = OFF,
     ) -> None:
         clock = stores.clock
         self.bus = bus
+        self.tracer = tracer
         self._open_metrics()
         self.idempotency = Idempotency(stores.vault, clock)
         self.live_clients = LiveClients(
@@ -240,6 +247,7 @@ class Services:
             stored_limit=settings.device_stored,
             bus=self.bus,
             gather_s=GATHER_S,
+            tracer=self.tracer,
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -351,6 +359,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
         node_id=stores.node_id,
         is_live=lambda: services.membership.is_live,
+        tracer=services.tracer,
     )
     return Pipeline(
         ports,

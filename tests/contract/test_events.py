@@ -22,6 +22,7 @@ from tests.factories import NOW, make_once, new_app_id
 from tests.pipeline import PipelineStore, make_event, make_job
 
 LATER = NOW + 5
+CONTEXT = f"00-{'a' * 32}-{'1' * 16}-01 vendor=1"
 
 
 @pytest.fixture
@@ -51,6 +52,14 @@ async def test_an_accepted_event_is_read_back_unchanged(store: PipelineStore) ->
     assert await store.events.find_many(store.app_id, [event.id, "x"]) == {event.id: event}
     assert await store.events.get(new_app_id(), event.id) is None
     assert await store.events.find_many(new_app_id(), [event.id]) == {}
+
+
+async def test_the_contexts_of_traced_events_are_found(store: PipelineStore) -> None:
+    traced, plain = await store.accept(trace=CONTEXT), await store.accept()
+    ids = [traced.id, plain.id, "x"]
+    assert await store.events.find_traces(store.app_id, ids) == {traced.id: CONTEXT}
+    assert await store.events.find_traces(new_app_id(), ids) == {}
+    assert await store.events.get(store.app_id, traced.id) == traced
 
 
 async def test_events_are_stored_with_their_jobs_or_not_at_all(store: PipelineStore) -> None:

@@ -47,6 +47,7 @@ async def test_a_message_comes_back_as_stored(
     messages: Messages, priority: PushPriority, state: State
 ) -> None:
     message = make_message(priority=priority, payload=b'{"\x00\xff": 1}', collapse_id="ä")
+    message = message._replace(trace=f"00-{'a' * 32}-{'1' * 16}-01 vendor=1")
     assert await messages.add(message, *state) is True
     assert await waiting(messages) == [message]
 

@@ -34,6 +34,8 @@ class Installation:
         self.under: list[str] = []
         # How many descriptors the server may open; None for what the machine allows.
         self.descriptors: int | None = None
+        # Of the server, beside what `environment` has.
+        self.variables: dict[str, str] = {}
         self._flags = {
             "data": str(self.data),
             "listen": f"127.0.0.1:{self.port}",
@@ -65,6 +67,10 @@ class Installation:
     def flags(self) -> dict[str, str]:
         """The settings of this installation."""
         return dict(self._flags)
+
+    def set_flag(self, name: str, value: str) -> None:
+        """Change a setting for the next start."""
+        self._flags[name] = value
 
     @property
     def database_url(self) -> str:
@@ -106,7 +112,7 @@ class Installation:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*self.under, *self._limited(), *command("serve", **self._flags)],
-                env=environment(),
+                env=environment(**self.variables),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,6 +1,7 @@
 """A receiver of webhooks that verifies every signature with the package of the specification."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any, Self
 
@@ -16,8 +17,10 @@ class WebhookReceiver:
         self.secret: str | None = None
         self.reply = Reply(204, b"")
         self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
         self.faults: list[Exception] = []
         self._server: asyncio.Server
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
@@ -29,8 +32,13 @@ class WebhookReceiver:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        for writer in self._writers:  # a sender keeps its connections
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while True:
                 _, headers, body = await read_request(reader)
@@ -48,3 +56,4 @@ class WebhookReceiver:
             self.faults.append(error)
         else:
             self.bodies.append((headers["webhook-id"], json.loads(body)))
+            self.headers.append(headers)

@@ -31,6 +31,7 @@ from clarion.telemetry.metrics import (
     watch_ledger,
 )
 from clarion.telemetry.tallies import Tally
+from tests.log_words import ANY, UnknownWordError, find_words, read_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -141,6 +142,32 @@ def metric_names() -> set[str]:
 def test_every_metric_is_documented() -> None:
     ours = {name for name in metric_names() if not name.startswith("process_")}
     assert {f"`{name}`" for name in ours} - first_cells("metrics.md") == set()
+
+
+def test_every_word_of_the_log_is_documented_with_its_level_and_no_other() -> None:
+    documented = {
+        row[0].strip("`"): set(row[1].split(", "))
+        for row in rows("log-events.md")
+        if row[0].startswith("`")
+    }
+    logged = {
+        word: {"warning", "error"} if levels == {ANY} else levels
+        for word, levels in find_words(read_sources()).items()
+    }
+    assert documented == logged
+
+
+def test_words_of_the_log_are_found_however_they_are_logged() -> None:
+    found = find_words(
+        {
+            "one.py": "get_logger().info('a' if is_b else 'b')\nself._log.warning('c')",
+            "two.py": "def _warn(event): get_logger().warning(event)\n_warn('d')\nself._warn('e')",
+        }
+    )
+    levels = {"info": "ab", "warning": "cde"}
+    assert found == {word: {level} for level, words in levels.items() for word in words}
+    with pytest.raises(UnknownWordError):
+        find_words({"three.py": "get_logger().error(f'{word}_failed')"})
 
 
 def test_every_scope_is_documented() -> None:

@@ -32,6 +32,7 @@ from clarion.channels.provider_requests import HTTP_NETWORK, ProviderRequest, po
 from clarion.channels.targets import check_url
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault
+from clarion.telemetry.traces import make_headers
 
 # How long the secret before the present one signs, too.
 ROTATION_MS = 24 * 60 * 60 * 1000
@@ -115,6 +116,7 @@ class WebhookSender:
             "webhook-id": id_,
             "webhook-timestamp": str(now // 1000),
             "webhook-signature": " ".join(sign(key, id_, now // 1000, body) for key in keys),
+            **make_headers(),
         }
 
 

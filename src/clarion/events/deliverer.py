@@ -27,7 +27,7 @@ from clarion.events.port import PipelinePorts
 from clarion.events.sending import LONGEST_ATTEMPT_S, Sending
 from clarion.events.waiting import WaitingNotification, WaitingReader
 from clarion.pacing import WorkSlices
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.logs import event_id, get_logger
 
 # Attempts under way of one provider. An app may have as many as there is room left for others:
 # alone it has half of them.
@@ -133,10 +133,13 @@ class Deliverer:
         return JobOutcome(job=waiting.job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
 
     async def _send(self, waiting: WaitingNotification, delivery: Delivery) -> None:
+        event_id.set(waiting.job.event_id)  # of a task of its own
         try:
             if not self.ports.is_live() and not await self._is_held(waiting.job):
                 return
-            await self.writer.write([await self._attempt(waiting, delivery)])
+            attempt = self.sending.attempt
+            outcome = await self.writer.run_safely(waiting.job, attempt, waiting, delivery)
+            await self.writer.write([outcome])
         except ClarionError as error:
             # The job is due again when its lease expires, or is released.
             self.lost.note()
@@ -148,12 +151,6 @@ class Deliverer:
         """Whether the claim of a job still holds: this node may have been paused for long."""
         until = self.ports.clock.now() + LEASE_MS
         return bool(await self.ports.queue.renew((self.leases.renew(job),), until))
-
-    async def _attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
-        try:
-            return await self.sending.attempt(waiting, delivery)
-        except Exception as error:  # noqa: BLE001 - a template may fail in any way
-            return self.writer.fail(waiting.job, error)
 
 
 def _is_to_send(job: Job, delivery: Delivery) -> bool:

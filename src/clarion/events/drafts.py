@@ -226,7 +226,13 @@ def _time_faults(draft: EventDraft) -> Iterator[FieldFault]:
 
 
 def make_event(
-    draft: EventDraft, app_id: str, event_id: str, now: int, *, priority: Priority
+    draft: EventDraft,
+    app_id: str,
+    event_id: str,
+    now: int,
+    *,
+    priority: Priority,
+    trace: str | None = None,
 ) -> Event:
     """Return the event of a draft without faults; `priority` is used if the draft has none."""
     scheduled_at = to_milliseconds(draft.scheduled_at) if draft.scheduled_at else None
@@ -245,6 +251,7 @@ def make_event(
         expires_at=_expiry(draft, scheduled_at or now),
         created_at=now,
         updated_at=now,
+        trace=trace,
     )
 
 

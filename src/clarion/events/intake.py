@@ -20,6 +20,7 @@ from clarion.pacing import Slices
 from clarion.people.model import Segment
 from clarion.people.port import Segments
 from clarion.push.model import Message
+from clarion.telemetry.traces import find_context
 
 # Users who were found once are not looked up again: the rules check it before anything is sent.
 KNOWN_LIMIT = 200_000
@@ -46,7 +47,9 @@ class Intake:
         faults = find_faults(draft, now, self.refused_schemes)
         entry = await find_entry(self.ports.catalog, app_id, draft, faults)
         event_id = self.ports.clock.new_id()
-        event = make_event(draft, app_id, event_id, now, priority=entry.type.priority)
+        event = make_event(
+            draft, app_id, event_id, now, priority=entry.type.priority, trace=find_context()
+        )
         await check_context(entry, _template_channels(draft, entry), event.content)
         await self._check_recipients(event, draft)
         return await self._fix_segment(event)

@@ -164,6 +164,7 @@ class Event:
     expires_at: int | None = None
     created_at: int
     updated_at: int
+    trace: str | None = None  # the context of the request, if that is traced
 
 
 class JobKind(StrEnum):

@@ -20,8 +20,9 @@ from clarion.errors import (
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.model import DeadLetter, DeliveryStatus, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes, Queue
+from clarion.events.tracing import JobTraces
 from clarion.push.port import Gateway
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.logs import event_id, get_logger
 from clarion.telemetry.metrics import PipelineMetrics
 
 TRIES = 5
@@ -63,15 +64,20 @@ class OutcomeWriter:
     leases: Leases
     queue: Queue
     gateway: Gateway | None = None  # None: nothing is sent to devices
+    trace: JobTraces | None = None  # None: traces are off
 
     async def run_safely(
         self, job: Job, work: Callable[..., Awaitable[JobOutcome]], *arguments: Any
     ) -> JobOutcome:
         """Return what the work returns, or the outcome of its failure."""
+        token = event_id.set(job.event_id)
         try:
-            return await work(*arguments)
+            working = work(*arguments)
+            return await (working if self.trace is None else self.trace(job, working))
         except Exception as error:  # noqa: BLE001 - a job that fails must not fail its batch
             return self.fail(job, error)
+        finally:
+            event_id.reset(token)
 
     def fail(self, job: Job, error: Exception) -> JobOutcome:
         """Return the outcome of a failed try: a retry, or a dead letter."""

@@ -22,13 +22,14 @@ from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseCloc
 from clarion.events.lost_claims import LostClaims
 from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.events.port import PipelinePorts
+from clarion.events.port import JobHandler, PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
 from clarion.events.releaser import Releaser
 from clarion.events.sending import Sending
+from clarion.events.tracing import JobTraces, TracedDecider, trace_handlers
 from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
-from clarion.events.worker import JobHandler, Pool, Worker
+from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
 
@@ -84,6 +85,7 @@ class Pipeline:
             self._leases,
             ports.queue,
             ports.gateway,
+            JobTraces(ports.tracer) if ports.tracer.is_on else None,
         )
         self._turns = _make_turns()
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
@@ -113,6 +115,7 @@ class Pipeline:
             JobKind.DELIVER: deliverer,
             JobKind.DIGEST: Digester(ports.deliveries, waiting, writer),
         }
+        handlers = trace_handlers(handlers, ports.events, ports.tracer)
         self.finish_deliveries = deliverer.finish
         pools = [
             Pool(
@@ -120,7 +123,7 @@ class Pipeline:
                 quotas=SharedBatch(size, on_drained=expander.resume),
                 turns=turns[DECISIONS],
                 accepted=handover,
-                decider=decider,
+                decider=TracedDecider(decider) if ports.tracer.is_on else decider,
             ),
             Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES]),
             *(

@@ -27,6 +27,7 @@ from clarion.pages import Page
 from clarion.people.port import Segments, Users
 from clarion.push.model import Message
 from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Gateway
+from clarion.telemetry.traces import OFF, Tracer
 
 
 class Events(Protocol):
@@ -57,6 +58,9 @@ class Events(Protocol):
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         """Return the events that exist, by id, in one read."""
+
+    async def find_traces(self, app_id: str, ids: Iterable[str]) -> dict[str, str]:
+        """Return the contexts of those of the events that are traced, by id, in one read."""
 
     async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
         """Return the ids of those of the events that are cancelled."""
@@ -142,6 +146,20 @@ class Queue(Protocol):
 
         Dead letters are in lane -1.
         """
+
+
+class JobHandler(Protocol):
+    """Does one kind of job."""
+
+    async def handle(self, jobs: Sequence[Job]) -> None:
+        """Do the jobs, all of one app, and write their outcomes."""
+
+
+class AcceptedHandler(Protocol):
+    """Decides events that this process has just accepted."""
+
+    async def handle_accepted(self, pairs: Sequence[tuple[Job, Event]]) -> None:
+        """Do the first jobs of events, all of one app."""
 
 
 class NotificationReader(Protocol):
@@ -295,3 +313,4 @@ class PipelinePorts:
     node_id: str = ""
     # Whether no other node can have taken over what this one has claimed.
     is_live: Callable[[], bool] = lambda: True
+    tracer: Tracer = OFF

@@ -10,6 +10,7 @@ from clarion.catalog.model import Channel, RenderedText, build_context
 from clarion.catalog.port import CatalogEntry
 from clarion.events.model import Actor, Content, Target
 from clarion.people.model import User
+from clarion.telemetry.traces import current, entered
 
 # Programs read these: they get the text of the inbox if the type has none for them.
 LIKE_INBOX = frozenset({Channel.STUB, Channel.WEBHOOK})
@@ -22,7 +23,12 @@ async def render(
     """Render the template of a channel; `InvalidFields` if that fails."""
     recipient = {"id": user.id, "name": user.name, "language": user.language}
     context = _context(content, recipient, count)
-    return await entry.render(template_channel(entry, channel), user.language, context)
+    text = entry.render(template_channel(entry, channel), user.language, context)
+    span = current.get()
+    if span is None:
+        return await text
+    with entered(span.start("render", attributes={"clarion.channel": channel.value})):
+        return await text
 
 
 def template_channel(entry: CatalogEntry, channel: Channel) -> Channel:

@@ -40,6 +40,7 @@ from clarion.events.rendering import render
 from clarion.events.schedules import find_wait_s, find_wait_untried_s, spread_told
 from clarion.events.waiting import WaitingNotification
 from clarion.push.model import Device, InvalidationReason
+from clarion.telemetry.traces import Kind, current, entered
 
 # Shorter than the lease: an outcome that comes after it would be refused.
 LONGEST_ATTEMPT_S = 40.0
@@ -184,7 +185,15 @@ class Sending:
         progress: AddressProgress,
         message: OutgoingMessage,
     ) -> Result:
-        return Result(progress, await channels.send(channel, message, progress.only))
+        sending, span = channels.send(channel, message, progress.only), current.get()
+        if span is None:
+            return Result(progress, await sending)
+        about = {"clarion.channel": channel.value, "clarion.attempt": message.attempt}
+        with entered(span.start("send", Kind.CLIENT, about)) as step:
+            result = Result(progress, await sending)
+            provider, outcome = result.tries[-1]
+            step.set({"clarion.provider": provider, "clarion.outcome": _name(outcome)})
+            return result
 
     def _conclude(
         self,

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from clarion.errors import ClarionError, ServiceError
-from clarion.events.decider import Decider
 from clarion.events.handover import Handover
 from clarion.events.leases import LEASE_MS, LeaseClock, Leases
 from clarion.events.lost_claims import LostClaims
 from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.events.port import Queue
+from clarion.events.port import AcceptedHandler, JobHandler, Queue
 from clarion.events.quotas import BatchSize, Quotas
 from clarion.events.turns import Turns
 from clarion.telemetry.logs import get_logger
@@ -30,13 +28,6 @@ RETRY_S = 1.0
 _ORDER = (JobKind.HELD, JobKind.DIGEST, JobKind.DECIDE, JobKind.DELIVER, JobKind.EXPAND)
 
 
-class JobHandler(Protocol):
-    """Does one kind of job."""
-
-    async def handle(self, jobs: Sequence[Job]) -> None:
-        """Do the jobs, all of one app, and write their outcomes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """What the workers of one pool share. Only one pool gets new events through memory."""
@@ -45,7 +36,7 @@ class Pool:
     turns: Turns
     quotas: Quotas
     accepted: Handover | None = None
-    decider: Decider | None = None
+    decider: AcceptedHandler | None = None
 
 
 @dataclass(slots=True, kw_only=True)

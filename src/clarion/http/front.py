@@ -56,6 +56,7 @@ from clarion.http.strangers import check_head, is_local
 from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
+from clarion.telemetry import logs
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import Metrics
 
@@ -201,6 +202,7 @@ class Front:
             requests,
             headers,
         )
+        logs.request.set(request)
         sender = Sender(request, send, extra, self.sending)
         try:
             self._check(request)
@@ -215,16 +217,11 @@ class Front:
                 await request.discard()
             await _send_problem(sender, error, request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
-            get_logger().exception(
-                "request_failed", request_id=request_id, path=self._shown(scope["path"])
-            )
+            get_logger().exception("request_failed", path=self._shown(scope["path"]))
             await _send_problem(sender, InternalError(), request_id, cause=error)
         finally:
             self.connections.end(requests)
-        self._note(requests, scope["path"], sender)
-        # A stream was observed when it began.
-        if not sender.is_stream:
-            self._observe(request, sender.status, time.perf_counter() - started)
+        self._conclude(request, requests, sender, started)
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
@@ -317,14 +314,20 @@ class Front:
                 with contextlib.suppress(ServiceError):  # the store is away for a moment
                     await self._administrators.identify(credential, is_use=False)
 
-    def _note(self, requests: Requests, path: str, sender: Sender) -> None:
+    def _conclude(
+        self, request: Request, requests: Requests, sender: Sender, started: float
+    ) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
         if sender.is_stalled:
             requests.is_stalled = True
-        if not path.startswith(self._providers):
+        if not request.scope["path"].startswith(self._providers):
             requests.is_provider = False
         elif sender.status == _OK:
             requests.is_provider = True
+        # A stream was observed when it began.
+        if not sender.is_stream:
+            self._observe(request, sender.status, time.perf_counter() - started)
+        request.is_answered = True
 
     def _find(self, scope: Scope) -> Endpoint | None:
         method, path = scope["method"], self._templates.find(scope["path"])
@@ -457,17 +460,25 @@ class Front:
         framework = await self.complete()
         await framework(request.scope, receive, sender)
 
+    def is_api(self, path: str) -> bool:
+        """Whether a path is for programs: applications, their users, and providers."""
+        return path.startswith(("/v1/", *self._providers))
+
+    def find_route(self, scope: Scope) -> str:
+        """Return the route of a request that was answered: its path without ids and secrets."""
+        path: str = scope["path"]
+        route: str | None = path if path in self._paths else scope.get("path_template")
+        return route or self._find_by_prefix(path)[0]
+
     def _observe(self, request: Request, status: int, seconds: float) -> None:
         method, path = request.scope["method"], request.scope["path"]
-        route = path if path in self._paths else request.scope.get("path_template")
-        route = route or self._find_by_prefix(path)[0]
+        route = self.find_route(request.scope)
         label = method if method in _METHODS else "other"
         self._metrics.observe_request(label, route, status, seconds)
         which = self._log_requests
         if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):
             get_logger().info(
                 "request",
-                request_id=request.id,
                 method=method,
                 path=self._shown(path),
                 status=status,

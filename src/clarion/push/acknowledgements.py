@@ -10,11 +10,12 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.pacing import Pace
 from clarion.push.connections import Connection, TopicCursor
-from clarion.push.model import Message
+from clarion.push.model import Message, MessageStatus
 from clarion.push.port import Broadcasts, Messages
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
 
 RETRY_S = 1.0
 # After each commit, so that acknowledgements which come one by one share the next one. Nobody waits
@@ -38,6 +39,7 @@ class Acknowledgements:
         tasks: BackgroundTasks,
         *,
         gather_s: float = 0,
+        tracer: Tracer = OFF,
     ) -> None:
         self._messages = messages
         self._broadcasts = broadcasts
@@ -45,6 +47,7 @@ class Acknowledgements:
         self._metrics = metrics
         self._tasks = tasks
         self._gather_s = gather_s
+        self._tracer = tracer
         self._pace = Pace()
         self._is_recording = False
         self._delivered: _Delivered = {}
@@ -113,7 +116,22 @@ class Acknowledgements:
             seconds = max(0, now - message.created_at) / 1000
             was_connected = message.created_at >= connected_at
             self._metrics.observe_delivery(message.priority, seconds if was_connected else None)
+            if message.trace is not None:
+                self._trace(message, now - message.created_at)
         connection.carry_out(connection.session.settle(messages))
+
+    def _trace(self, message: Message, age_ms: int) -> None:
+        """Record the step from the commit of a message to that of its acknowledgement."""
+        about: dict[str, Attribute] = {
+            "clarion.app.id": message.app_id,
+            "clarion.device.id": message.device_id,
+            "clarion.message.id": message.id,
+            "clarion.message.status": MessageStatus.DELIVERED.value,
+        }
+        if message.notification_id is not None:
+            about["clarion.notification.id"] = message.notification_id
+        span = self._tracer.start("acknowledge", message.trace, Kind.CONSUMER, about, age_ms=age_ms)
+        span.end()
 
 
 async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:

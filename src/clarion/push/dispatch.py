@@ -29,6 +29,7 @@ from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.metrics import GatewayMetrics
+from clarion.telemetry.traces import OFF, Tracer, find_context
 
 
 class Dispatch:
@@ -45,13 +46,20 @@ class Dispatch:
         stored_limit: int,
         bus: Bus = ALONE,
         gather_s: float = 0,
+        tracer: Tracer = OFF,
     ) -> None:
         """`gather_s` is how long acknowledgements wait for others after a commit."""
         self.tasks = BackgroundTasks()
         self.forwarding = Forwarding(bus, connections, clock)
         self.topics = TopicDispatch(broadcasts, connections, clock, self.tasks, self.forwarding)
         self.acknowledgements = Acknowledgements(
-            messages, broadcasts, clock, metrics, self.tasks, gather_s=gather_s
+            messages,
+            broadcasts,
+            clock,
+            metrics,
+            self.tasks,
+            gather_s=gather_s,
+            tracer=tracer,
         )
         # Devices that connected or disconnected since this was last emptied.
         self.seen: set[str] = set()
@@ -126,6 +134,7 @@ class Dispatch:
             created_at=now,
             expires_at=content.expires_at,
             notification_id=notification_id,
+            trace=find_context(),
         )
         is_online = self._connections.get(device.id) is not None
         return message, *_first_status(message, is_online=is_online)

@@ -171,6 +171,7 @@ class Message(NamedTuple):
     collapse_id: str | None = None
     topic: str | None = None  # set when it was sent to a topic
     notification_id: str | None = None  # set when it is part of a notification
+    trace: str | None = None  # the context of the step that made it, if that is traced
 
 
 def make_message_id(notification_id: str, device_id: str) -> str:

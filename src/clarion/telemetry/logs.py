@@ -1,17 +1,47 @@
-"""Structured logs: one JSON object per line, or readable lines on a terminal."""
+"""Structured logs: one JSON object per line, or readable lines on a terminal.
+
+A line that is logged while a request is handled has its `request_id`, one of the work on an event
+its `event_id`, and both have a `trace_id` if there is one. docs/reference/log-events.md lists all.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import sys
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import partial
-from typing import TextIO, cast
+from typing import Protocol, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from clarion.telemetry import traces
+
+# Lines of one library in a minute; a collector or database that is away must not fill the disk.
+_LIBRARY_LINES = 10
+_MINUTE_S = 60.0
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+
+
+class Handled(Protocol):
+    """A request that is handled: its id, and its headers by their lower-case names."""
+
+    is_answered: bool
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]: ...
+
+
+# What this task does. A request is set by the front, once; what a task that it started logs after
+# the response is not about the request any more.
+request: ContextVar[Handled | None] = ContextVar("request", default=None)
+event_id: ContextVar[str | None] = ContextVar("event_id", default=None)
 
 
 class _SafeStream:
@@ -43,7 +73,7 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _add_context,
             *([] if process is None else [partial(_add_process, process)]),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -57,8 +87,46 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
     # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of
     # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    name = "%(name)s" if process is None else f"process {process}: %(name)s"
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=f"{name}: %(message)s")
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLog()])
+
+
+class LibraryLog(logging.Handler):
+    """Logs the warnings of libraries as lines of ours, a few of each library in a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By library: when its minute began, and its lines since.
+        self._lines: dict[str, tuple[float, int]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now, library = time.monotonic(), record.name.partition(".")[0]
+        began, lines = self._lines.get(library, (now, 0))
+        if now - began >= _MINUTE_S:
+            began, lines = now, 0
+        self._lines[library] = (began, lines + 1)
+        if lines < _LIBRARY_LINES:
+            get_logger().log(
+                min(record.levelno, logging.ERROR),
+                "library_warning",
+                library=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info,
+            )
+
+
+def _add_context(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add the ids of what this task does."""
+    handled, work, span = request.get(), event_id.get(), traces.current.get()
+    context = None if span is None else span.context
+    if handled is not None and not handled.is_answered:
+        event.setdefault("request_id", handled.id)
+        context = context or traces.read_context(handled.headers)
+    if work is not None:
+        event.setdefault("event_id", work)
+        context = context or traces.stored.get().get(work)
+    if context:
+        event.setdefault("trace_id", traces.id_of(context))
+    return event
 
 
 def _add_process(process: int, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,11 +1,16 @@
 """Logs: one JSON object a line, at the level that was set, on standard error."""
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import structlog
 
+from clarion.telemetry import logs, traces
 from clarion.telemetry.logs import configure, get_logger
 
 
@@ -92,3 +97,61 @@ def test_what_a_stranger_sent_cannot_forge_a_line_in_a_traceback(
     assert "request_failed" in lines[0]
     assert all(line.startswith("  ") for line in lines[1:])
     assert not any("\x1b[2J" in line for line in lines)
+
+
+@dataclass
+class Asked:
+    """A request that is handled."""
+
+    id: str = "r-1"
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    is_answered: bool = False
+
+
+def log_in_context(capsys: pytest.CaptureFixture[str], asked: Asked, event_id: str | None) -> Any:
+    """Log in a task of its own, which handles a request or works on an event."""
+
+    def work() -> None:
+        logs.request.set(asked)
+        logs.event_id.set(event_id)
+        traces.stored.set({"e-1": f"00-{'b' * 32}-{'2' * 16}-01"})
+        get_logger().warning("happened", own="field")
+
+    configure("info", "json")
+    copy_context().run(work)
+    return json.loads(capsys.readouterr().err)
+
+
+def test_a_line_has_the_ids_of_the_request_that_is_handled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    headers = {b"traceparent": f"00-{'a' * 32}-{'1' * 16}-01".encode()}
+    line = log_in_context(capsys, Asked(headers=headers), None)
+    assert (line["request_id"], line["trace_id"], line["own"]) == ("r-1", "a" * 32, "field")
+    assert "event_id" not in line
+
+
+def test_a_line_after_the_response_is_not_about_the_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    headers = {b"traceparent": f"00-{'a' * 32}-{'1' * 16}-01".encode()}
+    line = log_in_context(capsys, Asked(headers=headers, is_answered=True), None)
+    assert {"request_id", "trace_id", "event_id"} & set(line) == set()
+
+
+def test_a_line_about_the_work_on_an_event_has_its_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    line = log_in_context(capsys, Asked(is_answered=True), "e-1")
+    assert (line["event_id"], line["trace_id"]) == ("e-1", "b" * 32)
+
+
+def test_warnings_of_libraries_are_lines_of_ours_and_few(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure("info", "json")
+    log = logs.LibraryLog()
+    for number in range(50):
+        record = logging.LogRecord("lib.part", logging.WARNING, "", 0, "no %d", (number,), None)
+        log.handle(record)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["message"] for line in lines] == [f"no {number}" for number in range(10)]
+    assert {(line["event"], line["library"]) for line in lines} == {("library_warning", "lib.part")}

@@ -33,6 +33,11 @@ SELECT_MANY = statement(
     f"""SELECT {EVENTS.columns} FROM events
     WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))""",
 )
+SELECT_TRACES = statement(
+    "select_traces_of_events",
+    """SELECT id, trace FROM events WHERE app_id = :app_id AND trace IS NOT NULL
+    AND id IN (SELECT key FROM json_each(:ids))""",
+)
 SELECT_CANCELLED = statement(
     "select_cancelled_events",
     """SELECT id FROM events WHERE app_id = :app_id AND status = 'cancelled'
@@ -125,6 +130,10 @@ class SqlEvents:
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, Event]:
         rows = await self._engine.fetch(SELECT_MANY, app_id=app_id, ids=keys_of(ids))
         return {event.id: event for event in map(EVENTS.read, rows)}
+
+    async def find_traces(self, app_id: str, ids: Iterable[str]) -> dict[str, str]:
+        rows = await self._engine.fetch(SELECT_TRACES, app_id=app_id, ids=keys_of(ids))
+        return dict(rows)
 
     async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
         rows = await self._engine.fetch(SELECT_CANCELLED, app_id=app_id, ids=keys_of(ids))

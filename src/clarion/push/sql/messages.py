@@ -278,6 +278,7 @@ def _bind(message: Message, status: MessageStatus, reason: MessageReason | None)
         created_at=message.created_at,
         expires_at=message.expires_at,
         notification_id=message.notification_id,
+        trace=message.trace,
         status=status,
         reason=reason,
     )

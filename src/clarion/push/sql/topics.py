@@ -152,9 +152,11 @@ COLLAPSE = statement(
     AND sequence < (SELECT MAX(sequence) FROM topic_messages
     WHERE {_OF_TOPIC} AND collapse_id = :collapse_id)""",
 )
+# Not traced: a span for each of its devices would be too many.
+_COLUMNS = message_columns(device_id="''", is_stored="1", notification_id="NULL", trace="NULL")
 MISSED = statement(
     "select_missed_messages",
-    f"""SELECT {message_columns(device_id="''", is_stored="1", notification_id="NULL")}
+    f"""SELECT {_COLUMNS}
     FROM topic_messages WHERE {_OF_TOPIC}
     AND sequence > :cursor AND expires_at > :now ORDER BY sequence LIMIT :limit""",
 )

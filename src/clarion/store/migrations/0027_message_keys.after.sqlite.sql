@@ -18,12 +18,13 @@ CREATE TABLE messages_by_id (
   expires_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   notification_id TEXT,
+  trace TEXT,
   PRIMARY KEY (id, device_id)
 );
 INSERT INTO messages_by_id (device_id, id, app_id, sequence, payload, priority, collapse_id,
-  is_stored, status, reason, created_at, expires_at, updated_at, notification_id)
+  is_stored, status, reason, created_at, expires_at, updated_at, notification_id, trace)
 SELECT device_id, id, app_id, sequence, payload, priority, collapse_id,
-  is_stored, status, reason, created_at, expires_at, updated_at, notification_id
+  is_stored, status, reason, created_at, expires_at, updated_at, notification_id, trace
 FROM messages ORDER BY rowid;
 DROP TABLE messages;
 ALTER TABLE messages_by_id RENAME TO messages;
