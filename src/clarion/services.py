@@ -47,6 +47,7 @@ from clarion.people.last_seen import LastSeen
 from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
+from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
@@ -238,6 +239,7 @@ class Services:
             metrics=self.gateway_metrics,
             stored_limit=settings.device_stored,
             bus=self.bus,
+            circuits=DeviceCircuits(settings.device_failures),
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -305,7 +307,13 @@ class Services:
             clock=stores.clock,
         )
         self.metrics.watch_sockets(devices.sockets)
-        watch_devices(self.metrics.registry, self.registry, self.connections)
+        circuits, clock = self.dispatch.circuits, stores.clock
+        watch_devices(
+            self.metrics.registry,
+            self.registry,
+            self.connections,
+            lambda: circuits.count_open(clock.monotonic()),
+        )
         return SocketListener(
             devices,
             users,
