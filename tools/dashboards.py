@@ -106,6 +106,7 @@ GATEWAY: Sequence[Panel] = (
     ("Messages that wait", "short", {"waiting": "max(apns_pending_notifications)"}),
     ("Connected devices", "short", {"{{instance}}": "apns_active_device_connections"}),
     ("WebSocket connections", "short", {"{{instance}}": "clarion_gateway_connections"}),
+    ("Devices left alone", "short", {"{{instance}}": "clarion_device_circuits_open"}),
     (
         "Look-ups answered from memory",
         "percentunit",

@@ -48,6 +48,7 @@ from clarion.people.unsubscribe import UnsubscribeLinks
 from clarion.push.acknowledgements import GATHER_S
 from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
+from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
@@ -248,6 +249,7 @@ class Services:
             bus=self.bus,
             gather_s=GATHER_S,
             tracer=self.tracer,
+            circuits=DeviceCircuits(settings.device_failures),
         )
 
     def _build_ended_keys(self, stores: Stores) -> EndedKeys:
@@ -315,7 +317,13 @@ class Services:
             clock=stores.clock,
         )
         self.metrics.watch_sockets(devices.sockets)
-        watch_devices(self.metrics.registry, self.registry, self.connections)
+        circuits, clock = self.dispatch.circuits, stores.clock
+        watch_devices(
+            self.metrics.registry,
+            self.registry,
+            self.connections,
+            lambda: circuits.count_open(clock.monotonic()),
+        )
         return SocketListener(
             devices,
             users,

@@ -272,6 +272,13 @@ class Settings:
         10_000_000,
         "Devices of one app connected to one node; more are closed with 4429.",
     )
+    device_failures: int = _number(
+        5,
+        0,
+        1_000,
+        "Connections of a device that fail, one after the other, before it is left alone for 15 to "
+        "30 seconds; 0 for never.",
+    )
     category_per_hour: int = _number(
         0, 0, 1_000_000, "Notifications per user, category and hour; more are held. 0: no limit."
     )

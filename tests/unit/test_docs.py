@@ -127,7 +127,7 @@ def metric_names() -> set[str]:
     metrics.watch_certificate(0)
     metrics.watch_disk(lambda: (0, 0))
     counts = dict.fromkeys(("hits", "misses", "registered", "invalidated"), 0)
-    watch_devices(metrics.registry, SimpleNamespace(**counts), Connections())
+    watch_devices(metrics.registry, SimpleNamespace(**counts), Connections(), lambda: 0)
     watch_ledger(metrics.registry, LedgerCheck(SimpleNamespace()))
     GatewayMetrics(metrics.registry)
     CircuitMetrics(metrics.registry)

@@ -23,6 +23,7 @@ class Figures(NamedTuple):
     lag_ms: float
     queue_ages: dict[str, float]
     open_circuits: int
+    devices_left_alone: int
     restarts: dict[str, int]
 
 
@@ -49,5 +50,6 @@ def read_figures(text: str) -> Figures:
         lag_ms=lag_s / lags * _THOUSAND if lags else 0.0,
         queue_ages=dict(found["clarion_queue_oldest_seconds"]),
         open_circuits=total("clarion_provider_circuits_open"),
+        devices_left_alone=total("clarion_device_circuits_open"),
         restarts={name: int(count) for name, count in restarts.items() if count},
     )

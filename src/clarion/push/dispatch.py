@@ -15,6 +15,7 @@ from clarion.errors import ServiceError
 from clarion.nodes.bus import ALONE, Bus
 from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
+from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.forwarding import Forwarding
 from clarion.push.model import (
     Device,
@@ -47,6 +48,7 @@ class Dispatch:
         bus: Bus = ALONE,
         gather_s: float = 0,
         tracer: Tracer = OFF,
+        circuits: DeviceCircuits | None = None,
     ) -> None:
         """`gather_s` is how long acknowledgements wait for others after a commit."""
         self.tasks = BackgroundTasks()
@@ -66,6 +68,7 @@ class Dispatch:
         self._messages = messages
         self._connections = connections
         self._clock = clock
+        self.circuits = circuits or DeviceCircuits()
         self._metrics = metrics
         self._stored = StoredLimit(messages, clock, stored_limit)
         self._last_sequence = 0
@@ -154,9 +157,15 @@ class Dispatch:
         self._metrics.count(message.priority, status)
         is_taken = connection is not None and offer(connection, message, self._clock.monotonic())
         if connection is None and status is not MessageStatus.EXPIRED:
-            self.forwarding.forward(message)
+            self._forward(message)
         if message.is_stored and not is_taken and self._stored.add_one(message.device_id):
             await self._stored.trim(message.device_id)
+
+    def _forward(self, message: Message) -> None:
+        """Tell other nodes of a message, unless it is stored and its device is left alone."""
+        now = self._clock.monotonic()
+        if not (message.is_stored and self.circuits.puts_off(message.device_id, now)):
+            self.forwarding.forward(message)
 
     async def announce_to_topic(self, message: Message) -> None:
         await self.topics.announce(message)

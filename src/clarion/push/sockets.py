@@ -12,6 +12,7 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.pacing import Pace
 from clarion.push.connections import Connections, TopicCursor
+from clarion.push.device_circuits import Ending
 from clarion.push.dispatch import Dispatch
 from clarion.push.frames import Hello
 from clarion.push.model import Device
@@ -27,15 +28,17 @@ from clarion.push.session import (
 )
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import OpenSockets, Socket
+from clarion.telemetry.limited_log import LimitedLog
 
 
 class DeviceSocket(Socket[DeviceRequest]):
     """The `Connection` port: the socket of one device, and its place in its topics.
 
-    `origin` is that of the page which opened it, None if it is no browser.
+    `origin` is that of the page which opened it, None if it is no browser. `admitted_at` is when
+    the device was let in, None before, and after the end of the connection was noted.
     """
 
-    __slots__ = ("origin", "topics")
+    __slots__ = ("admitted_at", "origin", "topics")
 
     session: DeviceSession
 
@@ -44,6 +47,7 @@ class DeviceSocket(Socket[DeviceRequest]):
         super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
         self.topics: dict[str, TopicCursor] | None = None
         self.origin: str | None = None
+        self.admitted_at: int | None = None
 
 
 class DeviceEndpoint:
@@ -74,6 +78,8 @@ class DeviceEndpoint:
         self._app_limit = app_limit
         self._deleted_apps = deleted_apps
         self._origins = origins
+        self._circuits = dispatch.circuits
+        self._log = LimitedLog(clock)
         self._pace = Pace()
         self._window_ms = window_s * 1000
         self._window = clock.monotonic() // self._window_ms
@@ -88,6 +94,8 @@ class DeviceEndpoint:
     def perform(self, socket: DeviceSocket, effect: DeviceRequest) -> None:
         match effect:
             case Acknowledged(messages):
+                if (device := socket.session.device) is not None:
+                    self._circuits.acknowledge(device.id)
                 self._dispatch.acknowledgements.add(socket, messages)
             case Refill(least):
                 self._dispatch.refill(socket, least)
@@ -97,11 +105,30 @@ class DeviceEndpoint:
                 self._dispatch.tasks.start(self._authorise(socket, hello))
 
     def disconnected(self, socket: DeviceSocket) -> None:
+        self._note_end(socket)
         self._dispatch.disconnect(socket)
 
+    def _note_end(self, socket: DeviceSocket) -> None:
+        """Tell the circuit breaker of the device how its connection ended."""
+        session, admitted_at, now = socket.session, socket.admitted_at, self.clock.monotonic()
+        device, socket.admitted_at = session.device, None
+        if device is None or admitted_at is None:
+            return
+        ending = Ending(session.closed_with, now - admitted_at, not session.is_drained)
+        if for_ms := self._circuits.end(device.id, ending, now):
+            self._log.warning(
+                "device_circuit_open",
+                app_id=device.app_id,
+                device_id=device.id,
+                code=ending.code,
+                for_s=round(for_ms / 1000),
+            )
+
     async def tick(self, now: int) -> None:
-        """Open the window for messages of low priority, once each period."""
+        """Open the window for low priorities, once each period, and tell of what was put off."""
         self.time_of_day.set(self.clock)
+        for device_id in self._circuits.take_put_off(now):
+            self._dispatch.forwarding.announce_waiting(device_id)
         window = now // self._window_ms
         if window == self._window:
             return
@@ -126,8 +153,11 @@ class DeviceEndpoint:
                 socket.end(CloseCode.RESTARTING, "the device was changed: reconnect")
             elif self._is_full(device):
                 socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
+            elif wait_ms := self._circuits.find_wait_ms(device.id, self.clock.monotonic()):
+                socket.end(CloseCode.TOO_SLOW_OR_FAST, explain_wait(wait_ms))
             elif not socket.session.is_closed:
                 socket.mark_authenticated()
+                socket.admitted_at = self.clock.monotonic()
                 await self._dispatch.connect(socket, device, hello.cursor)
         except ServiceError:
             socket.end(CloseCode.RESTARTING, "the database does not answer")
@@ -141,3 +171,8 @@ class DeviceEndpoint:
         """Whether the app may have no more connections; one that is replaced does not count."""
         is_new = self._connections.get(device.id) is None
         return is_new and self._connections.count(device.app_id) >= self._app_limit
+
+
+def explain_wait(wait_ms: int) -> str:
+    """Return the reason with which a device is refused for a time."""
+    return f"its connections failed too often: reconnect in {-(-wait_ms // 1000)} s"

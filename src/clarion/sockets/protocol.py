@@ -104,7 +104,15 @@ class Session(ABC, Generic[F, E]):
     `now` is always a reading of the monotonic clock.
     """
 
-    __slots__ = ("_has_hello", "heard_at", "is_closed", "is_paused", "is_ready", "pinged_at")
+    __slots__ = (
+        "_has_hello",
+        "closed_with",
+        "heard_at",
+        "is_closed",
+        "is_paused",
+        "is_ready",
+        "pinged_at",
+    )
 
     _decoder: msgspec.json.Decoder[F]
 
@@ -112,6 +120,8 @@ class Session(ABC, Generic[F, E]):
         self.heard_at = now
         self.pinged_at = now
         self.is_closed = False
+        # Why we closed it; None while it is open, and if the client or the network ended it.
+        self.closed_with: CloseCode | None = None
         # The socket has taken no data for a while: nothing is written until `resume`.
         self.is_paused = False
         self.is_ready = False
@@ -183,4 +193,5 @@ class Session(ABC, Generic[F, E]):
         if self.is_closed:
             return []
         self.is_closed = True
+        self.closed_with = code
         return [Close(code, reason)]

@@ -73,7 +73,10 @@ class GatewayMetrics:
 
 
 def watch_devices(
-    registry: CollectorRegistry, devices: DeviceCounts, connections: ConnectionCounts
+    registry: CollectorRegistry,
+    devices: DeviceCounts,
+    connections: ConnectionCounts,
+    count_open_circuits: Callable[[], int],
 ) -> None:
     """Export what the registry of devices and the table of connections count by themselves."""
 
@@ -97,6 +100,8 @@ def watch_devices(
         yield counter("apns_token_operations", doc, ("operation",), operations)
         doc = "Devices connected to this node."
         yield gauge("apns_active_device_connections", doc, (), {(): len(connections)})
+        doc = "Devices whose circuit breaker is open on this node."
+        yield gauge("clarion_device_circuits_open", doc, (), {(): count_open_circuits()})
 
     registry.register(Scraped(read))
 

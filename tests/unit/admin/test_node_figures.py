@@ -11,6 +11,7 @@ clarion_loop_lag_seconds_sum 0.01
 clarion_queue_oldest_seconds{lane="high"} 1.5
 clarion_provider_circuits_open{channel="email",kind="smtp"} 1.0
 clarion_provider_circuits_open{channel="email",kind="apprise"} 2.0
+clarion_device_circuits_open 4.0
 clarion_loop_restarts_total{loop="worker_1"} 0.0
 clarion_loop_restarts_total{loop="queue_age"} 3.0
 """
@@ -21,7 +22,7 @@ def test_figures_are_read() -> None:
     assert figures.gateway_connections == 12
     assert figures.lag_ms == 2.5
     assert figures.queue_ages == {"high": 1.5}
-    assert figures.open_circuits == 3
+    assert (figures.open_circuits, figures.devices_left_alone) == (3, 4)
     assert figures.restarts == {"queue_age": 3}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
+from clarion.push.device_circuits import OPEN_MS, Ending
 from clarion.push.forwarding import MESSAGE, WITHDRAWN
 from clarion.push.model import MessageReason, MessageStatus
 from clarion.push.session import MAILBOX_LIMIT
@@ -37,6 +38,34 @@ def subjects(bus: RecordedBus) -> list[str]:
 
 
 # Messages to devices.
+
+
+def fail(gateway: Gateway) -> None:
+    """Let the connections of the device fail until its circuit is open."""
+    ending = Ending(CloseCode.TOO_SLOW_OR_FAST, 60_000, has_unacknowledged=True)
+    while not gateway.dispatch.circuits.end(gateway.device.id, ending, gateway.clock.monotonic()):
+        pass
+
+
+async def test_a_push_to_a_device_that_keeps_failing_is_stored_and_told_later(nodes: Nodes) -> None:
+    fail(nodes.here)
+    phone = await nodes.there.connect()
+    assert await nodes.here.push("a") is True
+    assert (await nodes.here.stored(), nodes.bus.told, phone.ids) == (["a"], [], [])
+    nodes.here.clock.advance(OPEN_MS[1])
+    for device_id in nodes.here.dispatch.circuits.take_put_off(nodes.here.clock.monotonic()):
+        nodes.here.dispatch.forwarding.announce_waiting(device_id)
+    await settle()
+    assert phone.ids == ["a"]
+    assert await nodes.here.push("b") is True
+    assert phone.ids == ["a", "b"]
+
+
+async def test_a_push_that_is_not_stored_is_forwarded_whatever_failed(nodes: Nodes) -> None:
+    fail(nodes.here)
+    phone = await nodes.there.connect()
+    assert await nodes.here.push("a", is_stored=False) is True
+    assert phone.ids == ["a"]
 
 
 async def test_a_push_reaches_the_device_where_it_is_connected(nodes: Nodes) -> None:

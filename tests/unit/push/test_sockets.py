@@ -1,5 +1,6 @@
 """The endpoint of devices: who is let in, and when the window for low priorities opens."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from clarion.errors import StoreUnavailable
 from clarion.nodes.recent_changes import RecentChanges
 from clarion.push.connections import Connections
+from clarion.push.device_circuits import LEAST_FAILURES, OPEN_MS, DeviceCircuits
 from clarion.push.frames import Hello
 from clarion.push.model import Device, PushPriority
-from clarion.push.session import Authorise, Dropped, Effect
+from clarion.push.session import Acknowledged, Authorise, Dropped, Effect
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
 from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from clarion.sockets.tasks import BackgroundTasks
@@ -29,6 +31,9 @@ class Gateway:
         self.tasks = BackgroundTasks()
         self.refills: list[PushPriority] = []
         self.connected: list[tuple[Device, object]] = []
+        self.forwarding = self
+        self.circuits = DeviceCircuits()
+        self.announced: list[str] = []
 
     async def authorise(self, token: str, secret: str) -> Device | None:
         if self.is_broken:
@@ -37,7 +42,11 @@ class Gateway:
 
     async def connect(self, socket: DeviceSocket, device: Device, cursor: object) -> None:
         assert not socket.session.is_closed
+        socket.session.recognise(device)
         self.connected.append((device, cursor))
+
+    def announce_waiting(self, device_id: str) -> None:
+        self.announced.append(device_id)
 
     def refill(self, socket: DeviceSocket, least: PushPriority) -> None:
         assert socket.session.is_ready
@@ -201,3 +210,56 @@ async def test_a_window_opens_once_each_period(
     assert gateway.refills == [], "the window was opened before"
     await endpoint.tick(NOW + 2 * WINDOW_S * 1000)
     assert gateway.refills == [PushPriority.LOW]
+
+
+async def connect_and_leave(endpoint: DeviceEndpoint, gateway: Any) -> list[Effect]:
+    """Connect, and leave at once."""
+    socket = Recorder(endpoint)
+    endpoint.perform(socket, Authorise(HELLO))
+    await gateway.tasks.finish(5)
+    # Twice, as after a close of ours: it counts once.
+    socket.on_ws_disconnected(None)  # type: ignore[arg-type]
+    endpoint.disconnected(socket)
+    return socket.effects
+
+
+async def test_a_device_in_a_loop_is_told_to_wait_and_then_let_in_again(
+    endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
+) -> None:
+    for _ in range(LEAST_FAILURES):
+        assert await connect_and_leave(endpoint, gateway) == []
+    for _ in range(3):
+        (close,) = await connect_and_leave(endpoint, gateway)
+        assert isinstance(close, Close)
+        assert close.code is CloseCode.TOO_SLOW_OR_FAST
+        assert "reconnect in" in close.reason
+    clock.advance(OPEN_MS[1])
+    assert await connect_and_leave(endpoint, gateway) == []
+    assert len(gateway.connected) == LEAST_FAILURES + 1
+    assert await connect_and_leave(endpoint, gateway) != [], "the probe has failed"
+
+
+async def test_a_device_that_acknowledges_may_leave_at_once_and_often(
+    endpoint: DeviceEndpoint, gateway: Any
+) -> None:
+    gateway.acknowledgements = SimpleNamespace(add=lambda _socket, _messages: None)
+    for _ in range(3 * LEAST_FAILURES):
+        socket = Recorder(endpoint)
+        endpoint.perform(socket, Authorise(HELLO))
+        await gateway.tasks.finish(5)
+        endpoint.perform(socket, Acknowledged((make_message(),)))
+        socket.on_ws_disconnected(None)  # type: ignore[arg-type]
+    assert len(gateway.connected) == 3 * LEAST_FAILURES
+
+
+async def test_other_nodes_are_told_of_what_was_put_off(
+    endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
+) -> None:
+    for _ in range(LEAST_FAILURES):
+        await connect_and_leave(endpoint, gateway)
+    assert gateway.circuits.puts_off(DEVICE.id, clock.monotonic())
+    await endpoint.tick(clock.monotonic())
+    assert gateway.announced == []
+    clock.advance(OPEN_MS[1])
+    await endpoint.tick(clock.monotonic())
+    assert gateway.announced == [DEVICE.id]

@@ -58,7 +58,9 @@ class RedisBreaker:
 
     def list_circuits(self) -> dict[str, str]:
         """Return the state of this circuit breaker, by its name."""
-        return {"redis": "open" if self.is_open else "closed"}
+        if not self.is_open:
+            return {"redis": "closed"}
+        return {"redis": "open" if self._checking is None else "half_open"}
 
     def open(self, error: BaseException) -> None:
         """Do not ask Redis until a probe has been answered."""
