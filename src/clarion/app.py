@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
+from clarion.clock import Clock
 from clarion.data_directory import DataDirectory
 from clarion.endpoints import build_front
 from clarion.housekeeping import list_tasks
@@ -35,6 +36,7 @@ from clarion.processes.gathered_metrics import GatheredMetrics
 from clarion.processes.member import Member
 from clarion.push.catch_up import CatchUp
 from clarion.push.device_changes import DeviceChanges
+from clarion.push.recent_messages import RecentMessages
 from clarion.services import Services
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
@@ -249,7 +251,7 @@ def _start_loops(
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
-    _watch_other_nodes(supervisor, services)
+    _watch_other_nodes(supervisor, services, stores.clock)
     supervisor.start("membership", services.membership.run)
     supervisor.start("lease_renewal", services.pipeline.renew_leases)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
@@ -271,7 +273,7 @@ def _start_loops(
         supervisor.start(task.name, task.run)
 
 
-def _watch_other_nodes(supervisor: Supervisor, services: Services) -> None:
+def _watch_other_nodes(supervisor: Supervisor, services: Services, clock: Clock) -> None:
     """Look for what other nodes change, unless there is none."""
     bus = services.bus
     if isinstance(bus, NoBus) and bus.is_hearing:
@@ -279,6 +281,8 @@ def _watch_other_nodes(supervisor: Supervisor, services: Services) -> None:
     changes = DeviceChanges(services.registry, services.deleted_apps.poll, bus)
     supervisor.start("device_changes", changes.run)
     supervisor.start("told_device_changes", changes.run_told)
+    recent = RecentMessages(services.dispatch, bus, clock)
+    supervisor.start("recent_messages", recent.run)
     supervisor.start("catch_up", CatchUp(services.dispatch, services.connections, bus).run)
 
 

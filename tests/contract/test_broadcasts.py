@@ -53,6 +53,19 @@ async def test_the_subscriptions_of_several_devices_are_found_in_one_read(
     assert await broadcasts.find_subscriptions("other", ["d1"]) == {}
 
 
+async def test_the_last_sequences_of_topics_are_found_in_one_read(
+    broadcasts: Broadcasts, topics: Topics
+) -> None:
+    app_id = new_app_id()
+    for topic in ("a", "b", "gone"):
+        await broadcasts.subscribe(app_id, "device", topic, NOW)
+    await published(broadcasts, *(make_broadcast("a", app_id=app_id) for _ in range(2)))
+    await topics.delete(app_id, "gone", NOW)
+    asked = ["a", "b", "gone", "none"]
+    assert await broadcasts.find_last_sequences(app_id, asked) == {"a": 2, "b": 0}
+    assert await broadcasts.find_last_sequences(new_app_id(), asked) == {}
+
+
 @pytest.mark.parametrize("priority", PushPriority)
 async def test_a_message_comes_back_as_published(
     broadcasts: Broadcasts, priority: PushPriority

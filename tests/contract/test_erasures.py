@@ -8,6 +8,17 @@ import pytest
 
 from clarion.access.vault import AesVault
 from clarion.errors import Conflict, EmailTaken, NotFound
+from clarion.events.model import (
+    AUDIENCES,
+    Audience,
+    AudienceKind,
+    Event,
+    EventStatus,
+    Job,
+    JobKind,
+    JobOutcome,
+)
+from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
@@ -16,13 +27,23 @@ from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
 from clarion.people.port import Users
+from clarion.people.sql import SqlUsers
 from clarion.personal_data import PERSONAL
 from clarion.push.model import DeviceDetails, MessageStatus
 from clarion.push.port import Devices, Messages
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement
-from tests.factories import DAY, NOW, FixedClock, make_device, make_message, make_user
+from tests.factories import (
+    DAY,
+    NOW,
+    FixedClock,
+    make_device,
+    make_message,
+    make_user,
+    new_app_id,
+)
+from tests.pipeline import PipelineStore, make_event, make_job
 from tests.planting import find_in_files, find_in_tables, plant
 
 MARK, OTHER = "qzmarkedtextqz", "xwothermarkxw"
@@ -247,6 +268,77 @@ async def test_two_nodes_can_run_the_same_erasure(
     await plant(engine, database_url, "app", f"ana-{MARK}", MARK, count=20)
     await asyncio.gather(eraser.erase("app", f"ana-{MARK}"), other.erase("app", f"ana-{MARK}"))
     assert await find_in_tables(engine, database_url, MARK) == []
+
+
+async def expand(store: PipelineStore, *users: str) -> tuple[Event, list[Job]]:
+    """Store an event for some users, with a claimed job for each."""
+    event = make_event(store.app_id, audience=Audience(AudienceKind.USERS, users))
+    await store.events.accept([event], [make_job(event, kind=JobKind.EXPAND, pool=AUDIENCES)])
+    (job,) = await store.claim()
+    children = [make_job(event, id=f"{event.id}/{user}", user_id=user) for user in users]
+    assert await store.queue.expand(job, children, None, NOW)
+    return event, await store.claim()
+
+
+async def read_progress(store: PipelineStore, event: Event) -> tuple[int, int, EventStatus]:
+    found = await store.events.get(store.app_id, event.id)
+    assert found is not None
+    return found.remaining, found.notification_count, found.status
+
+
+async def test_an_event_does_not_wait_for_a_recipient_who_was_erased(
+    engine: Engine, eraser: Eraser
+) -> None:
+    store = PipelineStore(engine, new_app_id())
+    users = ["ana", "ben", "cid"]
+    for user in users:
+        await SqlUsers(engine).put(make_user(user, app_id=store.app_id))
+    event, (of_ana, of_ben, of_cid) = await expand(store, *users)
+    assert await store.write(JobOutcome(job=of_ana, final_status=EventStatus.COMPLETED)) == [True]
+    for user in ("ana", "ben", "ben"):  # that of Ana is counted already
+        await eraser.erase(store.app_id, user)
+    assert await read_progress(store, event) == (1, 2, EventStatus.PROCESSING)
+    late = JobOutcome(job=of_ben, final_status=EventStatus.COMPLETED)
+    assert await store.write(late) == [False]
+    assert await store.write(JobOutcome(job=of_cid, final_status=EventStatus.COMPLETED)) == [True]
+    assert await read_progress(store, event) == (0, 3, EventStatus.COMPLETED)
+
+
+async def test_the_last_recipient_who_is_erased_completes_the_event(
+    engine: Engine, eraser: Eraser
+) -> None:
+    store = PipelineStore(engine, new_app_id())
+    await SqlUsers(engine).put(make_user("ana", app_id=store.app_id))
+    event, (of_ana, of_ben) = await expand(store, "ana", "ben")
+    await store.write(JobOutcome(job=of_ben, final_status=EventStatus.COMPLETED))
+    await eraser.erase(store.app_id, of_ana.user_id)
+    assert await read_progress(store, event) == (0, 2, EventStatus.COMPLETED)
+
+
+async def test_a_recipient_is_counted_once_by_whoever_is_first(
+    engine: Engine, other_node: Engine, eraser: Eraser, clock: FixedClock
+) -> None:
+    """Two nodes erase while a worker writes what it has decided."""
+    store, count = PipelineStore(engine, new_app_id()), 20
+    other = replace(
+        eraser,
+        erasures=SqlErasures(other_node, AesVault(bytes(32)), clock, PERSONAL),
+        scrub=other_node.scrub,
+    )
+    await SqlUsers(engine).put(make_user("ana", app_id=store.app_id))
+    expanded = [await expand(store, "ana", "ben") for _ in range(count)]
+    jobs = [job for _, claimed in expanded for job in claimed if job.user_id == "ana"]
+    outcomes = SqlOutcomes(other_node)
+    await asyncio.gather(
+        eraser.erase(store.app_id, "ana"),
+        other.erase(store.app_id, "ana"),
+        *(
+            outcomes.write([JobOutcome(job=job, final_status=EventStatus.COMPLETED)], NOW)
+            for job in jobs
+        ),
+    )
+    found = [await read_progress(store, event) for event, _ in expanded]
+    assert found == [(1, 1, EventStatus.PROCESSING)] * count
 
 
 async def read_export(engine: Engine, app_id: str, user_id: str) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from clarion.push.model import Message, MessageReason, MessageRecord, MessageSta
 from clarion.push.port import History, Messages
 from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
-from tests.factories import DAY, NOW, make_message
+from tests.factories import DAY, NOW, make_message, new_app_id
 
 State = tuple[MessageStatus, MessageReason | None]
 QUEUED: State = (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
@@ -60,6 +61,24 @@ async def test_the_devices_for_which_messages_wait_are_found(messages: Messages)
     await messages.acknowledge([("d6", done.id)], NOW)
     asked = ["d1", "d2", "d3", "d4", "d6", "none"]
     assert await messages.find_waiting(asked, NOW) == {"d1", "d2"}
+
+
+async def test_what_was_stored_lately_is_found_for_several_apps(messages: Messages) -> None:
+    """In the order of sequences, and only what waits and is stored."""
+    apps = [new_app_id() for _ in range(3)]
+    for number, app_id in enumerate((*apps, *apps, apps[0])):
+        message = make_message(f"d{number}", app_id=app_id, sequence=100 - number % 6)
+        await stored(messages, message)
+    gone = {"app_id": apps[0], "sequence": 101}
+    await stored(messages, make_message("x", **gone, expires_at=NOW))
+    await stored(messages, make_message("x", **gone, is_stored=False))
+    await stored(messages, make_message("x", **gone), state=DELIVERED)
+    find = partial(messages.find_recent, apps[:2], now=NOW)
+    assert await find(after=0, limit=9) == [
+        (96, "d4"), (97, "d3"), (99, "d1"), (100, "d0"), (100, "d6")
+    ]  # fmt: skip
+    assert await find(after=97, limit=2) == [(99, "d1"), (100, "d0")]
+    assert await find(after=100, limit=9) == []
 
 
 @pytest.mark.parametrize("ms", [0, 1, DAY - 1])

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 # Without Redis, a node looks into the store for what others have stored.
 POLL_LIMIT_S = 60.0
+# How soon it finds it; on a busy machine a part of the time is the request itself.
+FOUND_S = 5.0
 NORMAL_S = 1.0
 NORMAL_WITHIN_S = 10.0
 SLOWEST_REQUEST_S = 5.0
@@ -113,6 +115,7 @@ async def fill(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
 
 Fault = Callable[[ClusterRun, CrossNode, RedisServer], Awaitable[float]]
 FAULTS: list[Fault] = [kill, pause, flush, fill]
+WITHOUT_BUS = (kill, pause)
 
 
 async def test_nodes_lose_nothing_with_redis(
@@ -122,7 +125,7 @@ async def test_nodes_lose_nothing_with_redis(
     figures: Callable[[str], None],
 ) -> None:
     """Redis has nothing that is not elsewhere: all is delivered, and normal again by itself."""
-    slowest_s = 0.0
+    slowest_s = found_s = 0.0
     async with run_cluster(tmp_path, postgres, valkey) as run, crossing(run) as cross:
         async with run.under_load():
             usual_s = await time_normal(cross)
@@ -131,6 +134,8 @@ async def test_nodes_lose_nothing_with_redis(
                 await run.converge()
                 normal_s = await time_normal(cross)
                 slowest_s = max(slowest_s, normal_s)
+                if fault in WITHOUT_BUS:
+                    found_s = max(found_s, crossed_s)
                 figures(
                     f"T15 {fault.__name__}: a push to another node took {crossed_s:.2f} s, "
                     f"normal {normal_s:.1f} s after it was back"
@@ -144,3 +149,4 @@ async def test_nodes_lose_nothing_with_redis(
     assert faults[:20] == []
     assert set(run.senders.statuses) == {202}
     assert slowest_s <= NORMAL_WITHIN_S
+    assert found_s <= FOUND_S

@@ -1,8 +1,8 @@
 """Reads what may wait for connected devices because nobody told this node.
 
-While the bus is not heard, another node cannot forward what it accepts. Then the devices of this
-node get it after ten seconds, without reconnecting. When the bus is heard again, the store is
-read once more.
+While the bus is not heard, another node cannot forward what it accepts. What it has just stored is
+found by `RecentMessages`; here all connections are compared with the store, every ten seconds, and
+once more when the bus is heard again: subscriptions too, and what was stored late.
 """
 
 from __future__ import annotations

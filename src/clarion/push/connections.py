@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -105,6 +105,17 @@ class Connections:
         """Return the number of connected devices of an app."""
         return self._counts.get(app_id, 0)
 
+    def list_apps(self) -> list[str]:
+        """Return the apps that have devices connected here."""
+        return list(self._counts)
+
+    def list_topics(self) -> dict[str, list[str]]:
+        """Return the topics that connected devices are subscribed to, by app."""
+        topics: dict[str, list[str]] = {}
+        for app_id, topic in self._by_topic:
+            topics.setdefault(app_id, []).append(topic)
+        return topics
+
     def get(self, device_id: str) -> Connection | None:
         """Return the device's connection, or None."""
         connection = self._by_device.get(device_id)
@@ -113,6 +124,11 @@ class Connections:
         else:
             self.hits += 1
         return connection
+
+    def find(self, device_ids: Iterable[str]) -> list[Connection]:
+        """Return the connections of those devices that have one; these look-ups do not count."""
+        found = map(self._by_device.get, device_ids)
+        return [connection for connection in found if connection is not None]
 
     def add(self, device_id: str, connection: Connection) -> None:
         """Add a connection; an older one of the same device is closed."""

@@ -8,7 +8,7 @@ is not connected here, the message is forwarded to the node that has its connect
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
@@ -202,6 +202,19 @@ class Dispatch:
     def _note_seen(self, device: Device) -> None:
         self.seen.add(device.id)
         self._stored.forget(device.id)
+
+    async def find_recent(self, after: int, limit: int) -> Sequence[tuple[int, str]]:
+        """Return what waits after a sequence for devices of the apps that are connected here."""
+        app_ids = self._connections.list_apps()
+        if not app_ids:
+            return ()
+        now = self._clock.now()
+        return await self._messages.find_recent(app_ids, after=after, now=now, limit=limit)
+
+    def read_stored(self, device_ids: Iterable[str]) -> None:
+        """Have those of the devices read what is stored that are connected here."""
+        for connection in self._connections.find(device_ids):
+            read_store(connection)
 
     async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
         """Have connections of an app read what is stored, which nobody may have told them of."""

@@ -204,6 +204,14 @@ class Messages(Protocol):
     async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
         """Return for which of these devices, at most 500, stored messages wait, in one read."""
 
+    async def find_recent(
+        self, app_ids: Collection[str], *, after: int, now: int, limit: int
+    ) -> Sequence[tuple[int, str]]:
+        """Return sequence and device of what waits after a sequence, in this order, in one read.
+
+        Of the devices of some apps; at most `limit`.
+        """
+
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
     ) -> None:
@@ -365,6 +373,12 @@ class Broadcasts(Protocol):
         """Return the subscriptions of an app's devices by device and topic, in one read.
 
         Devices without one are left out, and topics that were deleted.
+        """
+
+    async def find_last_sequences(self, app_id: str, topics: Collection[str]) -> dict[str, int]:
+        """Return the sequence of the last message to each of these topics of an app, in one read.
+
+        Topics that were deleted are left out.
         """
 
     async def find_reached(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +26,8 @@ from clarion.sockets.tasks import BackgroundTasks
 CHUNK = 64
 # Messages of one topic that are being offered on this node; one more waits with its response.
 OFFERING_LIMIT = 100
+# In one read of their last sequences.
+TOPICS_AT_ONCE = 2_000
 # Messages of one topic deferred for a device that is not awake; beyond this they are sent.
 DEFERRED_LIMIT = 1_000
 MESSAGE = "push.topic_message"
@@ -263,6 +265,27 @@ class TopicDispatch:
                     self._connections.unsubscribe(app_id, topic, connection)
             for topic in states.keys() - unsubscribed[connection]:
                 self._compare(connection, app_id, topic, states[topic])
+
+    async def catch_up_published(
+        self, known: Mapping[tuple[str, str], int]
+    ) -> dict[tuple[str, str], int]:
+        """Have subscribers read what other nodes have published since `known`.
+
+        Return the last sequences by app and topic, to be given the next time.
+        """
+        last: dict[tuple[str, str], int] = {}
+        for app_id, topics in self._connections.list_topics().items():
+            for start in range(0, len(topics), TOPICS_AT_ONCE):
+                some = topics[start : start + TOPICS_AT_ONCE]
+                found = await self._broadcasts.find_last_sequences(app_id, some)
+                last |= {(app_id, topic): sequence for topic, sequence in found.items()}
+        for (app_id, topic), sequence in last.items():
+            if known.get((app_id, topic), -1) < sequence:
+                async for each in self._pace.over(self._connections.subscribers(app_id, topic)):
+                    cursor = (each.topics or {}).get(topic)
+                    if cursor is not None and cursor.read < sequence:
+                        _fall_behind(each, cursor)
+        return last
 
     def _compare(
         self, connection: Connection, app_id: str, topic: str, state: SubscriptionState

@@ -22,13 +22,10 @@ SELECT_EVENTS = statement(
     AND (SELECT jobs.id FROM jobs WHERE jobs.id = events.id) IS NULL
     LIMIT :limit""",
 )
-# The erasure of a user ends their job; the event keeps counting them.
 IS_WORKED_ON = statement(
     "is_event_worked_on",
     """SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE pool = '' AND lane IN (0, 1, 2, 3)
-      AND app_id = :app_id AND event_id = :event_id)
-    OR (SELECT id FROM erasures WHERE app_id = :app_id AND id >= :event_id
-      ORDER BY id LIMIT 1) IS NOT NULL""",
+    AND app_id = :app_id AND event_id = :event_id)""",
 )
 SELECT_DELIVERIES = statement(
     "select_deliveries_without_job",

@@ -101,6 +101,14 @@ FIND_WAITING = statement(
     SELECT 1 FROM messages WHERE device_id = asked.key AND {WAITS} AND is_stored = 1
     AND expires_at > :now)""",
 )
+# Of each app the newest end of an index, however many messages and devices it has.
+FIND_RECENT = statement(
+    "find_recent_messages",
+    f"""SELECT sequence, device_id FROM messages
+    WHERE app_id IN (SELECT key FROM json_each(:ids)) AND sequence > :sequence
+    AND {WAITS} AND is_stored = 1 AND expires_at > :now
+    ORDER BY sequence, device_id LIMIT :limit""",
+)
 ACKNOWLEDGE = statement(
     "acknowledge_message",
     f"""UPDATE messages SET status = 'delivered', reason = 'acknowledged', updated_at = :now
@@ -203,6 +211,14 @@ class SqlMessages:
     async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
         rows = await self._engine.fetch(FIND_WAITING, ids=keys_of(device_ids), now=now)
         return frozenset(device_id for (device_id,) in rows)
+
+    async def find_recent(
+        self, app_ids: Collection[str], *, after: int, now: int, limit: int
+    ) -> Sequence[tuple[int, str]]:
+        rows = await self._engine.fetch(
+            FIND_RECENT, ids=keys_of(app_ids), sequence=after, now=now, limit=limit
+        )
+        return [(sequence, device_id) for sequence, device_id in rows]
 
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()

@@ -117,6 +117,11 @@ FIND_SUBSCRIPTIONS = statement(
     FROM subscriptions
     WHERE app_id = :app_id AND device_id IN (SELECT key FROM json_each(:ids))""",
 )
+FIND_LAST = statement(
+    "find_last_sequences",
+    """SELECT topic, last_sequence FROM topics WHERE app_id = :app_id AND deleted_at IS NULL
+    AND topic IN (SELECT key FROM json_each(:topics))""",
+)
 # Of each message the topic is known, so that the index leads to it.
 FIND_REACHED = statement(
     "find_reached_devices",
@@ -299,6 +304,10 @@ class SqlBroadcasts:
             if last is not None:
                 found.setdefault(device_id, {})[topic] = SubscriptionState(cursor, last)
         return found
+
+    async def find_last_sequences(self, app_id: str, topics: Collection[str]) -> dict[str, int]:
+        rows = await self._engine.fetch(FIND_LAST, app_id=app_id, topics=keys_of(topics))
+        return {topic: int(last) for topic, last in rows}
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from clarion.clock import Clock
 from clarion.people.erasure.model import Erasure, Subject
-from clarion.people.erasure.sql import naming_events
+from clarion.people.erasure.sql import jobs, naming_events
 from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
 from clarion.store.engine import Engine
 from clarion.store.personal_tables import CHUNK, Owner, PersonalTable
@@ -84,6 +84,8 @@ class ErasurePass:
                 await self._erase_from_events(table)
             case Owner.NOTIFICATION:
                 pass  # with the notifications
+            case Owner.USER if table.table == "jobs":
+                await self._erase_jobs(table)
             case Owner.USER if table.table == "notifications":
                 await self._erase_notifications(table)
             case _:
@@ -107,6 +109,13 @@ class ErasurePass:
                 waiting = []
         if waiting:
             await self._write({table.table: table.delete.many(waiting)})
+
+    async def _erase_jobs(self, table: PersonalTable) -> None:
+        owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
+        while found := await self.engine.fetch_in_background(jobs.FIND, **owner):
+            removed = await self._write(jobs.erase(table, owner, found, self.clock.now()))
+            if removed == 0 or len(found) < CHUNK:
+                return  # the next round looks for more
 
     async def _erase_notifications(self, table: PersonalTable) -> None:
         owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
