@@ -36,7 +36,7 @@ from clarion.telemetry.traces import OFF, Tracer, find_context
 class Dispatch:
     """Accepts messages to devices, and serves the connections of devices."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a line for each dependency
         self,
         *,
         messages: Messages,
