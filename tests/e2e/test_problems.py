@@ -146,3 +146,23 @@ def test_no_problem_shows_how_the_server_is_made(server: Server) -> None:
     for answer in (server.app.post("/v1/keys", b"{"), server.app.get("/v1/keys?limit=x")):
         text = answer.body.decode().lower()
         assert not [word for word in ("litestar", "msgspec", "traceback", ".py") if word in text]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("GET", "/v1/events?statsu=failed", "after, limit, status"),
+        ("GET", "/v1/users/ana?statsu=1", "none"),
+        ("GET", "/v1/users/ana/notifications?statsu=1", "after, category, limit, unread"),
+        ("GET", "/v1/users/ana/unread-count?statsu=1", "none"),
+        ("POST", "/v1/events?statsu=1", "none"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_refused(
+    server: Server, method: str, path: str, known: str
+) -> None:
+    """It is misspelt, and would have no effect."""
+    answer = server.app.ask(method, path)
+    reason = f"is not a parameter of this operation; it takes {known}"
+    assert (answer.status, answer.problem["code"]) == (422, "invalid_fields")
+    assert answer.problem["errors"] == [{"field": "statsu", "reason": reason}]

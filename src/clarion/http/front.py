@@ -51,6 +51,7 @@ from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.path_templates import PathTemplates
+from clarion.http.queries import check_names, list_parameters
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
 from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
@@ -148,6 +149,9 @@ class Front:
         self._providers = tuple(each for each, _ in self._prefixes if each not in _FOR_PEOPLE)
         self._paths = frozenset(route.path for route in routes)
         self._templates = PathTemplates(self._paths)
+        self._parameters = {
+            route.endpoint: list_parameters(route.operation) for route in routes if route.operation
+        }
         self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework_routes}
@@ -277,6 +281,8 @@ class Front:
         if endpoint is None:
             await self._serve_framework(request, sender)
         else:
+            if request.scope["query_string"] and endpoint in self._parameters:
+                check_names(request.scope["query_string"], self._parameters[endpoint])
             answer = await endpoint(request)
             if isinstance(answer, Streamed):
                 return answer

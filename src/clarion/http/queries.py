@@ -1,21 +1,39 @@
-"""The query of a fast route → its type; every fault names its parameter."""
+"""The query of a request: its names are checked, and that of a fast route becomes its type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.asgi import Operation
 from clarion.http.decoding import explain
 
 T = TypeVar("T", bound=msgspec.Struct)
+# Unknown parameters that a response names.
+_FAULTS_LIMIT = 10
+
+
+def check_names(query: bytes, known: Collection[str]) -> None:
+    """Refuse parameters that an operation does not have: a misspelt filter would have no effect."""
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        reason = f"is not a parameter of this operation; {takes}"
+        raise InvalidFields(*(FieldFault(name, reason) for name in unknown[:_FAULTS_LIMIT]))
+
+
+def list_parameters(operation: Operation) -> frozenset[str]:
+    """Return the names of the parameters in the query of a fast route."""
+    return frozenset(each.name for each in operation.parameters if each.place == "query")
 
 
 def read_query(query: bytes, wanted: type[T]) -> T:
-    """Return the parameters as a struct, each by the last value given; others are ignored.
+    """Return the parameters as a struct, each by the last value given.
 
     `InvalidFields` names all that do not fit.
     """

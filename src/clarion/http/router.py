@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from litestar.exceptions import (
     ValidationException,
 )
 from litestar.handlers import BaseRouteHandler
+from litestar.routes import HTTPRoute
 from litestar.types import ControllerRouterHandler
 
 from clarion.errors import (
@@ -33,6 +34,7 @@ from clarion.http import openapi, problems
 from clarion.http.asgi import FastRoute
 from clarion.http.auditing import note_error
 from clarion.http.decoding import explain
+from clarion.http.queries import check_names
 from clarion.http.strict_body import StrictBody
 from clarion.telemetry.logs import get_logger
 
@@ -49,9 +51,11 @@ def build(
     The fast routes, which the front answers, are named with its own if a method is not allowed.
     """
     provided = {name: _provide(part) for name, part in parts.items()}
-    return Litestar(
+    known: dict[BaseRouteHandler, frozenset[str]] = {}
+    framework = Litestar(
         route_handlers=[_give_parts(handler, provided) for handler in handlers],
         exception_handlers={Exception: partial(_answer_error, _methods_of(fast_routes))},
+        before_request=partial(_check_query, known),
         openapi_config=openapi.configure(),
         plugins=openapi.PLUGINS,
         logging_config=None,
@@ -59,6 +63,23 @@ def build(
         return_dto=None,
         request_max_body_size=None,  # the front has the limit
     )
+    known.update(_list_parameters(framework))
+    return framework
+
+
+def _list_parameters(framework: Litestar) -> Iterator[tuple[BaseRouteHandler, frozenset[str]]]:
+    """Yield each handler with the names of the parameters in its query."""
+    for route in framework.routes:
+        if isinstance(route, HTTPRoute):
+            for handler, model in route.route_handler_map.values():
+                yield handler, frozenset(each.field_alias for each in model.expected_query_params)
+
+
+async def _check_query(
+    known: Mapping[BaseRouteHandler, frozenset[str]], request: Request[Any, Any, Any]
+) -> None:
+    if query := request.scope["query_string"]:
+        check_names(query, known[request.route_handler])
 
 
 def _give_parts(handler: Any, provided: Mapping[str, Provide]) -> Any:

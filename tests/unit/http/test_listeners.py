@@ -67,7 +67,7 @@ class Watcher:
     """A request as the listener hands it over; `responses` are the statuses it was sent."""
 
     def __init__(self, connection: str) -> None:
-        self.scope = {"client": connection}
+        self.scope = {"client": connection, "method": "GET", "http_version": "1.1"}
         self.proto = self
         self.responses: list[int] = []
 

@@ -1,10 +1,10 @@
-"""The query of a fast route: read as the framework reads it, every fault with its parameter."""
+"""Queries: what a fast route reads is as in the framework; every fault names its parameter."""
 
 import msgspec
 import pytest
 
 from clarion.errors import InvalidFields
-from clarion.http.queries import read_query
+from clarion.http.queries import check_names, read_query
 
 
 class Wanted(msgspec.Struct):
@@ -22,7 +22,6 @@ class Wanted(msgspec.Struct):
         (b"limit=1&limit=2", Wanted(limit=2)),
         (b"category=", Wanted(category="")),
         (b"category=a%20b+c", Wanted(category="a b c")),
-        (b"other=1", Wanted()),
     ],
 )
 def test_parameters_have_their_types(query: bytes, read: Wanted) -> None:
@@ -45,3 +44,25 @@ def test_every_fault_is_named(query: bytes, faults: list[tuple[str, str]]) -> No
     with pytest.raises(InvalidFields) as refused:
         read_query(query, Wanted)
     assert [(each.field, each.reason) for each in refused.value.faults] == faults
+
+
+def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InvalidFields) as refused:
+        check_names(b"limit=1&limt=2&unred=", {"unread", "limit"})
+    reason = "is not a parameter of this operation; it takes limit, unread"
+    assert [(each.field, each.reason) for each in refused.value.faults] == [
+        ("limt", reason),
+        ("unred", reason),
+    ]
+
+
+def test_a_response_names_ten_of_many_unknown_parameters() -> None:
+    query = "&".join(f"p{number}=" for number in range(1_000)).encode()
+    with pytest.raises(InvalidFields) as refused:
+        check_names(query, ())
+    assert [each.field for each in refused.value.faults] == [f"p{number}" for number in range(10)]
+    assert refused.value.faults[0].reason.endswith("it takes none")
+
+
+def test_known_names_pass() -> None:
+    check_names(b"limit=1&unread=true&limit=", {"unread", "limit"})

@@ -50,6 +50,10 @@ def faults(problem: dict[str, Any]) -> list[tuple[str, str]]:
         ("shop=a&limit=1.5", ("limit", "must be an integer")),
         ("shop=a&is_open=maybe", ("is_open", "must be true or false")),
         ("limit=1", ("shop", "is required")),
+        (
+            "shop=a&limt=1",
+            ("limt", "is not a parameter of this operation; it takes is_open, limit, shop"),
+        ),
     ],
 )
 def test_a_wrong_parameter_is_named(
