@@ -20,6 +20,7 @@ from bench.subjects import (
     online,
     processes,
     segments,
+    start,
     writes,
 )
 from bench.table import Row, json_lines, text
@@ -40,6 +41,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "channels": channels.measure,
     "segments": segments.measure,
     "bus": bus.measure,
+    "start": start.measure,
 }
 
 

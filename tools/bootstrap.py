@@ -134,6 +134,7 @@ def install(extras: str) -> None:
         make_venv()
     install_packages(extras)
     install_clarion()
+    compile_clarion()
     write_stamp(extras)
 
 
@@ -223,7 +224,7 @@ def installer() -> list[str]:
     if (VENV / "bin" / "pip").exists():
         return [str(VENV_PYTHON), "-m", "pip", *pip_install]
     if has_uv():
-        return ["uv", "pip", "install", "--python", str(VENV_PYTHON)]
+        return ["uv", "pip", "install", "--compile-bytecode", "--python", str(VENV_PYTHON)]
     return [PYTHON, "-m", "pip", "--python", str(VENV_PYTHON), *pip_install]
 
 
@@ -250,6 +251,14 @@ def install_clarion() -> None:
     script = VENV / "bin" / "clarion"
     script.write_text(CONSOLE_SCRIPT.format(python=shlex.quote(str(VENV_PYTHON))), encoding="utf-8")
     script.chmod(0o755)
+
+
+def compile_clarion() -> None:
+    """Compile src/, as pip does with packages: otherwise the first start takes twice as long.
+
+    So does each one if the account that runs the server may not write here.
+    """
+    succeeds([str(VENV_PYTHON), "-m", "compileall", "-q", str(ROOT / "src")])
 
 
 def write_stamp(extras: str) -> None:

@@ -1,7 +1,7 @@
 """The composition root: what a node consists of, and the order in which it starts and stops.
 
-`stores.py` has the adapters of the store, `services.py` what works on them, `endpoints.py` every
-HTTP endpoint. No other module knows which adapter fills a port.
+`stores.py` has the adapters of the store, `services.py` what works on them, `endpoints.py` and
+`management.py` every HTTP endpoint. No other module knows which adapter fills a port.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ the server's; `send` and `receive` are the child's.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 _HEADER_BYTES = 4
 
@@ -18,6 +20,8 @@ async def open_child(
     module: str, *arguments: str, **options: Any
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
     """Start a module of ours as a process; its first argument is the descriptor of its socket."""
+    import asyncio  # noqa: PLC0415 - the child does without: it is half of what it would import
+
     ours, theirs = socket.socketpair()
     with theirs:
         process = await asyncio.create_subprocess_exec(

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -55,7 +56,7 @@ from clarion.store.opening import migrate, open_engine
 from tests.conftest import run_apart, run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
-STORES = {"sqlite": "sqlite_database", "postgres": "emptied_database"}
+STORES = {"sqlite": "migrated_database", "postgres": "emptied_database"}
 REDIS = {"redis": "redis_url", "redis_cluster": "redis_cluster_url"}
 HOT = {"memory": "no_address", **REDIS}
 DEPENDENCIES = {**STORES, **REDIS}
@@ -98,6 +99,20 @@ def sqlite_database(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all migrations, which a test copies."""
+    path = tmp_path_factory.mktemp("migrated") / "clarion.db"
+    run_apart(migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def migrated_database(sqlite_database: str, tmp_path: Path, migrated_file: Path) -> str:
+    shutil.copy(migrated_file, tmp_path / "clarion.db")
+    return sqlite_database
+
+
+@pytest.fixture(scope="session")
 def worker_database(postgres_url: str) -> Iterator[str]:
     """One migrated database for all contract tests of a worker: one for each would take longer."""
     name = f"contract_{uuid.uuid4().hex}"
@@ -134,7 +149,6 @@ def waiting_limit() -> int:
 
 @pytest.fixture
 async def engine(database_url: str, waiting_limit: int) -> AsyncIterator[Engine]:
-    await migrate(database_url)
     async with nothing_left(), opened(database_url, waiting_limit) as engine:
         yield engine
 
@@ -287,7 +301,6 @@ async def depending_on(url: str) -> AsyncIterator[Dependency]:
         yield breaker
         breaker.client.close()
     else:
-        await migrate(url)
         async with opened(url) as engine:
             yield engine
 

@@ -16,10 +16,10 @@ from clarion.access.vault import AesVault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange
 from clarion.store.group_commit import Rows
-from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.runner import SqliteRunner
 from clarion.store.statement import Row, Statement, Unit, Value
 from tests.factories import FixedClock
+from tests.migrated import copy_migrated
 
 
 class MemoryEngine:
@@ -60,8 +60,7 @@ def other_engine() -> Iterator[MemoryEngine]:
 
 @contextmanager
 def open_in_memory() -> Iterator[MemoryEngine]:
-    connection = apsw.Connection(":memory:")
-    apply_to_sqlite(connection)
+    connection = copy_migrated()
     yield MemoryEngine(connection)
     connection.close()
 

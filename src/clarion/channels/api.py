@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
-from litestar.openapi import ResponseSpec
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, Priority
@@ -32,6 +31,7 @@ from clarion.events.model import Content, Notification
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
+from clarion.http.responses import describe_response
 from clarion.http.shapes import Items, check_choice, check_value
 from clarion.http.views import Timestamp, View
 from clarion.people.model import User
@@ -212,7 +212,7 @@ class ProvidersController(Controller):
         "/{channel:str}/{name:str}",
         summary="Create or replace a provider",
         status_code=200,
-        responses={201: ResponseSpec(ProviderView, description="It is new.")},
+        responses={201: describe_response(ProviderView, "It is new.")},
         errors=(Conflict,),
     )
     async def put_provider(

@@ -14,8 +14,8 @@ import apsw
 from clarion.errors import StoreUnavailable
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.statement import Row, Statement, Unit, Value
+from tests.migrated import copy_migrated
 from tests.unit.conftest import MemoryEngine
 
 TURNS = 20
@@ -108,8 +108,7 @@ class GatedStore:
     """One database in memory: behind gates for the code under test, and open for the test."""
 
     def __init__(self) -> None:
-        connection = apsw.Connection(":memory:")
-        apply_to_sqlite(connection)
+        connection = copy_migrated()
         self.gates = Gates()
         self._gated = GatedEngine(connection, self.gates)
         self.gated = cast("Engine", self._gated)

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import msgspec
 from litestar import Controller, Response, delete, get, put
-from litestar.openapi import ResponseSpec
 
 from clarion.access.model import Scope
 from clarion.catalog import built_in
@@ -22,6 +21,7 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
+from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect
 from clarion.http.views import View
 
@@ -98,7 +98,7 @@ class CategoriesController(Controller):
     @put(
         "/{name:str}",
         summary="Create or replace a category",
-        responses={201: ResponseSpec(CategoryView, description="The category was created.")},
+        responses={201: describe_response(CategoryView, "The category was created.")},
         errors=(Conflict,),
     )
     async def put_category(

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
-from litestar.openapi import ResponseSpec
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
@@ -16,6 +15,7 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
+from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.people.model import Segment
@@ -96,7 +96,7 @@ class SegmentsController(Controller):
         "/{name:str}",
         summary="Create or replace a segment",
         errors=(Conflict,),
-        responses={201: ResponseSpec(SegmentView, description="The segment was created.")},
+        responses={201: describe_response(SegmentView, "The segment was created.")},
     )
     async def put_segment(
         self,

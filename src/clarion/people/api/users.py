@@ -8,7 +8,6 @@ from typing import Annotated
 
 from litestar import Controller, Response, get, patch, put
 from litestar.di import Provide
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
 from clarion.access.model import Scope
@@ -18,6 +17,7 @@ from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.parameters import After, Limit
+from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, read_moment
 from clarion.people.api.shapes import (
     UserBody,
@@ -118,7 +118,7 @@ class UsersController(Controller):
 
     @put(
         summary="Create or replace a user",
-        responses={201: ResponseSpec(UserView, description="The user was created.")},
+        responses={201: describe_response(UserView, "The user was created.")},
         errors=(Conflict,),
     )
     async def put_user(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from litestar import Response, delete, get, post
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -19,6 +18,7 @@ from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.parts import Parts
+from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.people.active_users import ActiveUsers
@@ -135,7 +135,7 @@ def view_receipt(erasure: Erasure) -> ErasureReceipt:
     summary="Delete a user",
     tags=_TAGS,
     status_code=200,
-    responses={202: ResponseSpec(ErasureReceipt, description="The user is being erased.")},
+    responses={202: describe_response(ErasureReceipt, "The user is being erased.")},
 )
 async def delete_user(
     request: ApiRequest,
@@ -178,7 +178,7 @@ async def restore_user(request: ApiRequest, user_id: UserId, eraser: Injected[Er
     ["/v1/users/{user_id:str}/export", "/v1/me/export"],
     summary="Export a user",
     tags=_TAGS,
-    responses={200: ResponseSpec(UserExport, description="Everything about the user.")},
+    responses={200: describe_response(UserExport, "Everything about the user.")},
 )
 async def export_user(
     request: ApiRequest,

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 from msgspec import UNSET, UnsetType
 
@@ -23,6 +22,7 @@ from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.responses import describe_response
 from clarion.http.shapes import (
     PAGE_DEFAULT,
     Items,
@@ -180,7 +180,7 @@ class DevicesController(Controller):
 
     @post(
         summary="Register a device",
-        responses={200: ResponseSpec(RegisteredDevice, description="It was registered before.")},
+        responses={200: describe_response(RegisteredDevice, "It was registered before.")},
     )
     async def register(
         self,

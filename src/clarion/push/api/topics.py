@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Response, delete, get, post, put
-from litestar.openapi import ResponseSpec
 
 from clarion import fields
 from clarion.access.model import Scope, UserCaller
@@ -18,6 +17,7 @@ from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
+from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
@@ -100,7 +100,7 @@ class TopicsController(Controller):
     @put(
         "/{topic:str}",
         summary="Create, open or close a topic",
-        responses={201: ResponseSpec(TopicView, description="The topic was created.")},
+        responses={201: describe_response(TopicView, "The topic was created.")},
         errors=(Conflict,),
     )
     async def put_topic(
