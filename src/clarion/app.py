@@ -195,11 +195,13 @@ class Server:
             await asyncio.sleep(self._settings.drain_s)
         clock = asyncio.get_running_loop().time
         ends_at = clock() + grace_s
-        # An HTTP listener would wait for an open stream for ever.
-        await services.live_clients.stop(min(grace_s / 2, _STREAMS_GRACE_S))
-        left_s = max(0.0, ends_at - clock())
-        # Devices find another node, if there is one; a node alone is back the sooner it stops.
+        # Clients find another node, if there is one; a node alone is back the sooner it stops.
         is_gentle = not sqlite_path(self._settings.database_url)
+        # An HTTP listener would wait for an open stream for ever.
+        await services.live_clients.stop(
+            min(grace_s / 2, _STREAMS_GRACE_S), spread_s=grace_s / 4 if is_gentle else 0.0
+        )
+        left_s = max(0.0, ends_at - clock())
         await asyncio.gather(
             services.sockets.stop(left_s, is_gentle=is_gentle),
             *(listener.stop(left_s) for listener in listeners),

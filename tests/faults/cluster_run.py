@@ -30,6 +30,7 @@ from tests.faults.pipeline_load import PlannedRequest, Senders, plan, set_up
 from tests.faults.sizes import SIZES
 from tests.servers import PostgresServer, RedisCluster, RedisServer
 
+UNPROTECTED = Path(__file__).parent / "unprotected"
 SEED = 20_261_117
 CLIENTS = 6
 PART = 100
@@ -171,13 +172,21 @@ async def run_cluster(
     redis: RedisServer | RedisCluster,
     *,
     links: Links | None = None,
+    without: str | None = None,
 ) -> AsyncIterator[ClusterRun]:
-    """Start three nodes, bring devices online on all of them, and have the load ready."""
+    """Start three nodes, bring devices online on all of them, and have the load ready.
+
+    `without` names the protection that the nodes lack: see `unprotected/sitecustomize.py`.
+    """
     flags = {**NO_LIMITS, "database": postgres.url, "redis": redis.url}
     cluster = Cluster(folder, links.node_flags if links else NO_MORE, **flags)
     if links:
         for node, host, under in zip(cluster.nodes, links.hosts, links.under, strict=True):
             node.place(host, under)
+    if without:
+        for node in cluster.nodes:
+            variables = (f"PYTHONPATH={UNPROTECTED}", f"CLARION_TEST_WITHOUT={without}")
+            node.under = [*node.under, "env", *variables]
     first = await asyncio.to_thread(cluster.initialise)
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(cluster.start)

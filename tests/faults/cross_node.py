@@ -3,14 +3,19 @@
 import asyncio
 import json
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from bench.device import DeviceSocket, Notification, Ready, connect
 from bench.installation import secret_of, token_of
 from tests.cluster.nodes import Node
+from tests.faults.cluster_run import ClusterRun
 from tests.faults.http_client import Connection
+from tests.faults.sizes import SIZES
 
 AWAY_S = 0.2
+POLL_LIMIT_S = 60.0
+NORMAL_S = 1.0
 
 
 class CrossNode:
@@ -55,6 +60,10 @@ class CrossNode:
             await arrived.wait()
         return time.monotonic() - began
 
+    def list_missed(self) -> list[int]:
+        """Return which of the pushes have not arrived."""
+        return [number for number, arrived in self._arrived.items() if not arrived.is_set()]
+
     def on_ready(self, socket: DeviceSocket, ready: Ready) -> None:
         del socket, ready
         self.connections += 1
@@ -70,3 +79,24 @@ class CrossNode:
         del socket, code
         self.is_ready.clear()
         self._closed.set()
+
+
+@asynccontextmanager
+async def crossing(run: ClusterRun) -> AsyncIterator[CrossNode]:
+    """A device on the second node, and a provider on the first."""
+    sender, receiver, _ = run.cluster.nodes
+    cross = CrossNode(sender, receiver, SIZES.cluster_devices, run.installation.push_headers())
+    task = asyncio.create_task(cross.run())
+    try:
+        await cross.is_ready.wait()
+        yield cross
+    finally:
+        task.cancel()
+
+
+async def time_normal(cross: CrossNode) -> float:
+    """Return after how long pushes cross within a second again."""
+    began = time.monotonic()
+    while await cross.push(POLL_LIMIT_S) > NORMAL_S:
+        pass
+    return time.monotonic() - began

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.links import POSTGRES, REDIS, SERVERS, Links, has_namespaces, open_links
 from tests.conftest import IS_NIGHT
 from tests.faults.cluster_run import run_cluster
+from tests.faults.cross_node import crossing, time_normal
 from tests.faults.sizes import SIZES
 from tests.servers import PostgresServer, RedisServer
 
@@ -100,3 +101,28 @@ async def test_partitions_lose_nothing_and_heal(
         )
     assert faults[:20] == []
     assert settled_s <= CONVERGED_S
+
+
+async def test_without_a_look_after_the_gap_a_push_is_lost(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    figures: Callable[[str], None],
+) -> None:
+    """The control: a node that hears again has to read what it missed."""
+    urls = {POSTGRES: postgres.url, REDIS: redis.url}
+    async with (
+        open_links(urls, in_namespaces=False) as links,
+        run_cluster(tmp_path, postgres, redis, links=links, without="looks") as run,
+        crossing(run) as cross,
+    ):
+        await time_normal(cross)
+        links.interrupt(1, REDIS)
+        with pytest.raises(TimeoutError):
+            await cross.push(SIZES.cluster_fault_s)
+        await links.heal()
+        await run.converge()
+        await time_normal(cross)
+        missed = cross.list_missed()
+    figures(f"T16, control without a look after the gap: {len(missed)} push lost")
+    assert len(missed) == 1

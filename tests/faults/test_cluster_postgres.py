@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.faults.cluster_run import CONVERGE_LIMIT_S, ClusterRun, run_cluster
+from tests.faults.cluster_run import CLIENTS, CONVERGE_LIMIT_S, ClusterRun, run_cluster
 from tests.faults.sizes import SIZES
 from tests.faults.test_postgres_crash import ENDS
 from tests.servers import PostgresServer, RedisServer
@@ -120,6 +120,21 @@ async def inject_conflicts(run: ClusterRun) -> None:
         await run.progress(300 * SIZES.cluster_rounds)
         assert len(run.senders.unknown) == before
         await connection.execute("DROP FUNCTION lose_conflict CASCADE")
+
+
+async def test_without_retries_clients_notice_conflicts(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    figures: Callable[[str], None],
+) -> None:
+    """T14, the control: a node that does not run a batch again is found by the same check."""
+    async with run_cluster(tmp_path, postgres, redis, without="retries") as run:
+        async with run.senders.running(CLIENTS):
+            with pytest.raises(AssertionError):
+                await inject_conflicts(run)
+            run.senders.stop()
+        figures(f"T14, control without retries: {dict(run.senders.statuses)}")
 
 
 MISBEHAVIOUR = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ CHANGED = "inbox.changed"
 TOLD_AT_ONCE = 1_000
 _POLL_CHUNK = 500
 _RETRY_S = 30
+# When a node stops; as many as sockets of devices are closed then.
+_ENDED_PER_S = 200
 _Owner = tuple[str, str]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[_Owner]).decode
@@ -196,15 +199,29 @@ class LiveClients:
                 for client in tuple(user.clients):
                     client.end(reason)
 
-    async def stop(self, limit_s: float) -> None:
-        """Accept no more clients, end all, and wait until they are closed or the time is up."""
+    async def stop(self, limit_s: float, *, spread_s: float = 0.0) -> None:
+        """Accept no more clients, end all, and wait until they are closed or the time is up.
+
+        They end at random moments within `spread_s`: they come to other nodes, which would
+        otherwise have them all at once.
+        """
         self._is_stopped = True
-        for user in list(self._users.values()):
-            for client in list(user.clients):
-                client.end(EndReason.RESTARTING)
+        clients = [client for user in self._users.values() for client in user.clients]
+        spread_s = min(spread_s, len(clients) / _ENDED_PER_S)
+        for client in clients:
+            if spread_s:
+                moment_s = random.uniform(0, spread_s)  # noqa: S311 - jitter
+                asyncio.get_running_loop().call_later(moment_s, self._end_open, client)
+            else:
+                self._end_open(client)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(spread_s + limit_s):
                 await self._is_empty.wait()
+
+    def _end_open(self, client: LiveClient) -> None:
+        user = self._users.get((client.app_id, client.user_id))
+        if user is not None and client in user.clients:
+            client.end(EndReason.RESTARTING)
 
     async def run(self) -> None:
         """Look for changes that other nodes made and have not told, until cancelled."""

@@ -116,6 +116,23 @@ async def test_a_stop_ends_all_and_waits_for_them(live: LiveClients) -> None:
         client.open(live)
 
 
+async def test_a_gentle_stop_ends_clients_one_after_the_other(inboxes: MemoryInboxes) -> None:
+    live = LiveClients(inboxes, per_user=1, total=2_000)
+    client = Client()
+    for number in range(1_500):
+        client.open(live, f"user-{number}")
+    gone = live.open("app", "gone", wake=lambda: None, end=lambda _: client.calls.append("gone"))
+    stopping = asyncio.ensure_future(live.stop(1, spread_s=60))
+    await asyncio.sleep(0)
+    live.close(gone)
+    async with asyncio.timeout(30):
+        while len(client.calls) < 3:  # noqa: ASYNC110 - nothing signals us
+            await asyncio.sleep(0.001)
+    assert len(client.calls) < 1_500
+    assert set(client.calls) == {"restarting"}
+    stopping.cancel()
+
+
 async def test_a_stop_does_not_wait_for_ever(live: LiveClients) -> None:
     Client().open(live)
     await live.stop(0.01)
