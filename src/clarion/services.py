@@ -95,7 +95,7 @@ class Services:
         self.inbox_actions = InboxActions(stores.inboxes, self.live_clients, clock)
         self.connections = Connections()
         self.origins = AllowedOrigins(stores.known_apps, clock)
-        self._known_apps = stores.known_apps
+        self._known_apps, self._catalog = stores.known_apps, stores.catalog
         self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
         self.active_users = ActiveUsers(
             stores.users,
@@ -263,7 +263,9 @@ class Services:
     async def _forget_app(self, app_id: str) -> None:
         """Forget what is cached of a deleted app, and end all its connections."""
         self.callers.forget_app(app_id)
-        self._known_apps.forget(app_id)
+        self._known_apps.drop(app_id)
+        self._catalog.drop_app(app_id)
+        await self.channels.drop_app(app_id)
         await self.connections.disconnect_app(app_id)
         await self.live_clients.disconnect_app(app_id)
 

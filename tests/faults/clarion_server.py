@@ -67,13 +67,13 @@ class ClarionServer:
     @property
     def writer_pid(self) -> int:
         """The process that writes the database for the server."""
-        for pid in self._family:
+        for pid in self.family:
             if WRITER in Path(f"/proc/{pid}/cmdline").read_text():
                 return pid
         raise self._failed("has no writer process")
 
     @property
-    def _family(self) -> list[int]:
+    def family(self) -> list[int]:
         """The server and its children."""
         lists = Path(f"/proc/{self.pid}/task").glob("*/children")
         return [self.pid, *(int(child) for each in lists for child in each.read_text().split())]
@@ -96,7 +96,7 @@ class ClarionServer:
             if time.monotonic() - started > START_LIMIT_S:
                 raise self._failed("is not ready")
             await asyncio.sleep(ASK_EVERY_S)
-        return time.monotonic() - started - sum(map(_waited_for_processor_s, self._family))
+        return time.monotonic() - started - sum(map(_waited_for_processor_s, self.family))
 
     async def is_ready(self) -> bool:
         try:

@@ -42,6 +42,25 @@ def test_the_unit_exposes_little(capsys: pytest.CaptureFixture[str]) -> None:
     assert float(found[1]) <= EXPOSURE_LIMIT
 
 
+def verify(text: str, folder: Path) -> list[str]:
+    """Return what systemd has to say of a unit; its program is one that is there."""
+    unit = folder / UNIT.name
+    unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
+    command = [find_program("systemd-analyze", "systemd"), "verify", "--man=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [line for line in done.stderr.splitlines() if UNIT.name in line]
+
+
+def test_systemd_knows_everything_in_the_unit(tmp_path: Path) -> None:
+    assert verify(UNIT.read_text(), tmp_path) == []
+
+
+def test_a_fault_of_a_unit_is_found(tmp_path: Path) -> None:
+    text = UNIT.read_text().replace("ProtectHome=yes", "ProtectHouse=yes")
+    (line,) = verify(text, tmp_path)
+    assert "ProtectHouse" in line
+
+
 def test_haproxy_accepts_its_configuration() -> None:
     command = [
         find_program("haproxy", "haproxy"),

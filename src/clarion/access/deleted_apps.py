@@ -17,6 +17,9 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.logs import get_logger
 
 POLL_S = 2.0
+# So many ids are kept of apps of which nothing is left in the store: what is cached of them lasts
+# for seconds.
+KEPT = 2_000
 
 
 class DeletedApps:
@@ -36,8 +39,9 @@ class DeletedApps:
         self._apps = apps
         self._on_deleted = on_deleted
         self._poll_s = poll_s
-        # Ids are never used again, so none is removed.
-        self._ids: set[str] = set()
+        # Ids are never used again, so only the oldest are removed; what the store still has is new.
+        self._ids: dict[str, None] = {}
+        self._limit = KEPT
         self.deleted = Invalidation("access.deleted_app", self._take, self._look)
         self._is_told = asyncio.Event()
 
@@ -51,8 +55,14 @@ class DeletedApps:
         await self._apply(app_id)
 
     def _take(self, app_id: str) -> None:
-        self._ids.add(app_id)
+        self._note(app_id)
         self._look()
+
+    def _note(self, app_id: str) -> None:
+        self._ids.pop(app_id, None)
+        self._ids[app_id] = None
+        while len(self._ids) > self._limit:
+            del self._ids[next(iter(self._ids))]
 
     def _look(self) -> None:
         """Read at once which apps are deleted."""
@@ -72,8 +82,9 @@ class DeletedApps:
     async def poll(self) -> None:
         """Read which apps are deleted."""
         found = await self._apps.list_deleted()
-        self._ids.update(found)
+        self._limit = KEPT + len(found)
         for app_id in found:
+            self._note(app_id)
             await self._apply(app_id)
 
     async def _apply(self, app_id: str) -> None:

@@ -80,6 +80,11 @@ class KnownApps:
         if app_id in self._known:  # what it was is compared with what it will be
             self._known[app_id] = (_LONG_AGO, self._known[app_id][1])
 
+    def drop(self, app_id: str) -> None:
+        """Keep nothing of an app that was deleted."""
+        self._changes += 1
+        self._known.pop(app_id, None)
+
     def _open(self, key: UserKey) -> VerifyingKey:
         opened = self.vault.open(key.key, user_key_context(key.app_id, key.kid))
         if key.algorithm is UserTokenAlgorithm.HS256:

@@ -21,6 +21,7 @@ _CACHE_LIMIT = 10_000
 # Of the texts of templates in the cache, in characters.
 _CACHE_LIMIT_SIZE = 1 << 25
 _LOCKS = 64
+_NOTHING: dict[str, tuple[int, Entry | None]] = {}
 
 
 class CachedCatalog:
@@ -44,7 +45,9 @@ class CachedCatalog:
         self.forget = Invalidation("catalog.type", self._forget, self._forget_all)
         self.forget_app = Invalidation("catalog.category", self._forget_app, self._forget_all)
         self._size = 0
-        self._cache: dict[tuple[str, str], tuple[int, Entry | None]] = {}
+        # By app and type: when it was read, and the entry. Apps come and go whole.
+        self._cache: dict[str, dict[str, tuple[int, Entry | None]]] = {}
+        self._count = 0
         self._changes = 0
         self.render_times = Tally()
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -61,17 +64,22 @@ class CachedCatalog:
 
     def _forget(self, app_id: str, type_name: str) -> None:
         self._changes += 1
-        self._cache.pop((app_id, type_name), None)
+        if self._cache.get(app_id, {}).pop(type_name, None) is not None:
+            self._count -= 1
 
     def _forget_all(self) -> None:
         self._changes += 1
-        self._cache.clear()
-        self._size = 0
+        self._clear()
 
     def _forget_app(self, app_id: str) -> None:
         self._changes += 1
-        for key in [key for key in self._cache if key[0] == app_id]:
-            del self._cache[key]
+        self._count -= len(self._cache.pop(app_id, ()))
+
+    drop_app = _forget_app  # of an app that was deleted: every node is told of that by itself
+
+    def _clear(self) -> None:
+        self._cache.clear()
+        self._size = self._count = 0
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
         own = {each.type: each for each in await self._types.list(app_id)}
@@ -111,17 +119,20 @@ class CachedCatalog:
 
     def _look_up(self, key: tuple[str, str]) -> tuple[Entry | None] | None:
         """Return the cached entry in a tuple: that there is no such type is cached, too."""
-        cached_at, entry = self._cache.get(key, (-CACHED_MS, None))
+        app_id, type_name = key
+        cached_at, entry = self._cache.get(app_id, _NOTHING).get(type_name, (-CACHED_MS, None))
         return (entry,) if self._clock.monotonic() - cached_at < CACHED_MS else None
 
     def _store(self, key: tuple[str, str], now: int, entry: Entry | None) -> None:
         size = entry.size_bytes if entry else 0
-        if len(self._cache) >= _CACHE_LIMIT or self._size + size > _CACHE_LIMIT_SIZE:
-            self._cache.clear()
-            self._size = 0
+        if self._count >= _CACHE_LIMIT or self._size + size > _CACHE_LIMIT_SIZE:
+            self._clear()
         # Entries that are replaced count again, so that the cache is emptied early, never late.
         self._size += size
-        self._cache[key] = (now, entry)
+        app_id, type_name = key
+        of_app = self._cache.setdefault(app_id, {})
+        self._count += type_name not in of_app
+        of_app[type_name] = (now, entry)
 
 
 def _has_own_category(definition: NotificationType) -> bool:

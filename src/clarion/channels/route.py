@@ -29,11 +29,12 @@ from clarion.channels.model import (
     Verified,
 )
 from clarion.channels.port import Providers, Sender, SenderContext
+from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Outcome | Verified)
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
 SLOT_WAIT_S = 5.0
 SANDBOX = "sandbox: not sent"
@@ -206,7 +207,7 @@ async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T |
     limit_s = provider.timeout_s
     try:
         async with asyncio.timeout(limit_s):
-            return await attempt()
+            return conceal(await attempt(), provider.secrets.values())
     except TimeoutError:
         return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
     except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt

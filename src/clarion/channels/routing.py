@@ -129,6 +129,13 @@ class Routing:
         if app_id in self._apps:
             self._apps[app_id] = (0, self._apps[app_id][1])
 
+    async def drop_app(self, app_id: str) -> None:
+        """Close the connections to the providers of an app that was deleted, and forget them."""
+        self._loading.pop(app_id, None)
+        _, dropped = self._apps.pop(app_id, (0, None))
+        if dropped is not None:
+            await close_all(_all(dropped))
+
     async def disable(
         self, app_id: str, channel: Channel, name: str, reason: str, since: int | None = None
     ) -> None:

@@ -64,6 +64,10 @@ class _Circuit:
     def is_half_open(self, now: int) -> bool:
         return self.open_until is not None and now >= self.open_until
 
+    def is_over(self, now: int) -> bool:
+        """Whether nothing is left to remember: it was open, and not used, for so long."""
+        return max(self.failures, default=(self.open_until or 0) + FAILURE_MS) <= now
+
 
 class DeviceCircuits:
     """Those of the devices that failed lately on this node; all times are of the monotonic clock.
@@ -80,6 +84,10 @@ class DeviceCircuits:
         self._circuits: OrderedDict[str, _Circuit] = OrderedDict()
         # Devices of which other nodes were told nothing since, and until when.
         self._put_off: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """How many devices failed lately."""
+        return len(self._circuits)
 
     def count_open(self, now: int) -> int:
         """Return how many devices are left alone."""
@@ -120,6 +128,12 @@ class DeviceCircuits:
         """Close a half-open circuit: a connection ended as it should."""
         circuit = self._circuits.get(device_id)
         if circuit is not None and circuit.is_half_open(now):
+            del self._circuits[device_id]
+
+    def forget_old(self, now: int) -> None:
+        """Forget the devices whose failures no longer count; once a heart-beat is enough."""
+        old = [device_id for device_id, each in self._circuits.items() if each.is_over(now)]
+        for device_id in old:
             del self._circuits[device_id]
 
     def puts_off(self, device_id: str, now: int) -> bool:

@@ -68,7 +68,7 @@ class Dispatch:
         self._messages = messages
         self._connections = connections
         self._clock = clock
-        self.circuits = circuits or DeviceCircuits()
+        self.circuits = DeviceCircuits() if circuits is None else circuits
         self._metrics = metrics
         self._stored = StoredLimit(messages, clock, stored_limit)
         self._last_sequence = 0

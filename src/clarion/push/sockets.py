@@ -35,7 +35,7 @@ class DeviceSocket(Socket[DeviceRequest]):
     """The `Connection` port: the socket of one device, and its place in its topics.
 
     `origin` is that of the page which opened it, None if it is no browser. `admitted_at` is when
-    the device was let in, None before, and after the end of the connection was noted.
+    the device was let in; None before, and as soon as it has acknowledged something or has left.
     """
 
     __slots__ = ("admitted_at", "origin", "topics")
@@ -94,8 +94,8 @@ class DeviceEndpoint:
     def perform(self, socket: DeviceSocket, effect: DeviceRequest) -> None:
         match effect:
             case Acknowledged(messages):
-                if (device := socket.session.device) is not None:
-                    self._circuits.acknowledge(device.id)
+                if socket.admitted_at is not None:
+                    self._note_success(socket)
                 self._dispatch.acknowledgements.add(socket, messages)
             case Refill(least):
                 self._dispatch.refill(socket, least)
@@ -107,6 +107,12 @@ class DeviceEndpoint:
     def disconnected(self, socket: DeviceSocket) -> None:
         self._note_end(socket)
         self._dispatch.disconnect(socket)
+
+    def _note_success(self, socket: DeviceSocket) -> None:
+        """Forget what failed before: this connection works, however it will end."""
+        socket.admitted_at = None
+        if (device := socket.session.device) is not None:
+            self._circuits.acknowledge(device.id)
 
     def _note_end(self, socket: DeviceSocket) -> None:
         """Tell the circuit breaker of the device how its connection ended."""
@@ -127,6 +133,7 @@ class DeviceEndpoint:
     async def tick(self, now: int) -> None:
         """Open the window for low priorities, once each period, and tell of what was put off."""
         self.time_of_day.set(self.clock)
+        self._circuits.forget_old(now)
         for device_id in self._circuits.take_put_off(now):
             self._dispatch.forwarding.announce_waiting(device_id)
         window = now // self._window_ms

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from clarion.access.deleted_apps import DeletedApps
+from clarion.access.deleted_apps import KEPT, DeletedApps
 from clarion.access.port import Apps
 from clarion.errors import StoreUnavailable
 from tests.factories import NOW, make_app, make_provider_key
@@ -93,3 +93,30 @@ async def test_the_other_nodes_know_it_when_they_are_told(apps: Apps) -> None:
     assert app.id in there
     await asyncio.wait_for(ended.wait(), 30)
     loop.cancel()
+
+
+class ManyApps:
+    """The part of the `Apps` port that is read: apps that are being removed."""
+
+    def __init__(self) -> None:
+        self.ids: tuple[str, ...] = ()
+
+    async def list_deleted(self) -> tuple[str, ...]:
+        return self.ids
+
+
+async def test_the_oldest_are_forgotten_and_none_that_is_still_being_removed() -> None:
+    apps = ManyApps()
+    deleted = DeletedApps(apps)  # type: ignore[arg-type]
+    await deleted.add("oldest")
+    apps.ids = tuple(map(str, range(2 * KEPT)))
+    await deleted.poll()
+    for number in range(KEPT):
+        await deleted.add(f"newer {number}")
+    assert all(each in deleted for each in apps.ids)
+    assert "oldest" not in deleted
+    apps.ids = ()
+    await deleted.poll()
+    await deleted.add("newest")
+    assert "newest" in deleted
+    assert len(deleted._ids) == KEPT

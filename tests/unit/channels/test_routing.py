@@ -299,6 +299,15 @@ async def test_changes_are_seen_after_some_seconds_and_close_what_was_open() -> 
     assert len(world.senders["first"].messages) == 1
 
 
+async def test_nothing_is_kept_of_a_deleted_app() -> None:
+    world = World("first")
+    await world.send()
+    await world.routing.drop_app("app")
+    assert world.senders["first"].closed == 1
+    assert (world.routing._apps, world.routing._loading) == ({}, {})
+    await world.routing.drop_app("app")  # it is dropped until nothing of it is left
+
+
 async def test_a_change_on_this_node_is_seen_at_once() -> None:
     world = World("first")
     await world.send()

@@ -150,3 +150,13 @@ def test_memory_is_bounded() -> None:
 def test_it_can_be_turned_off() -> None:
     circuits = DeviceCircuits(0)
     assert not any(end_all(circuits, SILENT, 100))
+
+
+def test_what_no_longer_counts_is_forgotten() -> None:
+    circuits = DeviceCircuits()
+    circuits.end("short", SHORT, 0)
+    circuits.end("slow", SILENT, 0)
+    end_all(circuits, SILENT, LEAST_FAILURES)
+    for now, left in ((SHORT_COUNTS_MS, 2), (FAILURE_MS, 1), (FAILURE_MS + LONGEST, 0)):
+        circuits.forget_old(now)
+        assert len(circuits) == left
