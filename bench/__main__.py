@@ -19,6 +19,7 @@ from bench.subjects import (
     online,
     processes,
     segments,
+    traces,
     writes,
 )
 from bench.table import Row, json_lines, text
@@ -38,6 +39,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "channels": channels.measure,
     "segments": segments.measure,
     "bus": bus.measure,
+    "traces": traces.measure,
 }
 
 
