@@ -21,6 +21,7 @@ from bench.subjects import (
     processes,
     segments,
     start,
+    traces,
     writes,
 )
 from bench.table import Row, json_lines, text
@@ -42,6 +43,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "segments": segments.measure,
     "bus": bus.measure,
     "start": start.measure,
+    "traces": traces.measure,
 }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,11 +96,13 @@ def _measure(
 
 
 @contextmanager
-def on_sqlite(*, devices: int = 0, users: int = 0) -> Iterator[Deployment]:
-    """Run a deployment on SQLite for as long as the block lasts."""
+def on_sqlite(
+    *, devices: int = 0, users: int = 0, env: Mapping[str, str] | None = None
+) -> Iterator[Deployment]:
+    """Run a deployment on SQLite for as long as the block lasts; `env` is added for its server."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        _deployment("SQLite", Path(folder), "", devices, users, 1) as deployment,
+        _deployment("SQLite", Path(folder), "", devices, users, 1, env) as deployment,
     ):
         yield deployment
 
@@ -119,7 +121,13 @@ def on_postgres(*, devices: int = 0, users: int = 0, processes: int = 1) -> Iter
 
 @contextmanager
 def _deployment(
-    name: str, folder: Path, database: str, devices: int, users: int, processes: int
+    name: str,
+    folder: Path,
+    database: str,
+    devices: int,
+    users: int,
+    processes: int,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Deployment]:
     data = [f"--data={folder}", f"--database={database}"]
     command = [sys.executable, "-m", "clarion", "init", "--log-level=warning", *data]
@@ -134,7 +142,7 @@ def _deployment(
     serve = [sys.executable, "-m", "clarion", "serve", *flags, *addresses]
     compare = [sys.executable, "-m", "bench.baseline", *flags, f"--listen={HOST}:{baseline_port}"]
     with (
-        serving(serve, f"http://{HOST}:{port}/ready") as server,
+        serving(serve, f"http://{HOST}:{port}/ready", env=env) as server,
         serving(compare, f"http://{HOST}:{baseline_port}/ready") as baseline,
     ):
         yield Deployment(

@@ -37,13 +37,13 @@ def _measure(deployment: Deployment, seconds: float) -> Iterator[Row]:
     deployment.measure(
         partial(one, deployment.installation.api_headers()), 30, total=500, warm_up_s=0
     )
-    asyncio.run(_wait(deployment, 500))
+    asyncio.run(wait(deployment, 500))
     what = f"{EVENTS:,} events to the inbox, one per request, {deployment.name}"
-    yield _run(
+    yield run(
         deployment, what, partial(one, deployment.installation.api_headers()), EVENTS, 1, empty
     )
     what = f"{EVENTS:,} events to the inbox, {BATCH} per request, {deployment.name}"
-    yield _run(
+    yield run(
         deployment, what, partial(many, deployment.installation.api_headers()), EVENTS, BATCH, empty
     )
 
@@ -71,15 +71,15 @@ def _event(index: int) -> dict[str, object]:
     }
 
 
-def _run(
+def run(
     deployment: Deployment, what: str, source: object, total: int, each: int, empty: Row
 ) -> Row:
-    before = asyncio.run(_wait(deployment, 0))
+    before = asyncio.run(wait(deployment, 0))
     cpu = deployment.server.usage().cpu_s
     started = time.perf_counter()
     result, _ = deployment.measure(source, 300, total=total // each, warm_up_s=0)  # type: ignore[arg-type]
     accepted_s = time.perf_counter() - started
-    asyncio.run(_wait(deployment, before + total))
+    asyncio.run(wait(deployment, before + total))
     took = time.perf_counter() - started
     rate = total / took
     return Row(
@@ -94,7 +94,7 @@ def _run(
     )
 
 
-async def _wait(deployment: Deployment, count: int) -> int:
+async def wait(deployment: Deployment, count: int) -> int:
     """Wait until so many notifications are visible, and return how many are."""
     give_up = time.monotonic() + WAIT_LIMIT_S
     async with deployment.installation.opened() as engine:

@@ -70,14 +70,12 @@ class OutcomeWriter:
         self, job: Job, work: Callable[..., Awaitable[JobOutcome]], *arguments: Any
     ) -> JobOutcome:
         """Return what the work returns, or the outcome of its failure."""
-        token = event_id.set(job.event_id)
+        event_id.set(job.event_id)  # until the next job, or the end of the turn
         try:
             working = work(*arguments)
             return await (working if self.trace is None else self.trace(job, working))
         except Exception as error:  # noqa: BLE001 - a job that fails must not fail its batch
             return self.fail(job, error)
-        finally:
-            event_id.reset(token)
 
     def fail(self, job: Job, error: Exception) -> JobOutcome:
         """Return the outcome of a failed try: a retry, or a dead letter."""

@@ -15,7 +15,7 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import AcceptedHandler, JobHandler, Queue
 from clarion.events.quotas import BatchSize, Quotas
 from clarion.events.turns import Turns
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.logs import event_id, get_logger
 
 # After so many claims without progress a job is a dead letter: it may be one that kills its worker.
 CLAIMS = 50
@@ -81,6 +81,7 @@ class Worker:
         try:
             return await self._work_for(app_id)
         finally:
+            event_id.set(None)
             self.pool.turns.end(app_id)
 
     async def _work_for(self, app_id: str) -> int:

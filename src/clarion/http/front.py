@@ -67,7 +67,7 @@ _WINDOW_S = 60
 # Users get no more than this part of their app's requests: the rest is left for its own servers.
 _USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/live", "/ready")
@@ -479,7 +479,7 @@ class Front:
     def _observe(self, request: Request, status: int, seconds: float) -> None:
         method, path = request.scope["method"], request.scope["path"]
         route = self.find_route(request.scope)
-        label = method if method in _METHODS else "other"
+        label = method if method in METHODS else "other"
         self._metrics.observe_request(label, route, status, seconds)
         which = self._log_requests
         if which == "all" or (which == "errors" and status >= problems.SERVER_FAULT):

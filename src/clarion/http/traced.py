@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clarion.http.asgi import Message, Receive, Scope, Send, index_headers
-from clarion.http.front import Front
+from clarion.http.front import METHODS, Front
 from clarion.telemetry.traces import Attribute, Kind, Span, Tracer, entered, read_context
 
 _FIRST_FAULT = 500
@@ -23,9 +23,11 @@ class TracedFront:
             await self._front(scope, receive, send)
             return
         parent = read_context(index_headers(scope["headers"]))
-        about = {"http.request.method": scope["method"], "url.scheme": scope["scheme"]}
-        span = self._tracer.start(scope["method"], parent, Kind.SERVER, about)
-        sender = _Observed(self._front, scope, send, span)
+        # Any other is a name that a client has chosen.
+        method = scope["method"] if scope["method"] in METHODS else "_OTHER"
+        about = {"http.request.method": method, "url.scheme": scope["scheme"]}
+        span = self._tracer.start(method, parent, Kind.SERVER, about)
+        sender = _Observed(self._front, scope, send, method, span)
         with entered(span):
             await self._front(scope, receive, sender)
 
@@ -33,10 +35,11 @@ class TracedFront:
 class _Observed:
     """Notes how a request is answered."""
 
-    def __init__(self, front: Front, scope: Scope, send: Send, span: Span) -> None:
+    def __init__(self, front: Front, scope: Scope, send: Send, method: str, span: Span) -> None:
         self._front = front
         self._scope = scope
         self._send = send
+        self._method = method
         self._span = span
 
     async def __call__(self, message: Message) -> None:
@@ -47,7 +50,7 @@ class _Observed:
     def _note(self, start: Message) -> None:
         span, status = self._span, start["status"]
         route = self._front.find_route(self._scope)
-        span.rename(f"{self._scope['method']} {route}")
+        span.rename(f"{self._method} {route}")
         about: dict[str, Attribute] = {"http.route": route, "http.response.status_code": status}
         headers = dict(start["headers"])
         if request_id := headers.get(b"x-request-id"):
