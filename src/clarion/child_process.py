@@ -41,8 +41,8 @@ async def open_child(
 
 def write(writer: asyncio.StreamWriter, message: bytes) -> None:
     """Write a message to the child."""
-    writer.write(len(message).to_bytes(_HEADER_BYTES, "big"))
-    writer.write(message)
+    # In one call: the length alone would wake the child, only to wait for the rest.
+    writer.writelines((len(message).to_bytes(_HEADER_BYTES, "big"), message))
 
 
 async def read(reader: asyncio.StreamReader) -> bytes:

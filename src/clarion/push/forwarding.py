@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from clarion.clock import Clock
-from clarion.nodes.bus import Bus
+from clarion.nodes.bus import Bus, NoBus
 from clarion.push.connections import Connections, offer, read_store
 from clarion.push.model import Message
 from clarion.sockets.protocol import CloseCode
@@ -33,6 +33,8 @@ class Forwarding:
 
     def __init__(self, bus: Bus, connections: Connections, clock: Clock) -> None:
         self.bus = bus
+        # Then no push need be encoded for others.
+        self._tells_nobody = isinstance(bus, NoBus)
         self._connections = connections
         self._clock = clock
         # Called when something was told that this node does not understand.
@@ -44,7 +46,8 @@ class Forwarding:
 
     def forward(self, message: Message) -> None:
         """Have a stored message offered where its device is connected, if anywhere."""
-        self.bus.tell_holder(MESSAGE, message.device_id, encode(message))
+        if not self._tells_nobody:
+            self.bus.tell_holder(MESSAGE, message.device_id, encode(message))
 
     def announce_waiting(self, device_id: str) -> None:
         """Have a device's connection on another node read what is stored."""

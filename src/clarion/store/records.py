@@ -2,7 +2,8 @@
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
 enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
-names the field. A dataclass named in `inline` has its fields among the columns instead.
+names the field. A dataclass named in `inline` has its fields among the columns instead. A field
+named in `without` is no column; an object that is read has its default.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class Record(Generic[T]):
         row_type: type[T],
         *,
         inline: Collection[str] = (),
+        without: Collection[str] = (),
         codecs: Mapping[str, Codec] = types.MappingProxyType({}),
     ) -> None:
-        columns = tuple(_list_fields(row_type, inline, codecs))
+        listed = _list_fields(row_type, inline, codecs)
+        columns = tuple(each for each in listed if each.name not in without)
         self.names = tuple(each.name for each in columns)
         self.columns = ", ".join(self.names)
         self.parameters = ", ".join(f":{name}" for name in self.names)

@@ -106,6 +106,40 @@ class Asked(Watcher):
         self.is_answered = True
 
 
+class Sent(Asked):
+    """A request over HTTP/2 with a body in two parts."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__("client")
+        self.scope |= {"method": method, "http_version": "2"}
+        self.asked = 0
+
+    async def receive(self) -> Any:
+        self.asked += 1
+        return self.asked
+
+
+@pytest.mark.parametrize(("method", "is_begun"), [("POST", True), ("GET", False)])
+async def test_the_body_is_asked_for_when_a_request_arrives(method: str, *, is_begun: bool) -> None:
+    """It is there when the loop begins with it; each part is given once, in order."""
+    given: list[Any] = []
+    begun = asyncio.Event()
+
+    async def answer(_scope: Any, receive: Any, _send: Any) -> None:
+        given.extend([await receive(), await receive()])
+        begun.set()
+
+    scheduler = listeners._Scheduler(asyncio.get_running_loop(), answer, None, None, None)
+    scheduler.count_streams = lambda: 0
+    sent = Sent(method)
+    scheduler._schedule(sent)
+    ((_, first),) = scheduler._arrived
+    assert (first is not None) == is_begun
+    async with asyncio.timeout(10):
+        await begun.wait()
+    assert given == [1, 2]
+
+
 async def test_the_requests_of_a_moment_wake_the_loop_once() -> None:
     """They are started in parts, and if there are many, one connection after the other."""
     asked = [Asked("flood") for _ in range(listeners._AT_ONCE)]

@@ -100,3 +100,15 @@ def test_a_field_can_have_a_codec_of_its_own() -> None:
     )
     assert things.values(THING)["tags"] == "a b"
     assert things.read(tuple(things.values(THING).values())) == THING
+
+
+def test_a_field_left_out_is_no_column_and_is_read_as_its_default() -> None:
+    class Point(NamedTuple):
+        x: int
+        y: int = 7
+        z: int = 0
+
+    points = Record(Point, without=("y",))
+    assert points.names == ("x", "z")
+    assert points.bind(Point(1, 2, 3)) == (1, 3)
+    assert points.read((1, 3)) == Point(1, 7, 3)

@@ -24,10 +24,10 @@ _NEWEST = 1 << 62
 # Followed by a condition. A step of the units that invalidate a device, too.
 FAIL_WAITING = f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
 WHERE {WAITS} AND """
-MESSAGES = Record(Message)
-_RECORDS = Record(MessageRecord)
 # The messages of topics are in a table of their own.
-_STORED = tuple(name for name in MESSAGES.names if name != "topic")
+_STORED = Record(Message, without=("topic",))
+_RECORDS = Record(MessageRecord)
+MESSAGES = Record(Message)
 
 
 def message_columns(**constants: str) -> str:
@@ -38,10 +38,9 @@ def message_columns(**constants: str) -> str:
 # The same id within 24 hours is the same message; later it is a new one that replaces the old.
 ADD = statement(
     "add_message",
-    f"""INSERT INTO messages ({", ".join(_STORED)}, status, reason, updated_at)
-    VALUES ({", ".join(f":{name}" for name in _STORED)}, :status, :reason, :created_at)
-    ON CONFLICT (device_id, id) DO UPDATE SET
-    {MESSAGES.assign_others("device_id", "id", "app_id", "topic")},
+    f"""INSERT INTO messages ({_STORED.columns}, status, reason, updated_at)
+    VALUES ({_STORED.parameters}, :status, :reason, :created_at)
+    ON CONFLICT (device_id, id) DO UPDATE SET {_STORED.assign_others("device_id", "id", "app_id")},
     status = excluded.status, reason = excluded.reason, updated_at = excluded.updated_at
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     RETURNING sequence""",
@@ -84,7 +83,7 @@ END_BEFORE_FAILURE = deliveries.end_before(
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
-    f"""SELECT {message_columns(topic="NULL")} FROM messages
+    f"""SELECT {_STORED.columns} FROM messages
     WHERE device_id = :device_id AND {WAITS} AND is_stored = 1 AND priority >= :least
     AND expires_at > :now ORDER BY priority DESC, sequence LIMIT :limit""",
 )
@@ -193,7 +192,7 @@ class SqlMessages:
         rows = await self._engine.fetch(
             SELECT_WAITING, device_id=device_id, least=least, now=now, limit=limit + len(skip)
         )
-        found = (message for message in map(MESSAGES.read, rows) if message.id not in skip)
+        found = (message for message in map(_STORED.read, rows) if message.id not in skip)
         return tuple(islice(found, limit))
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
@@ -282,22 +281,8 @@ def add_steps(
 
 
 def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
-    return ADD.bind(
-        device_id=message.device_id,
-        id=message.id,
-        app_id=message.app_id,
-        sequence=message.sequence,
-        payload=message.payload,
-        priority=message.priority,
-        collapse_id=message.collapse_id,
-        is_stored=int(message.is_stored),
-        created_at=message.created_at,
-        expires_at=message.expires_at,
-        notification_id=message.notification_id,
-        trace=message.trace,
-        status=status,
-        reason=reason,
-    )
+    # As `ADD.bind` would return it, in a third of the time; the order is that of `ADD`.
+    return (*_STORED.bind(message), status, reason)
 
 
 def _steps(message: Message, add: Step) -> tuple[Step, ...]:

@@ -14,11 +14,11 @@ import threading
 
 import apsw
 
-# Pages that are committed before the thread copies them: 4 MiB.
-COPIED_PAGES = 1_000
-# The length of the log at which the writer has it begin anew: 32 MiB. At twice this length it waits
+# Pages that are committed before the thread copies them: 16 MiB.
+COPIED_PAGES = 4_000
+# The length of the log at which the writer has it begin anew: 48 MiB. At twice this length it waits
 # for the thread.
-LONG_PAGES = 8_000
+LONG_PAGES = 12_000
 
 
 class Checkpoints:
