@@ -397,6 +397,21 @@ async def test_the_highest_of_many_cursors_at_once_stays(broadcasts: Broadcasts)
     assert await cursor_of(broadcasts) == 9
 
 
+async def test_many_cursors_move_together(broadcasts: Broadcasts) -> None:
+    for device_id in ("device", "other"):
+        for topic in ("news", "sport"):
+            await broadcasts.subscribe("app", device_id, topic, NOW)
+    await broadcasts.advance("other", "news", 8)
+    await broadcasts.advance_many(
+        [("other", "news", 5), ("device", "sport", 2), ("device", "news", 3), ("gone", "news", 1)]
+    )
+    found = {(each, topic): 0 for each in ("device", "other") for topic in ("news", "sport")}
+    for device_id in ("device", "other"):
+        for subscription in await broadcasts.subscriptions(device_id):
+            found[device_id, subscription.topic] = subscription.cursor
+    assert list(found.values()) == [3, 2, 8, 0]
+
+
 async def test_a_cursor_is_moved_for_one_device_and_topic(broadcasts: Broadcasts) -> None:
     for device_id in ("device", "other"):
         await broadcasts.subscribe("app", device_id, "news", NOW)

@@ -26,7 +26,7 @@ class Hello(ClientFrame, tag="hello"):
 class Ack(ClientFrame, tag="ack"):
     """Acknowledges messages: the device has stored them.
 
-    `topic` and `sequence` acknowledge all messages of a topic that were sent up to this sequence.
+    `topic` and `sequence` acknowledge a message of a topic, and all of the topic sent before it.
     """
 
     id: str | None = None

@@ -179,13 +179,17 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return [acknowledged, *self._pump(now), *self._ask_for_more()]
 
     def _up_to(self, ack: Ack) -> list[str]:
-        """Return the ids of the messages in flight that the acknowledgement of a topic covers."""
-        last = ack.sequence or 0
-        return [
-            message_id
-            for message_id, (message, _) in (self._in_flight or {}).items()
-            if message.topic == ack.topic and message.sequence <= last
-        ]
+        """Return the ids of a message and of those of its topic that were sent before it.
+
+        Those sent after it may have a lower sequence: the device may not have them yet.
+        """
+        ids = []
+        for message_id, (message, _) in (self._in_flight or {}).items():
+            if message.topic == ack.topic:
+                ids.append(message_id)
+                if message.sequence == ack.sequence:
+                    return ids
+        return []
 
     def _take_state(self, state: State, now: int) -> list[Effect]:
         was_enabled, was_awake = self.is_enabled, self.is_awake

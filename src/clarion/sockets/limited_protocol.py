@@ -25,6 +25,7 @@ _PICOWS_LIMIT_BYTES = 64 * FRAME_LIMIT_BYTES
 # How long what a client still sends is read and thrown away, so that it can read why.
 _LINGER_S = 1.0
 _discarded = bytearray(65_536)
+_no_headers: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,10 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
         if connected is not None:
             self._stop_waiting()
             connected.on_authenticated = self._admit
+            # picows keeps both as long as the connection lasts. Their headers were read, and would
+            # be a sixth of the memory of an idle one.
+            self.transport.request.headers = _no_headers
+            self.transport.response.headers = _no_headers
 
     def _refuse(self, connected: Any) -> None:
         connected.end(

@@ -13,6 +13,8 @@ from clarion.sockets.protocol import (
     CloseCode,
     Effects,
     SendFrame,
+    SharedFrames,
+    to_wire,
 )
 from tests.factories import NOW
 from tests.unit.sockets.echo import Echo, EchoSession
@@ -105,3 +107,19 @@ def test_our_codes_are_those_for_private_use(code: CloseCode) -> None:
 def test_a_session_has_no_dictionary(session: EchoSession) -> None:
     """Ten thousand idle connections are held in memory."""
     assert not hasattr(session, "__dict__")
+
+
+@pytest.mark.parametrize(
+    ("size", "header"),
+    [
+        (0, "8100"),
+        (125, "817d"),
+        (126, "817e007e"),
+        (65_535, "817effff"),
+        (65_536, "817f0000000000010000"),
+    ],
+)
+def test_frames_are_written_as_the_standard_says(size: int, header: str) -> None:
+    frame = bytes.fromhex(header) + bytes(size)
+    assert to_wire([SendFrame(bytes(size))]) == frame
+    assert SharedFrames([bytes(size), b"x"]).wire == frame + b"\x81\x01x"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from picows import WSMsgType
 
-from clarion.sockets.protocol import PING, PONG, CloseCode
+from clarion.sockets.protocol import PING, PONG, CloseCode, SendFrame, SharedFrames
 from clarion.sockets.shell import CLOSE_LIMIT_MS, FRAME_LIMIT_S, PAUSE_LIMIT_MS
 from tests.factories import NOW
-from tests.unit.sockets.echo import EchoEndpoint, EchoSocket
+from tests.unit.sockets.echo import Echo, EchoEndpoint, EchoSocket
 
 
 @dataclass
@@ -272,3 +272,20 @@ def test_before_the_handshake_there_is_nothing_to_close() -> None:
     socket.end(CloseCode.RESTARTING, "why")
     socket.cut()
     assert socket.session.is_closed
+
+
+def test_frames_that_follow_each_other_are_one_write(wire: Wire) -> None:
+    written: list[bytes] = []
+    wire.transport.underlying_transport = SimpleNamespace(write=written.append)
+    frames = [SendFrame(b"one"), SendFrame(b"two")]
+    wire.socket.carry_out([*frames])
+    wire.socket.carry_out(SharedFrames([b"one", b"two"]))
+    assert written == [b"\x81\x03one\x81\x03two"] * 2
+    wire.transport.is_close_frame_sent = True
+    wire.socket.carry_out([*frames])
+    assert len(written) == 2
+
+
+def test_what_is_done_between_frames_is_done_in_its_order(wire: Wire) -> None:
+    wire.socket.carry_out([SendFrame(b"one"), Echo("two"), SendFrame(b"three")])
+    assert wire.transport.sent == [b"one", b"two", b"three"]
