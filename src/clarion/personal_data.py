@@ -18,6 +18,7 @@ PLAIN, TIME, FLAG, JSON, PAYLOAD = (
 _APP = {"app_id": "the export is that of one app"}
 _USER = {**_APP, "user_id": "the export is that of one user"}
 _HASH = "a hash: it says nothing to the user"
+_TRACE = {"trace": "the id of a trace: it says nothing to the user"}
 
 # In the order in which they are erased: a row by which others are found comes after those.
 PERSONAL = (
@@ -211,7 +212,7 @@ PERSONAL = (
             "expires_at": TIME,
             "updated_at": TIME,
         },
-        omitted=_APP,
+        omitted={**_APP, **_TRACE},
     ),
     PersonalTable(
         table="subscriptions",
@@ -335,6 +336,7 @@ PERSONAL = (
         },
         omitted={
             **_APP,
+            **_TRACE,
             "audience": "may name other users",
             "remaining": "counts users",
             "notification_count": "counts users",

@@ -153,6 +153,7 @@ VALUES: dict[str, Value] = {
     "description": None,
     "default_channels": "[]",
     "user_can_disable": 1,
+    "trace": None,
     "topics": msgspec.json.encode({"topic-7": 0}).decode(),
     "user_id": "user-7",
     "algorithm": "HS256",
@@ -446,7 +447,7 @@ def audit_row(app_id: str, n: int) -> tuple[Value, ...]:
 def event_row(app_id: str, n: int) -> tuple[Value, ...]:
     status = "failed" if n % 100 == 0 else "completed"
     said = ("TYPE_7", "{}", "{}", 1, None, status, 0, None, 0, 1, None, None)
-    return (app_id, f"event-{n}", *said, NOW, NOW)
+    return (app_id, f"event-{n}", *said, NOW, NOW, None)
 
 
 def job_row(app_id: str, n: int) -> tuple[Value, ...]:
@@ -483,7 +484,8 @@ def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...
     sequence = NOW * 1000 - n * 10 - k
     ends = (status, reason, NOW, NOW + DAY + n, NOW)
     said = (b"{}" * 50, 10, f"c{n % 50}", 1)
-    return (device_id, f"m{k}", app_id, sequence, *said, *ends, f"n-{n}" if k == 1 else None)
+    of_notification = f"n-{n}" if k == 1 else None
+    return (device_id, f"m{k}", app_id, sequence, *said, *ends, of_notification, None)
 
 
 @pytest.fixture

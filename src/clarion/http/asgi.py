@@ -66,7 +66,6 @@ class Request:
     is_admitted = False  # its caller is known, and it is below its limits
     is_whole = False  # `body` has returned all of it
     is_read = False  # the end of the body was received
-    is_answered = False  # what is done from now on is not about it
     credential: AdminCredential | None = None  # if an administrator calls
 
     def __init__(

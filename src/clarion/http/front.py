@@ -58,7 +58,7 @@ from clarion.http.visitors import check_same_site, is_admin_key, read_credential
 from clarion.nodes.port import Limits, Quota
 from clarion.settings import Settings
 from clarion.telemetry import logs
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.logs import Handled, end_request, get_logger
 from clarion.telemetry.metrics import Metrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -206,7 +206,7 @@ class Front:
             requests,
             headers,
         )
-        logs.request.set(request)
+        logs.request.set(Handled(request_id, headers))
         sender = Sender(request, send, extra, self.sending)
         try:
             self._check(request)
@@ -333,7 +333,7 @@ class Front:
         # A stream was observed when it began.
         if not sender.is_stream:
             self._observe(request, sender.status, time.perf_counter() - started)
-        request.is_answered = True
+        end_request()
 
     def _find(self, scope: Scope) -> Endpoint | None:
         method, path = scope["method"], self._templates.find(scope["path"])

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Protocol, TextIO, cast
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -26,22 +26,34 @@ _MINUTE_S = 60.0
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
 
-class Handled(Protocol):
-    """A request that is handled: its id, and its headers by their lower-case names."""
+class Handled:
+    """A request that is handled: its id, and its headers by their lower-case names.
 
-    is_answered: bool
+    It refers to nothing else of the request: what a context variable has lives as long as the task,
+    and the request knows the task, so that only the search for cycles would free them.
+    """
 
-    @property
-    def id(self) -> str: ...
+    __slots__ = ("headers", "id", "is_answered")
 
-    @property
-    def headers(self) -> Mapping[bytes, bytes]: ...
+    def __init__(self, request_id: str, headers: Mapping[bytes, bytes]) -> None:
+        self.id = request_id
+        self.headers = headers
+        self.is_answered = False
 
 
-# What this task does. A request is set by the front, once; what a task that it started logs after
-# the response is not about the request any more.
+# What this task does.
 request: ContextVar[Handled | None] = ContextVar("request", default=None)
 event_id: ContextVar[str | None] = ContextVar("event_id", default=None)
+
+
+def end_request() -> None:
+    """Note that the request is answered: what is logged from now on is not about it.
+
+    Tasks that it has started may go on for long.
+    """
+    handled = request.get()
+    if handled is not None:
+        handled.is_answered = True
 
 
 class _SafeStream:

@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextvars import copy_context
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -99,21 +98,19 @@ def test_what_a_stranger_sent_cannot_forge_a_line_in_a_traceback(
     assert not any("\x1b[2J" in line for line in lines)
 
 
-@dataclass
-class Asked:
-    """A request that is handled."""
-
-    id: str = "r-1"
-    headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    is_answered: bool = False
+TRACEPARENT = {b"traceparent": f"00-{'a' * 32}-{'1' * 16}-01".encode()}
 
 
-def log_in_context(capsys: pytest.CaptureFixture[str], asked: Asked, event_id: str | None) -> Any:
+def log_in_context(
+    capsys: pytest.CaptureFixture[str], *, event_id: str | None = None, is_answered: bool = False
+) -> Any:
     """Log in a task of its own, which handles a request or works on an event."""
 
     def work() -> None:
-        logs.request.set(asked)
+        logs.request.set(logs.Handled("r-1", TRACEPARENT))
         logs.event_id.set(event_id)
+        if is_answered:
+            logs.end_request()
         traces.stored.set({"e-1": f"00-{'b' * 32}-{'2' * 16}-01"})
         get_logger().warning("happened", own="field")
 
@@ -125,8 +122,7 @@ def log_in_context(capsys: pytest.CaptureFixture[str], asked: Asked, event_id: s
 def test_a_line_has_the_ids_of_the_request_that_is_handled(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    headers = {b"traceparent": f"00-{'a' * 32}-{'1' * 16}-01".encode()}
-    line = log_in_context(capsys, Asked(headers=headers), None)
+    line = log_in_context(capsys)
     assert (line["request_id"], line["trace_id"], line["own"]) == ("r-1", "a" * 32, "field")
     assert "event_id" not in line
 
@@ -134,13 +130,12 @@ def test_a_line_has_the_ids_of_the_request_that_is_handled(
 def test_a_line_after_the_response_is_not_about_the_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    headers = {b"traceparent": f"00-{'a' * 32}-{'1' * 16}-01".encode()}
-    line = log_in_context(capsys, Asked(headers=headers, is_answered=True), None)
+    line = log_in_context(capsys, is_answered=True)
     assert {"request_id", "trace_id", "event_id"} & set(line) == set()
 
 
 def test_a_line_about_the_work_on_an_event_has_its_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    line = log_in_context(capsys, Asked(is_answered=True), "e-1")
+    line = log_in_context(capsys, event_id="e-1", is_answered=True)
     assert (line["event_id"], line["trace_id"]) == ("e-1", "b" * 32)
 
 
