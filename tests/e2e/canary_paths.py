@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import time
 import uuid
 from contextlib import suppress
@@ -229,48 +230,51 @@ def use_bodies(world: World) -> None:
             "data": {"order": world.make(text)},
         }
         world.ask(app, "POST", "/v1/events", event, headers=repeated)
-    for method, path in (
-        ("POST", "/v1/events"),
-        ("POST", "/v1/events/batch"),
-        ("POST", "/v1/explain"),
-        ("POST", "/v1/users/batch"),
-        ("PUT", "/v1/users/bo"),
-        ("POST", "/v1/devices"),
-        ("PUT", "/v1/segments/x"),
-        ("PUT", "/v1/providers/email/x"),
-        ("POST", "/v1/admin/session"),
-        ("POST", "/3/device/00"),
-        ("POST", "/_matrix/push/v1/notify"),
-        ("POST", "/v1/topics/news/messages"),
-    ):
-        spoil(world, method, path)
-    for path in ("/v1/users", "/v1/events", "/v1/nothing", "/nothing", "/metrics", "/docs"):
-        world.ask(app, "GET", f"{path}?token={world.make('query')}&api_key={world.make('query')}")
-    for path in (
-        "/v1/users/",
-        "/nothing/",
-        "/push/",
-        "/unsubscribe/",
-        "/callbacks/twilio/",
-        "/3/device/",
-    ):
-        world.ask(world.server.anyone, "GET", path + world.make("path"))
-        world.ask(world.server.anyone, "POST", path + world.make("path"), {})
+    admin = world.server.make_admin()
+    for operation in list_operations(world):
+        try_operation(world, app if is_for_apps(operation) else admin, *operation)
+    for path in ("/3/device/", "/4/broadcasts/apps/", "/1/apps/", "/_matrix/push/v1/notify"):
+        spoil(world, app, "POST", path + "x" * path.endswith("/"))
+    for path in ("/nothing", "/metrics", "/docs", "/push/", "/unsubscribe/", "/callbacks/twilio/"):
+        for method in ("GET", "POST"):
+            place = f"{path.rstrip('/')}/{world.make('path')}?token={world.make('query')}"
+            world.ask(world.server.anyone, method, place, {} if method == "POST" else None)
 
 
-def spoil(world: World, method: str, path: str) -> None:
+def list_operations(world: World) -> list[tuple[str, str]]:
+    """Return every operation of the API, by method and path; one that is added is among them."""
+    paths = world.server.anyone.get("/openapi.json").json["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+def is_for_apps(operation: tuple[str, str]) -> bool:
+    return not operation[1].startswith(("/v1/admin", "/v1/apps"))
+
+
+def try_operation(world: World, asker: Asker, method: str, path: str) -> None:
+    """Use an operation with canaries in its query, or its body. Ids are no secrets."""
+    place = re.sub(r"\{\w+\}", "x", path)
+    if method in {"GET", "DELETE"}:
+        if not path.endswith("/stream"):
+            world.ask(asker, method, f"{place}?token={world.make('query')}")
+        return
+    spoil(world, asker, method, place)
+
+
+def spoil(world: World, asker: Asker, method: str, path: str) -> None:
     """Send bodies that cannot be read: broken JSON, another type, too large, other fields."""
     bodies: dict[str, str | bytes] = {
         "broken JSON": f'{{"x": "{world.make("broken JSON")}',
         "another type": json.dumps([world.make("another type")]),
+        "the body": json.dumps({"name": world.make("name"), "data": {"x": world.make("datum")}}),
         "an unknown field": json.dumps({world.make("unknown field"): world.make("its value")}),
         "control characters": json.dumps({"type": f"\r\n\x1b[2J{world.make('control')}"}),
-        "too much": json.dumps({"data": world.make("too large") * 100_000}),
+        "too much": json.dumps({"data": world.make("too large") * 30_000}),
         "no text": b"\xff\xfe" + world.make("no text").encode(),
     }
     for what, body in bodies.items():
         data = body if isinstance(body, bytes) else body.encode()
-        answer = world.ask(world.app, method, path, data)
+        answer = world.ask(asker, method, path, data)
         assert answer.status < 500, (what, path)
 
 
@@ -496,7 +500,6 @@ def use_commands(world: World) -> None:
         "publish", "news", world.make("published by command"), "--api-key", world.make("wrong key")
     )
     world.printed["clarion audit export"] = world.run("audit", "export")
-    world.printed["clarion vault status"] = world.run("vault", "status")
 
 
 def look_around(world: World) -> None:

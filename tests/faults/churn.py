@@ -25,8 +25,18 @@ HOOK = {"kind": "webhook", "settings": {"url": "https://hooks.example.com/x"}, "
 class Churn:
     """Clients of one server, each doing its rounds until it is stopped."""
 
-    def __init__(self, port: int, gateway_port: int, app: dict[str, Any], admin_key: str) -> None:
+    def __init__(
+        self,
+        port: int,
+        gateway_port: int,
+        app: dict[str, Any],
+        admin_key: str,
+        *,
+        app_every_s: float = 0.0,
+    ) -> None:
+        """Create an app every so many seconds: what is remembered of callers is bounded, too."""
         self.rounds: Counter[str] = Counter()
+        self._app_every_s = app_every_s
         self._port = port
         self._gateway_port = gateway_port
         self._app = app
@@ -128,6 +138,7 @@ class Churn:
         await self.ask(connection, "DELETE", "/v1/providers/webhook/main", key=own)
         app_id = made["id"]
         await self.ask(connection, "DELETE", f"/v1/apps/{app_id}", key=key)
+        await asyncio.sleep(self._app_every_s)
 
     async def knock(self, connection: Connection) -> None:
         """Strangers: wrong keys, unknown paths, broken bodies, a socket that says nothing."""

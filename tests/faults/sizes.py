@@ -122,8 +122,9 @@ class Sizes:
     leak_warm_up_s: float
     leak_slices: int  # after each of them memory is measured
     leak_slice_s: float
-    leak_grown_mib: float
-    leak_slope_mib_per_h: float
+    leak_app_every_s: float
+    leak_floor_mib: float
+    leak_blocks_per_h: float
 
 
 TABLE = {
@@ -192,8 +193,9 @@ TABLE = {
         leak_warm_up_s=6,
         leak_slices=2,
         leak_slice_s=4,
-        leak_grown_mib=25,
-        leak_slope_mib_per_h=float("inf"),
+        leak_app_every_s=0,
+        leak_floor_mib=25,
+        leak_blocks_per_h=float("inf"),
     ),
     "night": Sizes(
         timeout_s=2 * 3600,
@@ -260,8 +262,9 @@ TABLE = {
         leak_warm_up_s=900,
         leak_slices=30,
         leak_slice_s=60,
-        leak_grown_mib=4,
-        leak_slope_mib_per_h=1,
+        leak_app_every_s=5,
+        leak_floor_mib=3,
+        leak_blocks_per_h=12_000,
     ),
 }
 
