@@ -61,6 +61,12 @@ def back_up(installation: Installation, target: Path, *flags: str) -> Path:
     return target
 
 
+def find_entries(installation: Installation, action: str) -> list[dict[str, Any]]:
+    """Return the entries of an action in the audit log."""
+    entries = map(json.loads, installation.run("audit", "export").stdout.splitlines())
+    return [entry for entry in entries if entry["action"] == action]
+
+
 def restore(installation: Installation, source: Path, *flags: str) -> str:
     done = installation.run("restore", str(source), *flags)
     assert done.returncode == 0, done.stderr
@@ -106,6 +112,9 @@ def test_what_was_accepted_before_a_backup_is_restored(make: Make, tmp_path: Pat
         assert app.ask("PUT", "/v1/segments/gold", segment).status in (200, 201)
         file = back_up(source, tmp_path / "one.backup")
         assert app.ask("PUT", "/v1/users/later", {"name": "Later"}).status == 201
+    (entry,) = find_entries(source, "backup")
+    assert entry["actor_kind"] == "command"
+    assert "one.backup" in str(entry["target"])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "Copy the master.key" in restore(target, file)
     give_key(source, target)

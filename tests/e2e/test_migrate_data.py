@@ -72,6 +72,7 @@ async def test_everything_works_on_postgresql_afterwards(
         check_message(await receive(after, device))
         check_that_it_works(world)
     assert after.run("audit", "verify").returncode == 0
+    assert '"migrate-data"' in after.run("audit", "export").stdout
     check_files(before, after)
 
 

@@ -22,11 +22,10 @@ command: ContextVar[str | None] = ContextVar("command", default=None)
 @contextlib.asynccontextmanager
 async def record_command(log: AuditLog) -> AsyncIterator[None]:
     """Record the running command, if it writes something."""
-    action = command.get()
-    if action is None:
+    act = _find_act()
+    if act is None:
         yield
         return
-    act = Act(action=action, actor_kind=ActorKind.COMMAND, actor_id=_find_account())
     with log.record(lambda: act) as recording:
         try:
             yield
@@ -35,6 +34,21 @@ async def record_command(log: AuditLog) -> AsyncIterator[None]:
                 await recording.finish(AuditResult.FAILED, error.code)
             raise
     await log.link_waiting()
+
+
+async def record_finished(log: AuditLog, **target: str) -> None:
+    """Record the running command, which wrote nothing that would carry the entry."""
+    act = _find_act()
+    with log.record(lambda: act) as recording:
+        log.describe(**target)
+        await recording.finish(AuditResult.DONE)
+
+
+def _find_act() -> Act | None:
+    action = command.get()
+    if action is None:
+        return None
+    return Act(action=action, actor_kind=ActorKind.COMMAND, actor_id=_find_account())
 
 
 def _find_account() -> str:

@@ -7,19 +7,23 @@ from functools import partial
 from pathlib import Path
 
 from clarion import __version__
+from clarion.audit.commands import record_finished
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock, to_rfc3339
-from clarion.errors import CommandFailed, StartError
+from clarion.data_directory import DataDirectory
+from clarion.errors import ClarionError, CommandFailed, StartError
 from clarion.key_rotation import count_keys
 from clarion.sealed_files import read_files, seal_files
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest
 from clarion.store.engine import Fetch
+from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
+from clarion.stores import open_stores
 
 KEYS = "keys.sealed"
 
@@ -59,6 +63,19 @@ async def backup(
     except OSError as error:
         raise CommandFailed(f"Cannot write {path}: {error.strerror}.") from error
     _report(manifest, path, time.monotonic() - began)
+    await _record(loaded, manifest, path)
+
+
+async def _record(settings: Settings, manifest: Manifest, path: Path) -> None:
+    """Add an entry to the audit log, unless that would change more of the database."""
+    try:
+        is_current = not find_missing(load(manifest.engine), manifest.migrations)
+        if not is_current or not DataDirectory(settings.data).master_key.exists():
+            raise CommandFailed("That needs master.key, and all migrations.")
+        async with open_stores(settings) as stores:
+            await record_finished(stores.audit_log, file=path.name, rows=str(manifest.rows))
+    except ClarionError as error:  # the file is complete all the same
+        print(f"The audit log has no entry of it. {error.detail}")
 
 
 def _name(target: Path) -> Path:

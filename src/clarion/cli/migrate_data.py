@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clarion.access.vault import AesVault
+from clarion.audit.commands import record_finished
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
@@ -60,6 +61,9 @@ async def migrate_data(
         copied = await _copy(opened, url)
         moved = opened.move_away()
     _report(copied, time.monotonic() - began, describe_url(url))
+    if copied is not None:
+        async with open_stores(replace(loaded, database=url)) as stores:
+            await record_finished(stores.audit_log, rows=str(copied.rows))
     print(f"The SQLite database is now {moved}; delete it when you need it no more.")
     print("Start the server with --database, or CLARION_DATABASE, and the same data directory.")
 

@@ -112,7 +112,7 @@ class ErasurePass:
 
     async def _erase_jobs(self, table: PersonalTable) -> None:
         owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
-        while found := await self.engine.fetch_in_background(jobs.FIND, **owner):
+        while found := await self.engine.fetch_in_background(table.find, **owner):
             removed = await self._write(jobs.erase(table, owner, found, self.clock.now()))
             if removed == 0 or len(found) < CHUNK:
                 return  # the next round looks for more
