@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -21,6 +22,8 @@ from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_u
 T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
 FIGURES = "figures"
+# Folders whose tests take seconds each, as those that are marked `fault` do.
+LONG = frozenset({"browser", "clients", "docs"})
 
 # A limit for each example would fail by chance on a busy machine; pytest-timeout bounds the test.
 # In CI the same examples each time: a change is judged by what it did, not by chance. The long run
@@ -52,7 +55,33 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long tests first: one that came last would keep a single worker busy."""
-    items.sort(key=lambda item: item.get_closest_marker("fault") is None)
+    items[:] = spread(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the tests so that each worker, which begins with a part of them, has long ones first.
+
+    The files of long tests stay whole: their tests share servers.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    others = []
+    for item in items:
+        if is_long(item):
+            files.setdefault(item.path, []).append(item)
+        else:
+            others.append(item)
+    whole = list(files.values())
+    parts = [[item for file in whole[n::workers] for item in file] for n in range(workers)]
+    spread_out: list[pytest.Item] = []
+    for number, part in enumerate(parts, 1):
+        size = len(items) * number // workers - len(spread_out) - len(part)
+        spread_out += [*part, *others[: max(0, size)]]
+        del others[: max(0, size)]
+    return [*spread_out, *others]
+
+
+def is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("fault") is not None or item.path.parent.name in LONG
 
 
 def pytest_collection_finish() -> None:
