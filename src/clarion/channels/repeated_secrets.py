@@ -17,11 +17,11 @@ _SHORTEST = 6
 
 def conceal(outcome: T, secrets: Iterable[str]) -> T:
     """Return an outcome whose text has none of these secrets."""
-    forms = [form for each in secrets if len(each) >= _SHORTEST for form in _forms_of(each)]
     name = "error_message" if isinstance(outcome, Failure) else "response"
     text: str | None = getattr(outcome, name)
     if not text:
         return outcome
+    forms = [form for each in secrets if len(each) >= _SHORTEST for form in _forms_of(each)]
     hidden: Any = {name: _hide(text, forms)}
     return replace(outcome, **hidden)
 
