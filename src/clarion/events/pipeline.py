@@ -76,17 +76,7 @@ class Pipeline:
             on_due=self._note_due,
         )
         self.metrics.watch_queue(self.backlog)
-        self._writer = OutcomeWriter(
-            ports.outcomes,
-            ports.clock,
-            self.metrics,
-            on_inbox_changed,
-            self._note_due,
-            self._leases,
-            ports.queue,
-            ports.gateway,
-            JobTraces(ports.tracer) if ports.tracer.is_on else None,
-        )
+        self._writer = self._make_writer(on_inbox_changed)
         self._turns = _make_turns()
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
@@ -100,6 +90,20 @@ class Pipeline:
             refused_schemes=refused_schemes,
         )
         self.explainer = Explainer(ports.catalog, ports.segments, self._cases, refused_schemes)
+
+    def _make_writer(self, on_inbox_changed: Callable[[str, str], None]) -> OutcomeWriter:
+        ports = self._ports
+        return OutcomeWriter(
+            ports.outcomes,
+            ports.clock,
+            self.metrics,
+            on_inbox_changed,
+            self._note_due,
+            self._leases,
+            ports.queue,
+            ports.gateway,
+            JobTraces(ports.tracer) if ports.tracer.is_on else None,
+        )
 
     def _make_workers(self, handover: Handover) -> list[Worker]:
         ports, turns, writer, leases = self._ports, self._turns, self._writer, self._leases

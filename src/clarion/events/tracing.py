@@ -42,7 +42,6 @@ class TracedHandler:
 
     inner: JobHandler
     events: Events
-    tracer: Tracer
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         with _set_stored(await self._read(jobs)):
@@ -96,7 +95,7 @@ def trace_handlers(
         return dict(handlers)
     expander = TracedExpander(handlers[JobKind.EXPAND], tracer)
     return {
-        kind: TracedHandler(expander if kind is JobKind.EXPAND else inner, events, tracer)
+        kind: TracedHandler(expander if kind is JobKind.EXPAND else inner, events)
         for kind, inner in handlers.items()
     }
 

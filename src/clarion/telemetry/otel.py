@@ -143,8 +143,16 @@ class OtelSpan:
 
 
 def _read_parent(context: str) -> Context:
+    """Return the parent that a context names; none if a later release has stored it otherwise."""
     parent, _, state = context.partition(" ")
-    _, trace_id, span_id, flags = parent.split("-")
+    try:
+        _, trace_id, span_id, flags = parent.split("-")
+        return _make_parent(trace_id, span_id, flags, state)
+    except ValueError:
+        return Context()
+
+
+def _make_parent(trace_id: str, span_id: str, flags: str, state: str) -> Context:
     remote = SpanContext(
         int(trace_id, _HEXADECIMAL),
         int(span_id, _HEXADECIMAL),

@@ -13,7 +13,7 @@ from clarion.catalog.model import Channel
 from clarion.events.model import DeadLetter, Event, Job, JobKind, JobOutcome
 from clarion.events.tracing import JobTraces, TracedDecider, TracedExpander, describe
 from clarion.telemetry.otel import OtelTracer
-from clarion.telemetry.traces import find_context, stored
+from clarion.telemetry.traces import Kind, find_context, stored
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
 
 TRACE, SPAN = "a" * 32, "1" * 16
@@ -79,6 +79,12 @@ async def test_a_job_whose_event_is_not_traced_has_no_span(recording: Recording)
 
     assert await JobTraces(recording.tracer)(job, work()) == JobOutcome(job=job)
     assert recording.spans == ()
+
+
+def test_a_context_that_is_not_understood_does_no_harm(recording: Recording) -> None:
+    for context in ("of a later release", "00-zz-yy-01", "a-b-c-d-e"):
+        recording.tracer.start("step", context, Kind.CONSUMER).end()
+    assert [span.parent for span in recording.spans] == [None] * 3
 
 
 async def test_a_dead_letter_is_a_failed_span(recording: Recording) -> None:
