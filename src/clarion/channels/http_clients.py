@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import Cause, DetailedPyreqwestError, PyreqwestError
-from pyreqwest.request import StreamRequest
-from pyreqwest.response import ResponseBodyReader
 
 from clarion.channels.authorities import load_authorities
 from clarion.channels.targets import Target, Targets, trust
+
+if TYPE_CHECKING:
+    from pyreqwest.client import Client
+    from pyreqwest.exceptions import Cause, PyreqwestError
+    from pyreqwest.request import StreamRequest
+    from pyreqwest.response import ResponseBodyReader
 
 RESPONSE_LIMIT_BYTES = 64 * 1024
 # Beyond these the client that was used longest ago is closed. One takes about 0.1 MB.
@@ -193,6 +195,9 @@ def _choose_connect_timeout(left_s: float) -> float:
 
 
 def _build(key: _Key) -> Client:
+    from pyreqwest.client import ClientBuilder  # noqa: PLC0415 - only where something is sent
+    from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415
+
     target = key.target
     builder = (
         ClientBuilder()
@@ -240,6 +245,8 @@ def _prepare(
 async def _post(
     request: StreamRequest, limit_bytes: int, empty_status: int, end: float
 ) -> HttpAnswer:
+    from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - only where something is sent
+
     try:
         async with request as response:
             status = response.status
@@ -253,6 +260,8 @@ async def _post(
 
 
 async def _read(reader: ResponseBodyReader, limit_bytes: int, end: float) -> bytes:
+    from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - only where something is sent
+
     left_s = end - asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(min(_BODY_TIMEOUT_S, left_s / 2)):
@@ -272,4 +281,6 @@ def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
 
 
 def _find_causes(error: PyreqwestError) -> list[Cause]:
+    from pyreqwest.exceptions import DetailedPyreqwestError  # noqa: PLC0415 - only where something is sent
+
     return (error.details["causes"] or []) if isinstance(error, DetailedPyreqwestError) else []

@@ -16,12 +16,13 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple
-
-from pyreqwest.http import Url
+from typing import TYPE_CHECKING, NamedTuple
 
 from clarion.channels.networks import IpAddress, Network, is_refused
 from clarion.errors import ClarionError
+
+if TYPE_CHECKING:
+    from pyreqwest.http import Url
 
 # Returns the addresses of a name; `OSError` if there are none. Runs in a thread.
 Resolver = Callable[[str], Iterable[str]]
@@ -234,6 +235,8 @@ def split(url: str) -> Location:
 # By what comes before the path: each device has a URL of its own, and a path may be a secret.
 @lru_cache(_NAMES_LIMIT)
 def _read_origin(origin: str, authority: str) -> Location:
+    from pyreqwest.http import Url  # noqa: PLC0415 - only where something is sent
+
     try:
         parsed = Url(origin)
     except ValueError as error:

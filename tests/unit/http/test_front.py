@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -195,7 +196,7 @@ async def make(
     issued = issue()
     await keys.create(issued.key)
 
-    def make(**changes: Any) -> Client:
+    def make(build_rest: Callable[[], Rest] | None = None, **changes: Any) -> Client:
         framework, metrics = Framework(), Metrics()
         front = Front(
             routes=[
@@ -214,7 +215,7 @@ async def make(
                 FastRoute("GET", "/v1/endless", stream_for_ever),
             ],
             prefixes={},
-            build_rest=lambda: Rest((), {}, framework),
+            build_rest=build_rest or (lambda: Rest((), {}, framework)),
             authenticators=Authenticators(
                 Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone),
                 AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),
@@ -239,6 +240,32 @@ async def test_a_fast_route_is_answered_by_its_function(client: Client) -> None:
     answer = await client.ask("/plain", method="POST", body=[b"a", b"b"])
     assert (answer.status, answer.body) == (200, b"ab")
     assert client.framework.seen == []
+
+
+async def test_fast_routes_are_answered_before_the_rest_is_built(make: Make) -> None:
+    may_build, built = threading.Event(), list[Framework]()
+
+    def build() -> Rest:
+        assert may_build.wait(60)
+        built.append(Framework())
+        return Rest((FastRoute("GET", "/late", echo),), {}, built[0])
+
+    client = make(build)
+    asked = ("/elsewhere", "/late", "/plain")
+    waiting = [asyncio.create_task(client.ask(path, headers=JSON)) for path in asked]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert done == {waiting[-1]}
+    may_build.set()
+    assert [each.status for each in await asyncio.gather(*waiting)] == [200, 200, 200]
+    assert [len(each.seen) for each in built] == [1]
+
+
+async def test_a_method_that_the_rest_may_have_is_not_refused_before_it_is_built(
+    make: Make,
+) -> None:
+    late = FastRoute("DELETE", "/plain", echo)
+    client = make(lambda: Rest((late,), {}, Framework()))
+    assert (await client.ask("/plain", method="DELETE")).status == 200
 
 
 async def test_a_stream_is_sent_in_parts_and_observed_once(client: Client) -> None:
