@@ -16,6 +16,9 @@ from tests.servers import PostgresServer
 
 WARM_UP_S = 1.5
 HOST = "127.0.0.1"
+CONNECTIONS = 8
+# Requests of all connections at a time, where a row does not say another number.
+IN_FLIGHT = 512
 # The bench asks what the server can do, not what its limits allow.
 NO_LIMITS = (
     "--requests-per-minute=100000000",
@@ -47,25 +50,34 @@ class Deployment:
         *,
         rate: float | None = None,
         total: int | None = None,
+        in_flight: int = IN_FLIGHT,
         warm_up_s: float = WARM_UP_S,
     ) -> tuple[Result, float]:
         """Put a load on the server; return its result, and the server's CPU time per request."""
-        load = _load(self.port, seconds, rate=rate, total=total)
+        load = _load(self.port, seconds, in_flight, rate=rate, total=total)
         return _measure(self.server, load, requests, warm_up_s)
 
-    def measure_baseline(self, request: Request, seconds: float) -> tuple[Result, float]:
+    def measure_baseline(
+        self, request: Request, seconds: float, *, in_flight: int = IN_FLIGHT
+    ) -> tuple[Result, float]:
         """Put the same load on the baseline."""
-        return _measure(self.baseline, _load(self.baseline_port, seconds), request, WARM_UP_S)
+        load = _load(self.baseline_port, seconds, in_flight)
+        return _measure(self.baseline, load, request, WARM_UP_S)
 
 
 def _load(
-    port: int, seconds: float, *, rate: float | None = None, total: int | None = None
+    port: int,
+    seconds: float,
+    in_flight: int,
+    *,
+    rate: float | None = None,
+    total: int | None = None,
 ) -> Load:
     return Load(
         host=HOST,
         port=port,
-        connections=8,
-        streams=64,
+        connections=CONNECTIONS,
+        streams=in_flight // CONNECTIONS,
         duration_s=seconds,
         rate=rate,
         total=total,
