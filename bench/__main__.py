@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bench.subjects import (
+    accept,
     broadcast,
     bus,
     channels,
@@ -33,6 +34,7 @@ SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "directory": directory.measure,
     "dashboard": dashboard.measure,
     "offline": offline.measure,
+    "accept": accept.measure,
     "processes": processes.measure,
     "online": online.measure,
     "nodes": nodes.measure,

@@ -1,6 +1,7 @@
 """What the rows of the table are compared with: an empty handler, and a durable write.
 
-Both are served by Clarion's own HTTP front, listener and engine, in a process without the rest.
+Both are served by Clarion's own HTTP front, listener and engine, in a process without the rest; a
+bare handler is served by the listener alone.
 `python -m bench.baseline` takes the settings of `clarion serve`.
 """
 
@@ -21,7 +22,7 @@ from clarion.access.origins import AllowedOrigins
 from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import NotFound
-from clarion.http.asgi import FastRoute, Request, Response
+from clarion.http.asgi import FastRoute, Receive, Request, Response, Scope, Send
 from clarion.http.front import Front, Rest
 from clarion.http.listeners import HttpListener
 from clarion.nodes.memory import MemoryLimits
@@ -80,6 +81,20 @@ def routes(stores: Stores) -> tuple[FastRoute, ...]:
     )
 
 
+class Bare:
+    """Answers one path by itself: an ASGI handler without anything of ours in front of it."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/bench/bare":
+            await self._front(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
 class NoFramework:
     """Has no routes beside those of the front."""
 
@@ -121,8 +136,8 @@ async def serve(settings: Settings) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     async with open_stores(settings) as stores:
         await stores.engine.write(Unit("", (CREATE_EVENTS.step(), CREATE_QUEUE.step())))
-        front = build_front(settings, stores)
-        listener = HttpListener(front, settings.listen, max_header_bytes=settings.max_header_bytes)
+        app = Bare(build_front(settings, stores))
+        listener = HttpListener(app, settings.listen, max_header_bytes=settings.max_header_bytes)
         await listener.start(on_failed=sys.exit)
         # As the server does, or the two could not be compared.
         gc.collect()

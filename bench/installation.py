@@ -20,10 +20,12 @@ from clarion.people.model import User
 from clarion.people.sql import SqlUsers
 from clarion.push.model import Device, DeviceDetails, Platform
 from clarion.push.registry import hash_secret
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import ADD as ADD_DEVICE
+from clarion.push.sql.devices import DEVICES
 from clarion.settings import Settings, load
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
+from clarion.store.statement import Unit
 
 AT_A_TIME = 2_000
 
@@ -67,13 +69,14 @@ class Installation:
 
     async def add_devices(self, count: int) -> list[str]:
         """Register devices number 0 to `count` and return their ids."""
-        devices = [self._device(number) for number in range(count)]
+        ids: list[str] = []
         async with self.opened() as engine:
-            store = SqlDevices(engine)
             for start in range(0, count, AT_A_TIME):
-                part = devices[start : start + AT_A_TIME]
-                await asyncio.gather(*(store.add(device) for device in part))
-        return [device.id for device in devices]
+                numbers = range(start, min(start + AT_A_TIME, count))
+                part = [self._device(number) for number in numbers]
+                await engine.write(Unit("", (ADD_DEVICE.many([*map(DEVICES.bind, part)]),)))
+                ids += [device.id for device in part]
+        return ids
 
     async def add_users(self, count: int) -> None:
         """Create users number 0 to `count`."""

@@ -1,13 +1,13 @@
 """One and two processes on PostgreSQL: what a push and a read cost, and how many there are."""
 
-import http.client
 import time
 from collections.abc import Iterator
 from functools import partial
 
-from bench.deployment import HOST, Deployment, on_postgres
+from bench.deployment import Deployment, on_postgres
 from bench.installation import user_of
 from bench.load import Request
+from bench.metrics import read_metrics
 from bench.subjects.offline import DEVICES, push_to_many
 from bench.table import Row
 
@@ -43,17 +43,8 @@ def _measure(deployment: Deployment, seconds: float, alone: list[Row | None]) ->
 def _wait_for_all(deployment: Deployment, count: int) -> None:
     """Wait until each process serves; one of several says how many do."""
     give_up = time.monotonic() + READY_WITHIN_S
-    while count > 1 and f"\nclarion_processes {count}\n" not in _read_metrics(deployment.port):
+    while count > 1 and f"\nclarion_processes {count}\n" not in read_metrics(deployment.port):
         if time.monotonic() > give_up:
             msg = f"{count} processes were not ready within {READY_WITHIN_S:g} s"
             raise TimeoutError(msg)
         time.sleep(LOOK_EVERY_S)
-
-
-def _read_metrics(port: int) -> str:
-    connection = http.client.HTTPConnection(HOST, port, timeout=5)
-    try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()

@@ -21,6 +21,12 @@ INSERT_BACK = statement("back", "INSERT INTO things (id, n) VALUES (:id, :n) RET
 CLAIM = statement(
     "claim", "INSERT INTO things (id, n) VALUES (:id, :n) ON CONFLICT (id) DO NOTHING RETURNING id"
 )
+# As above, for one who need not know what was claimed.
+CLAIM_SILENTLY = statement(
+    "claim_silently",
+    """INSERT INTO things (id, n) VALUES (:id, :n) ON CONFLICT (id) DO NOTHING
+    /*postgres RETURNING id */""",
+)
 ADD = statement("add", "UPDATE things SET n = n + :n WHERE id = :id RETURNING n, id")
 DROP = statement("drop", "DELETE FROM things WHERE id = :id RETURNING n")
 ALL = statement("all", "SELECT id, n FROM things ORDER BY id")
@@ -161,6 +167,22 @@ async def test_a_guard_refuses_its_own_unit_alone(engine: Engine, place: int) ->
     assert set(await content(engine)) == {f"{u}{s}" for u in range(10) if u != 4 for s in "abc"} | {
         "taken"
     }
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_guard_is_judged_by_what_it_changes(engine: Engine, place: int) -> None:
+    """It need not return a row where that costs more; it refuses its own unit alone."""
+    await engine.write(unit(insert("taken", 7)))
+    names = ("a", "taken", "b", "taken", "c")
+    units = []
+    for number, name in enumerate(names):
+        steps = [insert(f"with {number}")]
+        steps.insert(place, CLAIM_SILENTLY.guard(id=name, n=0))
+        units.append(unit(*steps, key=str(number)))
+    outcomes = await write_together(engine, *units)
+    assert [outcome is not None for outcome in outcomes] == [name != "taken" for name in names]
+    claimed = {"taken": 7, "a": 0, "b": 0, "c": 0}
+    assert await content(engine) == claimed | {"with 0": 0, "with 2": 0, "with 4": 0}
 
 
 async def test_a_guard_that_returns_a_row_lets_its_unit_pass(engine: Engine) -> None:

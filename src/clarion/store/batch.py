@@ -6,7 +6,7 @@ rely on its own earlier steps, but not on those of another unit in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -52,10 +52,14 @@ class Report(msgspec.Struct, array_like=True):
         """Whether the rest of the unit must not be run."""
         return unit in self.refused or unit in self.failed
 
-    def refuse_without_rows(self, group: Group, members: Members) -> None:
-        """Refuse the units for which a guard has returned no row."""
+    def refuse_without_rows(
+        self, group: Group, members: Members, changed: Container[int] = ()
+    ) -> None:
+        """Refuse the units for which a guard has returned no row, and changed none."""
         for unit, _ in members:
-            if unit in self.failed or group.position in self.rows.get(unit, ()):
+            if unit in changed or unit in self.failed:
+                continue
+            if group.position in self.rows.get(unit, ()):
                 continue
             if group.position:
                 raise Spoiled(group.position)

@@ -25,7 +25,8 @@ class Step(NamedTuple):
 
     statement: Statement
     rows: Sequence[Row]
-    # A guard that returns no row rolls its unit back. As the first step, that costs nothing.
+    # A guard that returns and changes no row rolls its unit back. As the first step, that costs
+    # nothing.
     is_guard: bool = False
 
 
@@ -71,7 +72,7 @@ class Statement:
         return Step(self, (self._order(values),))
 
     def guard(self, **values: Value) -> Step:
-        """Return a step that runs once and rolls its unit back if it returns no row."""
+        """Return a step that runs once and rolls its unit back if it finds no row."""
         if not self.returns_rows:
             raise TypeError(f"{self.name}: a guard needs RETURNING")
         return Step(self, (self._order(values),), is_guard=True)
@@ -92,7 +93,9 @@ def keys_of(keys: Iterable[str]) -> str:
 def statement(name: str, sql: str) -> Statement:
     """Compile a statement with `:named` parameters.
 
-    What is written as `/*postgres … */` is a comment for SQLite; PostgreSQL runs it.
+    What is written as `/*postgres … */` is a comment for SQLite; PostgreSQL runs it. A guard whose
+    rows nobody reads can end with `/*postgres RETURNING … */`: SQLite counts what it changes, which
+    takes a fifth less time.
 
     Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite reads them as names and numbers
     them in the order in which they first appear, which is their order here.

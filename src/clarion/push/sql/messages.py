@@ -45,7 +45,7 @@ ADD = statement(
     ON CONFLICT (device_id, id) DO UPDATE SET {_STORED.assign_others("device_id", "id", "app_id")},
     status = excluded.status, reason = excluded.reason, updated_at = excluded.updated_at
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
-    RETURNING sequence""",
+    /*postgres RETURNING sequence */""",
 )
 
 

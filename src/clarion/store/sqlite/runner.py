@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
@@ -93,6 +93,23 @@ class _Feed:
         self._rows = iter(())
 
 
+class _GuardFeed(_Feed):
+    """Also knows for whom a guard has changed something: a row that is returned costs more."""
+
+    def __init__(self, members: Members, count_changes: Callable[[], int]) -> None:
+        super().__init__(members)
+        self.changed: set[int] = set()
+        self._count_changes = count_changes
+        self._changes = count_changes()
+
+    def __next__(self) -> Row:
+        changes = self._count_changes()
+        if changes != self._changes:
+            self._changes = changes
+            self.changed.add(self.unit)
+        return super().__next__()
+
+
 class SqliteRunner:
     """Runs each batch in one transaction; a unit that fails does not affect the others."""
 
@@ -131,7 +148,8 @@ class SqliteRunner:
         return report
 
     def _run_group(self, group: Group, members: Members, report: Report) -> None:
-        feed = _Feed(members)
+        guard = _GuardFeed(members, self._connection.total_changes) if group.is_guard else None
+        feed = guard or _Feed(members)
         while True:
             try:
                 self._run_feed(group, feed, report)
@@ -143,8 +161,8 @@ class SqliteRunner:
                     raise Spoiled from error
                 report.failed[feed.unit] = describe(error)
                 feed.skip_unit()
-        if group.is_guard:
-            report.refuse_without_rows(group, members)
+        if guard is not None:
+            report.refuse_without_rows(group, members, guard.changed)
 
     def _run_feed(self, group: Group, feed: _Feed, report: Report) -> None:
         # executemany takes the next row only when the previous one is finished, so the feed always
