@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
-from bench.deployment import Deployment, on_sqlite
+from bench.deployment import IN_FLIGHT, Deployment, on_sqlite
 from bench.subjects.events import USERS, one, run, wait
 from bench.subjects.writes import EMPTY
 from bench.table import Row
@@ -32,4 +32,5 @@ def _measure(deployment: Deployment, name: str, seconds: float) -> Row:
     # The first few open what is opened at first use.
     deployment.measure(source, 30, total=FIRST, warm_up_s=0)
     asyncio.run(wait(deployment, FIRST))
-    return run(deployment, f"{EVENTS:,} events to the inbox, {name}", source, EVENTS, 1, empty)
+    what = f"{EVENTS:,} events to the inbox, {name}"
+    return run(deployment, what, source, 1, empty, IN_FLIGHT, total=EVENTS)

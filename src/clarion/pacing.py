@@ -77,10 +77,11 @@ class Slices:
 class WorkSlices:
     """Slices of background work: the tasks that do it share its part of the loop's time.
 
-    Counted in processor time, so that work on a busy machine is not cut short.
+    Counted in processor time, so that work on a busy machine is not cut short. To ask for it is a
+    system call, as long as a decision; so it is asked for when as much time has passed as is left.
     """
 
-    __slots__ = ("_began", "_ends_at")
+    __slots__ = ("_asks_at", "_began", "_ends_at")
     # The time of all background work so far, and how many of its tasks pause.
     _spent_s = 0.0
     _paused = 0
@@ -90,12 +91,17 @@ class WorkSlices:
 
     def _start(self, now: float, slice_s: float) -> None:
         self._began = now
-        self._ends_at = now + slice_s / (WorkSlices._paused + 1)
+        share_s = slice_s / (WorkSlices._paused + 1)
+        self._ends_at = now + share_s
+        self._asks_at = time.perf_counter() + share_s
 
     async def pause(self) -> None:
         """Let other tasks run, if this one has worked for its share of a slice."""
+        if (now_s := time.perf_counter()) < self._asks_at:
+            return
         paused_at = time.thread_time()
         if paused_at < self._ends_at:
+            self._asks_at = now_s + self._ends_at - paused_at
             return
         spent_s = WorkSlices._spent_s = WorkSlices._spent_s + paused_at - self._began
         WorkSlices._paused += 1

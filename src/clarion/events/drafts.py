@@ -40,6 +40,7 @@ DATA_LIMIT_BYTES = 65_536
 MAX_TTL_S = 30 * 24 * 3600
 MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 # A zero character in JSON; after another backslash it is the six characters themselves.
+_ESCAPED = rb"\u0000"
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 # Control characters in a name could end a header of an email. As a type, the rule would also apply
@@ -149,8 +150,9 @@ def find_timeless_faults(
 
 
 def _has_zero(value: object) -> bool:
-    # PostgreSQL cannot store them.
-    return _ZERO.search(msgspec.json.encode(value)) is not None
+    # PostgreSQL cannot store them. The pattern is tried at each byte, so only if need be.
+    encoded = msgspec.json.encode(value)
+    return _ESCAPED in encoded and _ZERO.search(encoded) is not None
 
 
 def _recipient_faults(recipient: Recipient) -> Iterator[FieldFault]:

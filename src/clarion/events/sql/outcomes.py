@@ -100,12 +100,19 @@ class SqlOutcomes:
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
         slices = WorkSlices()
         writes: list[asyncio.Future[Rows | None]] = []
+        refused: ClarionError | None = None
         for each in outcomes:
             unit = Unit(each.job.user_id, tuple(_steps(each, now)), each.job.app_id)
-            writes.append(asyncio.ensure_future(self._engine.write(unit)))
+            try:
+                # A future: a task for each would cost as much as the decision.
+                writes.append(self._engine.commit.write(unit))
+            except ClarionError as error:
+                refused = error
+                break
             await slices.pause()
         done = await asyncio.gather(*writes, return_exceptions=True)
-        return [_read_result(each) for each in done]
+        rest = [] if refused is None else [refused] * (len(outcomes) - len(writes))
+        return [*map(_read_result, done), *rest]
 
 
 def _read_result(done: Rows | BaseException | None) -> bool | ClarionError:
