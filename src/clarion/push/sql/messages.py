@@ -283,7 +283,7 @@ def add_steps(
 
 
 def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
-    # As `ADD.bind` would return it, in a third of the time; the order is that of `ADD`.
+    # As `ADD.bind` would return it, without names; a test compares them.
     return (*_STORED.bind(message), status, reason)
 
 
