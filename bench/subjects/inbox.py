@@ -1,7 +1,6 @@
 """The inbox of one user, small and very large: a page of it, and the unread count.
 
-With `BENCH_INBOX_SIZES=10000,1000000,10000000` also one of ten million: that takes a quarter of an
-hour and 8 GB.
+With `BENCH_INBOX_SIZES=10000,1000000,10000000` also one of ten million, which takes long to fill.
 """
 
 import asyncio
