@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Container, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
@@ -121,24 +121,15 @@ class Pipeline:
         }
         handlers = trace_handlers(handlers, ports.events, ports.tracer)
         self.finish_deliveries = deliverer.finish
-        pools = [
-            Pool(
-                name=DECISIONS,
-                quotas=SharedBatch(size, on_drained=expander.resume),
-                turns=turns[DECISIONS],
-                accepted=handover,
-                decider=TracedDecider(decider) if ports.tracer.is_on else decider,
-            ),
-            Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES]),
-            *(
-                Pool(
-                    name=c.value,
-                    quotas=SharedBatch(size, find_room=some.find_room),
-                    turns=turns[c.value],
-                )
-                for c, some in attempts.items()
-            ),
-        ]
+        decisions = Pool(
+            name=DECISIONS,
+            quotas=SharedBatch(size, on_drained=expander.resume),
+            turns=turns[DECISIONS],
+            accepted=handover,
+            decider=TracedDecider(decider) if ports.tracer.is_on else decider,
+        )
+        audiences = Pool(name=AUDIENCES, quotas=expander, turns=turns[AUDIENCES])
+        pools = [decisions, audiences, *_make_channel_pools(attempts, turns, size)]
         counts = {DECISIONS: DECIDERS, AUDIENCES: EXPANDERS}
         return [
             Worker(
@@ -248,3 +239,16 @@ def _make_turns() -> dict[str, Turns]:
         AUDIENCES: Turns(per_app=1),
         **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
     }
+
+
+def _make_channel_pools(
+    attempts: Mapping[Channel, Attempts], turns: Mapping[str, Turns], size: BatchSize
+) -> list[Pool]:
+    return [
+        Pool(
+            name=channel.value,
+            quotas=SharedBatch(size, find_room=some.find_room),
+            turns=turns[channel.value],
+        )
+        for channel, some in attempts.items()
+    ]

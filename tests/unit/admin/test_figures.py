@@ -4,7 +4,7 @@ from typing import Any
 
 from clarion.admin import figures
 
-HOUR = {"step": "minute", "from": "2026-01-01T00:00:00.000Z", "to": "2026-01-01T00:03:00.000Z"}
+HOUR = {"interval": "minute", "from": "2026-01-01T00:00:00.000Z", "to": "2026-01-01T00:03:00.000Z"}
 
 
 def series(total: int = 0, *, at: str = "00:00", **group: str) -> dict[str, Any]:
