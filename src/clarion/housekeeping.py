@@ -89,7 +89,8 @@ def list_tasks(
     What is about the memory of a node is done by each, the rest by the leader alone.
     """
     of_each: dict[str, tuple[float, Step]] = {
-        "record_seen_devices": (10, partial(_record_seen, dispatch, stores.devices)),
+        # Who disconnects and is back within this time is written once.
+        "record_seen_devices": (30, partial(_record_seen, dispatch, stores.devices)),
         "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
     }

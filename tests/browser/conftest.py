@@ -1,7 +1,10 @@
 """A real Chromium: the one on the PATH, else the one that comes by npm."""
 
+import fcntl
+import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +21,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 SOURCE = Path(__file__).parent / "node"
 # As root, Chromium runs only without its sandbox.
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage")
+# Of a machine without a language, Chromium makes a name that its own `Intl` refuses.
+LANGUAGE: dict[str, str | float | bool] = {"LANG": "en_US.UTF-8", "LC_ALL": "en_US.UTF-8"}
 UNPACK = """
 import chromium from "@sparticuz/chromium";
 console.log(await chromium.executablePath());
@@ -35,7 +40,9 @@ def chromium(packages: Path) -> Iterator[Browser]:
     """A browser, not for longer: while it is there, the thread has a running event loop."""
     with sync_playwright() as playwright:
         path = find_chromium(packages)
-        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=[*FLAGS], env={**os.environ, **LANGUAGE}
+        )
         yield browser
         browser.close()
 
@@ -47,13 +54,16 @@ def find_chromium(packages: Path | None = None) -> str:
 
 
 def _unpack(packages: Path) -> str:
-    done = subprocess.run(
-        [find_node().node, "--input-type=module", "--eval", UNPACK],
-        cwd=packages,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    # One worker after the other: a program that another one still writes cannot be started.
+    with Path(tempfile.gettempdir(), "clarion-chromium.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [find_node().node, "--input-type=module", "--eval", UNPACK],
+            cwd=packages,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     return done.stdout.strip()
 
 

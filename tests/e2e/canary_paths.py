@@ -16,6 +16,7 @@ import jwt
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.collector import Collector
 from tests.e2e.administrators import Browser, sign_in
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.canaries import Canaries, secret_part
@@ -43,6 +44,7 @@ class World:
     canaries: Canaries
     peers: Peers
     authority: Authority
+    collector: Collector
     folder: Path
     printed: dict[str, str] = field(default_factory=dict)
     # What callers were answered who must not see anything of it.
@@ -89,6 +91,7 @@ class World:
         return {
             "log": self.installation.log.read_text(errors="replace"),
             "audit log": audit.read_text(errors="replace"),
+            "traces": b"\n".join(self.collector.bodies).decode("latin-1"),
             **self.printed,
             **self.answered,
         }

@@ -1,7 +1,7 @@
 """Secrets and texts through every path that takes one; then they are looked for everywhere.
 
 Where they are looked for: everything that servers and commands print, the file of the audit log,
-`/metrics`, `clarion doctor`, the page Health, and what other callers are answered.
+`/metrics`, traces, `clarion doctor`, the page Health, and what other callers are answered.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import redis
 
+from tests.collector import open_collector
 from tests.conftest import run_apart, run_sql
 from tests.e2e.canaries import Canaries, secret_part
 from tests.e2e.canary_paths import (
@@ -102,14 +103,17 @@ def world(backing: Backing, tmp_path: Path) -> Iterator[World]:
         allow_private_targets="127.0.0.0/8",
         **backing.flags,
     )
-    with Peers(authority.context).serving() as peers:
+    with Peers(authority.context).serving() as peers, open_collector() as collector:
+        installation.variables = collector.environment
         first = installation.initialise()
         app = first["app"]
         canaries.watch("first API key", secret_part(app["api_key"]))
         canaries.watch("first user secret", app["user_secret"])
         installation.start()
         try:
-            yield World(Server(installation, first), canaries, peers, authority, tmp_path)
+            yield World(
+                Server(installation, first), canaries, peers, authority, collector, tmp_path
+            )
         finally:
             installation.stop()
 
@@ -144,6 +148,7 @@ def test_no_secret_and_no_text_is_found_elsewhere(
             f"\n{len(canaries.values)} canaries through {len(canaries.paths)} paths:"
             f" none in {len(texts)} texts of {size:,} characters"
         )
+    assert len(world.collector.spans) >= 100
     assert len(canaries.values) >= 700
     assert len(canaries.paths) >= 300
 
