@@ -56,7 +56,7 @@ def other_user(n: int) -> tuple[Value, ...]:
 def event(n: int) -> tuple[Value, ...]:
     status = "failed" if n in MATCHING else "completed"
     said = ("TYPE", "{}", "{}", 1, None, status, 0, None, 0, 1, None, None)
-    return ("app", f"event-{n:06}", *said, NOW, NOW)
+    return ("app", f"event-{n:06}", *said, NOW, NOW, None)
 
 
 def delivery(n: int) -> tuple[Value, ...]:

@@ -18,6 +18,7 @@ from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
+from clarion.store.group_commit import GroupCommit
 from clarion.store.statement import Unit
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
 from tests.pipeline import (
@@ -58,11 +59,22 @@ class UnfencedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def write(self, unit: Unit) -> object:
+    @property
+    def commit(self) -> Any:
+        return UnfencedCommit(self._engine.commit)
+
+
+class UnfencedCommit:
+    """The group commit of such an engine."""
+
+    def __init__(self, commit: GroupCommit) -> None:
+        self._commit = commit
+
+    def write(self, unit: Unit) -> object:
         steps = [
             step._replace(is_guard=False) if step.statement is END else step for step in unit.steps
         ]
-        return await self._engine.write(unit._replace(steps=tuple(steps)))
+        return self._commit.write(unit._replace(steps=tuple(steps)))
 
 
 class HeldSender:

@@ -96,7 +96,8 @@ def database(postgres_url: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def group(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     folder = tmp_path_factory.mktemp("group")
-    limits = {"device_messages_per_minute": "100000"}
+    # Devices connect again and again here, until the right process has them.
+    limits = {"device_messages_per_minute": "100000", "device_failures": "0"}
     installation = Installation(folder, database=database, processes=str(COUNT), **limits)
     first = installation.initialise()
     with installation:

@@ -46,7 +46,7 @@ REASONS = (
     r"must be some of .+ for ",
     r"is not known of ",
     r"must be before `to`",
-    r"before `to`; choose a longer step",
+    r"before `to`; choose a longer interval",
     # Sizes in bytes, and depths.
     r"bytes as JSON",
     r"bytes together",

@@ -13,6 +13,8 @@ from clarion.http.asgi import Operation
 from clarion.http.decoding import explain
 
 T = TypeVar("T", bound=msgspec.Struct)
+# An option of a handler that checks the names in its query itself.
+READS_QUERY = "reads_query"
 # Unknown parameters that a response names.
 _FAULTS_LIMIT = 10
 

@@ -34,7 +34,7 @@ from clarion.http import openapi, problems
 from clarion.http.asgi import FastRoute
 from clarion.http.auditing import note_error
 from clarion.http.decoding import explain
-from clarion.http.queries import check_names
+from clarion.http.queries import READS_QUERY, check_names
 from clarion.http.strict_body import StrictBody
 from clarion.telemetry.logs import get_logger
 
@@ -68,18 +68,21 @@ def build(
 
 
 def _list_parameters(framework: Litestar) -> Iterator[tuple[BaseRouteHandler, frozenset[str]]]:
-    """Yield each handler with the names of the parameters in its query."""
+    """Yield each handler with the names of the parameters in its query, unless it reads that."""
     for route in framework.routes:
         if isinstance(route, HTTPRoute):
             for handler, model in route.route_handler_map.values():
+                if READS_QUERY in handler.opt:
+                    continue
                 yield handler, frozenset(each.field_alias for each in model.expected_query_params)
 
 
 async def _check_query(
     known: Mapping[BaseRouteHandler, frozenset[str]], request: Request[Any, Any, Any]
 ) -> None:
-    if query := request.scope["query_string"]:
-        check_names(query, known[request.route_handler])
+    query, names = request.scope["query_string"], known.get(request.route_handler)
+    if query and names is not None:
+        check_names(query, names)
 
 
 def _give_parts(handler: Any, provided: Mapping[str, Provide]) -> Any:

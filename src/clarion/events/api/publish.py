@@ -29,6 +29,7 @@ from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency, fingerprint
 from clarion.http.parameters import IdempotencyKey
+from clarion.http.queries import READS_QUERY
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 
@@ -101,6 +102,7 @@ class PublishController(Controller):
         summary="Publish to a topic",
         status_code=ACCEPTED,
         operation_class=PublishOperation,
+        opt={READS_QUERY: True},  # with other names for its parameters, as in ntfy
     )
     async def publish(
         self,

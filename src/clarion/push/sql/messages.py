@@ -12,12 +12,10 @@ from clarion.push.sql import deliveries
 from clarion.push.sql.deliveries import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.shared_reads import SharedReads
+from clarion.store.shared_reads import PAUSE_S, SharedReads
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 from clarion.store.sweeps import sweep
 
-# Between two reads for devices that connect: each waits for two, one after the other.
-CONNECTING_PAUSE_S = 0.005
 ONCE_MS = 24 * 3600 * 1000
 TRIM_CHUNK = 1000
 # In one unit: a commit takes several units, but cannot be shorter than one.
@@ -170,7 +168,7 @@ GET = statement(
 class SqlMessages:
     """The `Messages` port."""
 
-    def __init__(self, engine: Engine, *, pause_s: float = CONNECTING_PAUSE_S) -> None:
+    def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
         # By device and time.
         self._counts = SharedReads(self._count_waiting, pause_s=pause_s)

@@ -10,10 +10,10 @@ from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import Message, StoragePolicy, Subscription, SubscriptionState, Topic
-from clarion.push.sql.messages import CONNECTING_PAUSE_S, MESSAGES, message_columns
+from clarion.push.sql.messages import MESSAGES, message_columns
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.shared_reads import SharedReads
+from clarion.store.shared_reads import PAUSE_S, SharedReads
 from clarion.store.statement import Row, Step, Unit, keys_of, statement
 from clarion.store.sweeps import sweep
 
@@ -256,7 +256,7 @@ class SqlTopics:
 class SqlBroadcasts:
     """The `Broadcasts` port."""
 
-    def __init__(self, engine: Engine, *, pause_s: float = CONNECTING_PAUSE_S) -> None:
+    def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
         self._subscriptions = SharedReads(
             self._read_subscriptions, limit=_DEVICES_AT_A_TIME, pause_s=pause_s

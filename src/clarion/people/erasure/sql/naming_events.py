@@ -46,7 +46,7 @@ DELETE = statement(
 # Only if nobody has changed it since it was read: two users may be erased at the same time.
 REDACT = statement(
     "redact_event",
-    """UPDATE events SET audience = :audience, content = :content, last_error = NULL
+    """UPDATE events SET audience = :audience, content = :content, last_error = NULL, trace = NULL
     WHERE app_id = :app_id AND id = :id AND audience = :known_audience
     AND content = :known_content RETURNING id""",
 )
