@@ -27,7 +27,7 @@ MIB = 1 << 20
 CALM_BLOCKS = 100
 # Of the default executor of asyncio: they start when all others are busy, and stay.
 POOL_THREADS = min(32, (os.cpu_count() or 1) + 4)
-# The writer has the log begin anew at 12,000 pages of 4 KiB, and waits for the thread at twice that.
+# The log begins anew at 12,000 pages of 4 KiB; at twice that the writer waits for its thread.
 WAL_LIMIT_MIB = 100
 # Its cache of pages has at most 64 MiB; until it is full it grows.
 WRITER_LIMIT_MIB = 128
