@@ -111,6 +111,10 @@ class Cluster(Installation):
                 node.process.kill()
                 node.process.wait(STOP_LIMIT_S)
 
+    @property
+    def api_ports(self) -> list[int]:
+        return [node.port for node in self.nodes]
+
     def take_stalls(self) -> list[dict[str, Any]]:
         return [stall for node in self.nodes for stall in node.take_stalls()]
 

@@ -65,6 +65,11 @@ class Server:
         """A client with the key of the first app."""
         return self.with_key(self.first["app"]["api_key"])
 
+    def read_metrics(self) -> str:
+        """Return the metrics of all nodes: a request is counted by the one that served it."""
+        ports = self.installation.api_ports
+        return "".join(Asker(port).get("/metrics").body.decode() for port in ports)
+
     def with_key(self, key: str) -> Asker:
         return Asker(self.installation.port, key)
 

@@ -155,6 +155,11 @@ class Installation:
         lines = self.log.read_text(errors="replace").splitlines()
         return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
+    @property
+    def api_ports(self) -> list[int]:
+        """The port of each node."""
+        return [self.port]
+
     def take_stalls(self) -> list[dict[str, Any]]:
         """Return how the server blocked its event loop since this was last asked."""
         stalls = find_stalls(self.log.read_text(errors="replace"))

@@ -197,8 +197,7 @@ def test_streams_are_counted_as_requests_when_they_begin(ana: InboxUser) -> None
     with ana.watch() as stream:
         assert isinstance(stream, Stream)
         assert stream.take().name == "state"
-        metrics = ana.server.anyone.get("/metrics").body.decode()
-        assert 'route="/v1/me/stream",status="200"' in metrics
+        assert 'route="/v1/me/stream",status="200"' in ana.server.read_metrics()
 
 
 def test_the_stream_is_in_the_description_of_the_api(server: Server) -> None:

@@ -149,7 +149,7 @@ def test_nothing_of_an_app_is_in_the_metrics_or_the_log(
         send_and_wait(tenant.app, draft(TYPE, user_id=USER))
         tenant.app.get(f"/v1/users/{tenant.mark}-unknown")
         tenant.app.get(f"/v1/{tenant.mark}")
-    metrics = server.anyone.get("/metrics").body.decode()
+    metrics = server.read_metrics()
     log = server.installation.log.read_text()
     for tenant in pair:
         for planted in (tenant.mark, tenant.card["api_key"], tenant.card["user_secret"]):
