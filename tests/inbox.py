@@ -1,11 +1,16 @@
-"""Puts notifications into inboxes as the pipeline does, for tests that begin after it."""
+"""Puts notifications into inboxes, as the pipeline does, and lists them."""
 
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from clarion.catalog.model import Category, Priority
 from clarion.events.model import Actor, Content, Notification, Target
+from clarion.inbox.model import InboxQuery
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
+from clarion.inbox.sql.pages import SqlInboxPages
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW
@@ -65,3 +70,20 @@ async def put(
         sequence=done[1][0][0],
         created_at=values["now"],
     )
+
+
+async def list_inbox(
+    engine: Engine, app_id: str, user_id: str = "ana", **query: Any
+) -> list[Notification]:
+    """Return what all pages of an inbox list, in their order, each as it is stored."""
+    pages, inboxes, asked = SqlInboxPages(engine), SqlInboxes(engine), InboxQuery(**query)
+    found: list[Notification] = []
+    while True:
+        page = await pages.read(app_id, user_id, asked)
+        for each in page.items:
+            stored = await inboxes.get(app_id, user_id, each.id)
+            assert stored is not None
+            found.append(stored)
+        if page.next is None:
+            return found
+        asked = msgspec.structs.replace(asked, after=page.next)

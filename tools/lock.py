@@ -14,11 +14,19 @@ GENERATOR = "tests/clients/generator.lock"
 OPS = "tests/ops/tools.lock"
 # Litestar makes up examples for its OpenAPI document with these, 20 MB of them. Ours has its own.
 UNUSED = ("faker", "polyfactory")
+# What a server never imports, 16 MB: the test client of Litestar, the command lines of Litestar and
+# Granian, and Markdown, reStructuredText and source code in a terminal. Tools for tests need some.
+# `tests/e2e/test_release.py` imports every module and prints every help without them.
+UNUSED_BY_SERVERS = (
+    *("httpx", "httpcore", "h11", "certifi"),
+    *("click", "colorama", "rich-click"),
+    *("markdown-it-py", "mdurl", "pygments", "rich-rst"),
+)
 
 
 def main() -> None:
     more = sys.argv[1:]
-    compile_lock(RUNTIME, PROJECT, *more)
+    compile_lock(RUNTIME, PROJECT, *map(leave_out, UNUSED_BY_SERVERS), *more)
     # Constrained by the first file, so that tests use the versions that users install.
     compile_lock(DEV, PROJECT, "--group", "dev", "--constraint", RUNTIME, *more)
     compile_lock(GENERATOR, "--group", "generator", *more)
@@ -31,10 +39,14 @@ def compile_lock(name: str, *options: str) -> None:
     command = [uv, "pip", "compile", "--output-file", name, "--quiet"]
     contents = ["--universal", "--python-version", "3.11", "--generate-hashes"]
     comments = ["--custom-compile-command", "make lock", "--annotation-style", "line"]
-    left_out = [f"--no-emit-package={package}" for package in UNUSED]
+    left_out = map(leave_out, UNUSED)
     subprocess.run([*command, *contents, *comments, *left_out, *options], cwd=ROOT, check=True)
     refuse_hosts(ROOT / name)
     print(f"Updated {name}.")
+
+
+def leave_out(package: str) -> str:
+    return f"--no-emit-package={package}"
 
 
 def refuse_hosts(lock: Path) -> None:

@@ -15,7 +15,6 @@ from bench.subjects.offline import push_to_many
 from bench.table import Row, size
 
 IDLE = (5_000, 100_000)
-# Files that a process needs beside its connections.
 RECONNECTING = 5
 STORED = 1_000
 

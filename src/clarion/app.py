@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clarion import descriptors
+from clarion.child_process import Child
 from clarion.clock import Clock
 from clarion.data_directory import DataDirectory
 from clarion.endpoints import build_front
@@ -64,11 +65,16 @@ class Server:
     """A node: serves until it is stopped."""
 
     def __init__(
-        self, settings: Settings, set_up: SetUp | None = None, member: Member | None = None
+        self,
+        settings: Settings,
+        set_up: SetUp | None = None,
+        member: Member | None = None,
+        writer: Child | None = None,
     ) -> None:
         self._settings = settings
         self._set_up = set_up
         self._member = member
+        self._writer = writer
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
 
@@ -129,7 +135,8 @@ class Server:
         gc.freeze()
 
     async def _open_stores(self, stack: contextlib.AsyncExitStack) -> Stores:
-        stores = await stack.enter_async_context(open_stores(self._settings, self._fail))
+        opening = open_stores(self._settings, self._fail, self._writer)
+        stores = await stack.enter_async_context(opening)
         if self._set_up:
             await self._set_up(stores, self._settings)
         return stores

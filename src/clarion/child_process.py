@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 _HEADER_BYTES = 4
 
 
-async def open_child(
-    module: str, *arguments: str, **options: Any
-) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+class Child(NamedTuple):
+    """A process, and the server's end of its socket."""
+
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+async def open_child(module: str, *arguments: str, **options: Any) -> Child:
     """Start a module of ours as a process; its first argument is the descriptor of its socket."""
     import asyncio  # noqa: PLC0415 - the child does without: it is half of what it would import
 
@@ -36,7 +42,7 @@ async def open_child(
         )
     ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
     reader, writer = await asyncio.open_connection(sock=ours)
-    return process, reader, writer
+    return Child(process, reader, writer)
 
 
 def write(writer: asyncio.StreamWriter, message: bytes) -> None:

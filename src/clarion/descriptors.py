@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from dataclasses import dataclass
+
+import msgspec
 
 # Kept for the store, Redis, providers, files and the log, whatever clients do.
 RESERVE = 256
@@ -21,8 +22,7 @@ _MOST = 1_048_576
 ADVICE = "raise it by `ulimit -n 65536`, or by LimitNOFILE=65536 in the systemd unit"
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True):
     """How many connections the listeners may hold, so that the reserve stays free."""
 
     http: int  # on all HTTP listeners together

@@ -43,8 +43,9 @@ ClarionError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 
 class ClarionError(Exception):
@@ -68,8 +69,7 @@ class ClarionError(Exception):
         super().__init__(self.detail)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFault:
+class FieldFault(msgspec.Struct, frozen=True):
     """One field of a request and what is wrong with it."""
 
     field: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
 
@@ -43,8 +44,7 @@ def refuse_cursor() -> InvalidFields:
     return InvalidFields(FieldFault("after", "must be the value of `next` in a page of this list"))
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class Page(msgspec.Struct, Generic[T], frozen=True):
     """A page of a list, and the cursor of the next page, if there is one."""
 
     items: tuple[T, ...]

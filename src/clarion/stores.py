@@ -28,6 +28,7 @@ from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
+from clarion.child_process import Child
 from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.data_directory import DataDirectory, list_database_files, make_private
 from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
@@ -164,11 +165,14 @@ class Stores:
 
 @contextlib.asynccontextmanager
 async def open_stores(
-    settings: Settings, on_broken: Callable[[str], None] = lambda _message: None
+    settings: Settings,
+    on_broken: Callable[[str], None] = lambda _message: None,
+    writer: Child | None = None,
 ) -> AsyncIterator[Stores]:
     """Bring the database up to date, open it with all adapters, and close it behind the caller.
 
-    `on_broken` is called if the database can no longer be written to.
+    `on_broken` is called if the database can no longer be written to; `writer` is the process for
+    SQLite, if one was started before.
     """
     directory = DataDirectory(settings.data)
     directory.ensure()
@@ -182,7 +186,7 @@ async def open_stores(
         )
         audit_keys = open_audit_keys(directory)
         on_connect = partial(_hold_key_and_release, vault.key_id)
-        async with _open(settings, on_broken, on_connect) as engine:
+        async with _open(settings, on_broken, on_connect, writer) as engine:
             clock = await open_clock(engine)
             await refuse_retired_key(engine, vault.key_id)
             installation = await identify(engine, vault, clock, directory, settings.database_url)
@@ -256,6 +260,7 @@ async def _open(
     settings: Settings,
     on_broken: Callable[[str], None] = lambda _message: None,
     on_connect: OnConnect | None = None,
+    writer: Child | None = None,
 ) -> AsyncIterator[Engine]:
     engine = await open_engine(
         settings.database_url,
@@ -263,6 +268,7 @@ async def _open(
         batch_limit=settings.write_batch,
         on_broken=on_broken,
         on_connect=on_connect,
+        writer=writer,
     )
     try:
         yield engine

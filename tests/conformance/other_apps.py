@@ -1,7 +1,7 @@
 """More apps and provider keys, which the endpoint must not confuse with those of the first app."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -16,6 +16,7 @@ from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
 from tests.conformance.provider import Provider
+from tests.replacing import replace
 
 LOOKALIKE = "com.example.voip"
 

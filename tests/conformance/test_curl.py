@@ -4,7 +4,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +13,7 @@ from tests.conformance.clients.http2 import Request
 from tests.conformance.device import Api, Device, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
+from tests.replacing import replace
 
 PARALLEL = 1_000
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -37,7 +37,9 @@ from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
 from tests.contract.pipeline_model import ModelUser
 from tests.factories import FixedClock, make_template, make_type, make_user, new_app_id
+from tests.inbox import list_inbox
 from tests.pipeline import PipelineStore, build_pipeline, drain
+from tests.replacing import replace
 
 # 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
 START = 1_774_729_800_000
@@ -184,10 +186,7 @@ class World:
         self._runner.run(self._inboxes.read_all(self.app_id, user.id, self.clock.now()))
 
     def inbox(self, user: ModelUser) -> list[Notification]:
-        page = self._inboxes.page(
-            self.app_id, user.id, unread=False, category=None, after=None, limit=1_000
-        )
-        return list(self._runner.run(page).items)
+        return self._runner.run(list_inbox(self._engine, self.app_id, user.id, limit=1_000))
 
     def state(self, user: ModelUser) -> tuple[int, int]:
         state = self._runner.run(self._inboxes.state(self.app_id, user.id))

@@ -1,7 +1,6 @@
 """The ports of administrators: sessions, trusted devices, second factors, keys, failed sign-ins."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from clarion.errors import Conflict
 from clarion.idempotency.model import StoredResponse
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_once, make_session
+from tests.replacing import replace
 
 PAIR, PLACE = Counter("account:ana:192.0.2.7", 5), Counter("address:192.0.2.7", 30)
 

@@ -1,7 +1,6 @@
 """The ports of administrators: accounts and set-up links."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from clarion.idempotency.model import StoredResponse
 from clarion.store.engine import Engine
 from tests.contract.test_admin_credentials import make_admin_key, make_device, make_totp
 from tests.factories import DAY, NOW, make_administrator, make_link, make_once, make_session
+from tests.replacing import replace
 
 
 async def add(admins: AdminStores, username: str, **changes: object) -> Administrator:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -42,6 +41,7 @@ from tests.factories import (
     make_provider_key,
 )
 from tests.pipeline import PipelineStore, make_delivery, make_notification
+from tests.replacing import replace
 
 SECOND = 1_000
 _numbers = count(1)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from clarion.access.sql import open_provider_keys, open_user_keys
 from clarion.errors import Conflict
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_app, make_provider_key, make_user_key
+from tests.replacing import replace
 
 AnyKey = UserKey | ProviderKey
 

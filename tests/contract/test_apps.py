@@ -1,7 +1,6 @@
 """The `Apps` port."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -9,6 +8,7 @@ from clarion.access.model import UserKey, UserTokenAlgorithm
 from clarion.access.port import AppKeys, Apps, Keys
 from clarion.errors import Conflict
 from tests.factories import NOW, make_app, make_key, make_provider_key, make_user_key
+from tests.replacing import replace
 
 
 @pytest.mark.parametrize("origins", [(), ("https://a.example", "http://b.example:81")])

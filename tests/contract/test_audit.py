@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from clarion.errors import Conflict, InvalidFields
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, Value, statement
 from tests.factories import DAY, NOW, FixedClock, make_key, make_once
+from tests.replacing import replace
 
 KEY = ("0a0b0c0d", b"k" * 32)
 NEWER = ("11111111", b"n" * 32)
@@ -45,7 +45,7 @@ def act(action: str = "key.create", **changes: object) -> Act:
         address="192.0.2.1",
         request_id="r1",
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def find(made: Act | None) -> Callable[[], Act | None]:

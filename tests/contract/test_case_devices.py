@@ -1,7 +1,6 @@
 """The devices that decisions about pushes look at."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -34,6 +33,7 @@ from tests.factories import (
     new_app_id,
 )
 from tests.pipeline import build_pipeline, drain
+from tests.replacing import replace
 from tests.sandbox import run_directly
 
 ENTRY = build_entry(built_in.TYPES["POST_LIKE"], (), run_directly)

@@ -1,7 +1,6 @@
 """The `Categories` port, and the types that use them."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from clarion.catalog.sql import CATEGORIES_LIMIT, SqlCategories, SqlTypes
 from clarion.errors import Conflict
 from clarion.store.engine import Engine
 from tests.factories import NOW, make_type, new_app_id
+from tests.replacing import replace
 
 FULL = CategoryDefinition(
     name="billing",

@@ -1,6 +1,5 @@
 """The `Deliveries` and `NotificationReader` ports."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, new_app_id
 from tests.pipeline import PipelineStore, make_delivery, make_notification
+from tests.replacing import replace
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_device, make_message, make_once, make_user, new_app_id
+from tests.replacing import replace
 
 DETAILS = DeviceDetails(
     user_id="änna",

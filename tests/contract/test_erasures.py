@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -46,6 +45,7 @@ from tests.factories import (
 )
 from tests.pipeline import PipelineStore, make_event, make_job
 from tests.planting import find_in_files, find_in_tables, plant
+from tests.replacing import replace
 
 MARK, OTHER = "qzmarkedtextqz", "xwothermarkxw"
 QUEUED = MessageStatus.QUEUED

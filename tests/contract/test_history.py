@@ -11,6 +11,7 @@ from clarion.push.model import (
     MessageReason,
     MessageRecord,
     MessageStatus,
+    PushPriority,
 )
 from clarion.push.port import Devices, History, Messages
 from tests.factories import NOW, make_device, make_message, new_app_id
@@ -102,14 +103,28 @@ async def test_the_history_survives_the_device(
 
 
 # Two nodes may accept messages at the same moment, so sequences can be equal.
+# What waits and what has ended are read apart.
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(sequences=st.lists(st.integers(0, 4), max_size=8), limit=st.integers(1, 9))
+@given(
+    given=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from(PushPriority), st.sampled_from(MessageStatus)),
+        max_size=8,
+    ),
+    limit=st.integers(1, 9),
+)
 async def test_pages_hold_every_message_once_newest_first_while_more_are_added(
-    messages: Messages, history: History, sequences: list[int], limit: int
+    messages: Messages,
+    history: History,
+    given: list[tuple[int, PushPriority, MessageStatus]],
+    limit: int,
 ) -> None:
     device_id, seen, after = new_app_id(), list[MessageRecord](), None
-    made = [make_message(device_id, sequence=each) for each in sequences]
-    records = {message: await keep(messages, message) for message in made}
+    made = [make_message(device_id, sequence=s, priority=priority) for s, priority, _ in given]
+    statuses = [status for *_, status in given]
+    records = {
+        message: await keep(messages, message, status)
+        for message, status in zip(made, statuses, strict=True)
+    }
     while True:
         page = await history.list("app", device_id=device_id, after=after, limit=limit)
         assert len(page.items) <= limit

@@ -1,7 +1,5 @@
 """The `IdempotencyKeys` port: a response that is stored after the work."""
 
-from dataclasses import replace
-
 import pytest
 
 from clarion.errors import IdempotencyKeyReused
@@ -10,6 +8,7 @@ from clarion.idempotency.port import IdempotencyKeys
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.store.engine import Engine
 from tests.factories import make_once
+from tests.replacing import replace
 
 
 @pytest.fixture

@@ -1,19 +1,18 @@
 """The `Inboxes` port: what users see, exact counts, and numbers without gaps."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
-from clarion.events.model import Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import NOW, new_app_id
-from tests.inbox import put
+from tests.inbox import list_inbox, put
+from tests.replacing import replace
 
 LATER = NOW + 5
 READ, UNREAD, DISMISS, CLICK = InboxAction
@@ -29,21 +28,11 @@ def app_id() -> str:
     return new_app_id()
 
 
-async def listed(inboxes: Inboxes, app_id: str, **more: object) -> list[Notification]:
-    """Return all pages of Ana's inbox, read two at a time."""
-    found: list[Notification] = []
-    options = {"unread": False, "category": None, "after": None, "limit": 2} | more
-    while True:
-        page = await inboxes.page(app_id, "ana", **options)  # type: ignore[arg-type]
-        found += page.items
-        if page.next is None:
-            return found
-        options["after"] = page.next
-
-
-async def test_an_unknown_user_has_an_empty_inbox(inboxes: Inboxes, app_id: str) -> None:
+async def test_an_unknown_user_has_an_empty_inbox(
+    engine: Engine, inboxes: Inboxes, app_id: str
+) -> None:
     assert await inboxes.state(app_id, "ana") == InboxState(0, 0)
-    assert await listed(inboxes, app_id) == []
+    assert await list_inbox(engine, app_id) == []
     assert await inboxes.changes(app_id, "ana", 0, 9) == ()
     assert await inboxes.states(app_id, ["ana"]) == {}
     assert await inboxes.read_all(app_id, "ana", NOW) == InboxState(0, 0)
@@ -53,7 +42,7 @@ async def test_the_list_is_newest_first_and_whole(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     made = [await put(engine, app_id) for _ in range(5)]
-    assert await listed(inboxes, app_id) == made[::-1]
+    assert await list_inbox(engine, app_id, limit=2) == made[::-1]
     assert await inboxes.state(app_id, "ana") == InboxState(5, 5)
     assert await inboxes.get(app_id, "ana", made[2].id) == made[2]
 
@@ -63,22 +52,22 @@ async def test_the_list_can_be_narrowed(engine: Engine, inboxes: Inboxes, app_id
     social = await put(engine, app_id)
     read = await put(engine, app_id)
     await inboxes.apply(READ, app_id, "ana", read.id, LATER)
-    assert await listed(inboxes, app_id, unread=True) == [social, news]
-    assert await listed(inboxes, app_id, category=Category.NEWS) == [news]
-    assert await listed(inboxes, app_id, unread=True, category=Category.SOCIAL) == [social]
+    assert await list_inbox(engine, app_id, unread=True) == [social, news]
+    assert await list_inbox(engine, app_id, category=Category.NEWS) == [news]
+    assert await list_inbox(engine, app_id, unread=True, category=Category.SOCIAL) == [social]
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "0190F000-0000-7000-C000-000000000001", "'" * 36])
-async def test_a_cursor_of_no_page_is_refused(inboxes: Inboxes, app_id: str, cursor: str) -> None:
+async def test_a_cursor_of_no_page_is_refused(engine: Engine, app_id: str, cursor: str) -> None:
     with pytest.raises(InvalidFields, match="after"):
-        await listed(inboxes, app_id, after=cursor)
+        await list_inbox(engine, app_id, after=cursor)
 
 
 async def test_what_is_not_shown_is_as_if_it_were_not_there(
     engine: Engine, inboxes: Inboxes, app_id: str
 ) -> None:
     hidden = await put(engine, app_id, is_shown=False)
-    assert await listed(inboxes, app_id) == []
+    assert await list_inbox(engine, app_id) == []
     assert await inboxes.get(app_id, "ana", hidden.id) is None
     assert await inboxes.apply(READ, app_id, "ana", hidden.id, NOW) is None
     assert await inboxes.apply(DISMISS, app_id, "ana", hidden.id, NOW) is None
@@ -116,7 +105,7 @@ async def test_a_dismissed_one_is_gone_and_counts_no_more(
         gone = await inboxes.apply(DISMISS, app_id, "ana", made.id, now)
         assert gone is not None
         assert gone.dismissed_at == LATER
-    assert await listed(inboxes, app_id) == [other]
+    assert await list_inbox(engine, app_id) == [other]
     assert await inboxes.state(app_id, "ana") == InboxState(1, 4 if is_read else 3)
 
 
@@ -187,10 +176,6 @@ async def test_reading_all_goes_in_chunks_and_each_has_its_number(
     assert await inboxes.read_all(app_id, "ana", LATER) == InboxState(0, 16)
 
 
-async def truth(inboxes: Inboxes, app_id: str) -> int:
-    return len(await listed(inboxes, app_id, unread=True, limit=100))
-
-
 async def test_many_at_once_from_two_nodes_count_exactly(
     engine: Engine, other_node: Engine, app_id: str
 ) -> None:
@@ -206,7 +191,7 @@ async def test_many_at_once_from_two_nodes_count_exactly(
     alls = [node.read_all(app_id, "ana", NOW) for node in nodes]
     await asyncio.gather(*actions[::2], *puts, *alls, *actions[1::2])
     state = await nodes[0].state(app_id, "ana")
-    assert state.unread_count == await truth(nodes[1], app_id)
+    assert state.unread_count == len(await list_inbox(other_node, app_id, unread=True))
     changes = await nodes[0].changes(app_id, "ana", 0, 100)
     assert len(changes) == 24
     assert len({each.sequence for each in changes}) == 24

@@ -1,7 +1,7 @@
 """The `Inboxes` port against a model: a plain list and a number, one action after the other."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
@@ -15,7 +15,8 @@ from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from tests.factories import NOW, new_app_id
-from tests.inbox import put
+from tests.inbox import list_inbox, put
+from tests.replacing import replace
 
 PLACES = 6
 LAST = 100
@@ -37,7 +38,7 @@ class Model:
 
     def change(self, place: int, **changes: int | None) -> None:
         self.sequence += 1
-        self.items[place] = replace(self.items[place], sequence=self.sequence, **changes)  # type: ignore[arg-type]
+        self.items[place] = replace(self.items[place], sequence=self.sequence, **changes)
 
     def is_listed(self, place: int) -> bool:
         return self.items[place].dismissed_at is None
@@ -152,16 +153,14 @@ async def test_the_store_does_what_a_plain_list_does(
         assert await inboxes.state(model.app_id, "ana") == model.state
         changed = await inboxes.changes(model.app_id, "ana", before, LAST)
         assert list(changed) == model.changes(before)
-    await compare_lists(inboxes, model)
+    await compare_lists(engine, model)
 
 
-async def compare_lists(inboxes: Inboxes, model: Model) -> None:
+async def compare_lists(engine: Engine, model: Model) -> None:
     for unread in (True, False):
         for category in (None, Category.NEWS):
-            page = await inboxes.page(
-                model.app_id, "ana", unread=unread, category=category, after=None, limit=LAST
-            )
-            assert list(page.items) == [
+            listed = await list_inbox(engine, model.app_id, unread=unread, category=category)
+            assert listed == [
                 each
                 for each in model.listed
                 if (not unread or each.read_at is None) and category in (None, each.category)
@@ -182,9 +181,9 @@ async def test_whatever_two_nodes_do_at_once_the_count_is_exact(
         if each.place < PLACES
     ]
     await asyncio.gather(*doing, put(other_node, app_id), here.read_all(app_id, "ana", NOW))
-    unread = await here.page(app_id, "ana", unread=True, category=None, after=None, limit=LAST)
+    unread = await list_inbox(engine, app_id, unread=True)
     changes = await there.changes(app_id, "ana", 0, LAST)
-    state = InboxState(len(unread.items), max(each.sequence for each in changes))
+    state = InboxState(len(unread), max(each.sequence for each in changes))
     assert await there.state(app_id, "ana") == state
     assert len({each.sequence for each in changes}) == PLACES + 1
 

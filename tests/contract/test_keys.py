@@ -1,7 +1,6 @@
 """The `Keys` port."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from clarion.access.port import Keys
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from tests.factories import DAY, NOW, make_key, make_once, new_app_id
+from tests.replacing import replace
 
 
 async def all_keys(keys: Keys, app_id: str) -> tuple[ApiKey, ...]:

@@ -1,6 +1,6 @@
 """The `Messages` port against a model: a plain list, one act after the other."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from clarion.push.model import Message, MessageReason, MessageStatus, PushPriority
 from clarion.push.port import History, Messages
 from tests.factories import DAY, NOW, make_message, new_app_id
+from tests.replacing import replace
 
 State = tuple[MessageStatus, MessageReason | None]
 QUEUED: State = (MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)

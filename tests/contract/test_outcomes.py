@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from tests.pipeline import (
     make_job,
     make_notification,
 )
+from tests.replacing import replace
 
 EVENTS = 60
 # How many writes may wait for a commit.
@@ -115,7 +115,7 @@ async def test_an_outcome_is_stored_whole(store: PipelineStore, inboxes: SqlInbo
     assert await store.write(outcome) == [True]
     assert await is_stored(store, inboxes, outcome) == {True}
     assert await inboxes.get(store.app_id, "ana", outcome.notification.id) == replace(  # type: ignore[union-attr]
-        outcome.notification,  # type: ignore[type-var]
+        outcome.notification,
         sequence=1,
     )
     assert await inboxes.state(store.app_id, "ana") == InboxState(1, 1)

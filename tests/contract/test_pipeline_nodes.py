@@ -21,6 +21,7 @@ from clarion.store.engine import Engine
 from clarion.store.group_commit import GroupCommit
 from clarion.store.statement import Unit
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
+from tests.inbox import list_inbox
 from tests.pipeline import (
     EACH_LANE,
     LEASE,
@@ -125,10 +126,10 @@ async def check(engine: Engine, app_id: str) -> None:
     """Everything was decided once, and the inboxes are exact."""
     inboxes, expected = SqlInboxes(engine), EACH + 1 + LIMIT
     for user in USERS:
-        page = await inboxes.page(app_id, user, unread=True, category=None, after=None, limit=1_000)
-        counts = Counter(each.type for each in page.items)
+        listed = await list_inbox(engine, app_id, user, unread=True, limit=1_000)
+        counts = Counter(each.type for each in listed)
         assert counts == Counter(PLAIN=EACH, LIKES=1, FEW=LIMIT)
-        assert sum(each.count for each in page.items if each.type == "LIKES") == EACH
+        assert sum(each.count for each in listed if each.type == "LIKES") == EACH
         state = await inboxes.state(app_id, user)
         assert (state.unread_count, state.sequence) == (expected, expected + EACH - 1)
     events = await PipelineStore(engine, app_id).events.list(

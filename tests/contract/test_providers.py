@@ -1,7 +1,6 @@
 """The `Providers` port."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from clarion.errors import InternalError
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW, new_app_id
+from tests.replacing import replace
 
 SWAP = statement(
     "swap_secrets",
@@ -39,7 +39,7 @@ def make(app_id: str, name: str = "main", **changes: object) -> Provider:
         created_at=NOW,
         updated_at=NOW,
     )
-    return replace(provider, **changes)  # type: ignore[arg-type]
+    return replace(provider, **changes)
 
 
 async def test_a_provider_comes_back_as_put(providers: Providers) -> None:

@@ -1,7 +1,6 @@
 """Publishing to a topic: the event and the message are one commit, and nobody gets it twice."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -29,6 +28,7 @@ from tests.factories import (
     new_app_id,
 )
 from tests.pipeline import PipelineStore, build_pipeline, drain, make_event, make_job
+from tests.replacing import replace
 
 TOPIC = "news"
 

@@ -7,10 +7,11 @@ import importlib
 import pkgutil
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
+import apsw
 import asyncpg
 import msgspec
 import pytest
@@ -22,9 +23,11 @@ from clarion.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.personal_tables import Owner
+from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Statement, Unit, Value, statement
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, NOW
+from tests.replacing import replace
 
 BIG = {
     "admin_sessions",
@@ -76,6 +79,32 @@ ALLOWED = {
     "find_personal_tickets": "an erasure reads all tickets, which live for seconds",
     "show_personal_tickets": "as above, for an export",
 }
+# What may read many rows for each that it finds, and why.
+COSTLY = {
+    "count_new_decisions": "counts what was decided in a minute; read where nobody waits for it",
+    "count_pending_messages": "counts up to its limit; read where nobody waits for it",
+    "count_versions": "counts the templates of an app, of which it may have so many",
+    "find_personal_subscriptions": "an erasure reads those of the app; nobody waits for it",
+    "find_subscriptions": "for several nodes: on PostgreSQL, which has statistics",
+    "find_type_of_category": "reads the types of an app, of which it may have so many",
+    "list_templates_of_type": "reads the templates of a type, of which an app may have so many",
+    "measure_types": "adds up the types of an app, of which it may have so many",
+    "prune_provider_keys": "reads the keys of an app, which are few",
+    "prune_user_keys": "as above",
+    "put_category": "counts the categories of an app, of which it may have so many",
+    "put_segment": "as above, for segments",
+    "select_deliveries_without_job": "checks each delivery of a range; nobody waits for it",
+    "select_events_naming_user": "an erasure looks for a user in the text of events",
+    "select_messages_of_notifications": "an erasure reads those of the app; nobody waits for it",
+    "select_running_erasures": "reads what is being erased, which is little",
+    **{
+        f"{verb}_personal_{table}": "an erasure or export reads those of the app, which end soon"
+        for verb in ("find", "show")
+        for table in ("dedupes", "feedback", "limit_counts")
+    },
+}
+# Instructions of SQLite. A row that is passed over takes five or more, and each app has 150 rows.
+STEPS_LIMIT, STEPS_PER_ROW, COUNTED_STEPS = 500, 100, 5
 APPS, DEVICES, TOPICS = 20, 3_000, 200
 # Every parameter by name. What a statement finds with them is a small part of its table.
 VALUES: dict[str, Value] = {
@@ -495,12 +524,15 @@ async def database(
     """The address of a filled database."""
     await migrate(database_url)
     async with nothing_left(), opened(database_url) as engine:
-        for table, values in rows.items():
-            names = [f"c{n}" for n in range(len(values[0]))]
-            marks = ", ".join(f":{name}" for name in names)
-            fill = statement(f"fill_{table}", f"INSERT INTO {table} VALUES ({marks})")  # noqa: S608
-            await engine.write(Unit("", (fill.many(values),)))
+        await fill(engine, rows)
         yield database_url
+
+
+async def fill(engine: Engine, rows: dict[str, list[tuple[Value, ...]]]) -> None:
+    for table, values in rows.items():
+        marks = ", ".join(f":c{n}" for n in range(len(values[0])))
+        insert = statement(f"fill_{table}", f"INSERT INTO {table} VALUES ({marks})")  # noqa: S608
+        await engine.write(Unit("", (insert.many(values),)))
 
 
 async def explain_on_sqlite(engine: Engine, each: Statement) -> Iterator[str]:
@@ -553,6 +585,39 @@ async def test_no_statement_reads_a_big_table_whole(database: str) -> None:
         await check_all(engine, explain)
 
 
+def count_steps(connection: apsw.Connection, each: Statement) -> tuple[int, int]:
+    """Return the instructions that a statement takes, and the rows that it finds or changes."""
+    ran, before = 0, connection.total_changes()
+
+    def count() -> bool:
+        nonlocal ran
+        ran += COUNTED_STEPS
+        return False
+
+    connection.set_progress_handler(count, COUNTED_STEPS)
+    found = connection.execute(each.text, each.bind(**values_of(each))).fetchall()
+    connection.set_progress_handler(None)
+    return ran, max(len(found), connection.total_changes() - before)
+
+
+async def test_no_statement_passes_over_many_rows(
+    migrated_database: str, rows: dict[str, list[tuple[Value, ...]]]
+) -> None:
+    """An index that leads to all rows of an app is no better than none, if there is one app."""
+    async with nothing_left(), opened(migrated_database) as engine:
+        await fill(engine, rows)
+    connection = open_connection(sqlite_path(migrated_database) or "")
+    excess = {}
+    for name, each in STATEMENTS.items():
+        with suppress(apsw.ConstraintError), connection:
+            steps, count = count_steps(connection, each)
+            if steps > STEPS_LIMIT + STEPS_PER_ROW * count:
+                excess[name] = (steps, count)
+            raise apsw.ConstraintError  # rolls back
+    connection.close()
+    assert excess.keys() - ALLOWED.keys() == COSTLY.keys(), excess
+
+
 @pytest.fixture
 async def connection(
     emptied_database: str, rows: dict[str, list[tuple[Value, ...]]]
@@ -597,6 +662,12 @@ def literal(value: Value) -> str:
 def test_the_statements_are_found() -> None:
     assert {"add_message", "publish", "select_api_key", "claim_idempotency_key"} <= set(STATEMENTS)
     assert set(ALLOWED) | set(OWN_VALUES) <= set(STATEMENTS)
+
+
+def test_a_given_bound_is_named_before_the_condition_of_an_index() -> None:
+    """SQLite begins to read an index at the first lower bound: if that is 0, it reads all of it."""
+    late = re.compile(r"\b(\w+) > 0\b.*\b\1 >=? \$\d", re.DOTALL)
+    assert {name for name, each in STATEMENTS.items() if late.search(each.text)} == set()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ The rows that are read are counted, as in `test_page_costs.py`, for the same mat
 and in one of twenty times as many users.
 """
 
+from collections.abc import Callable
 from typing import Any
 
+import apsw
 import asyncpg
 import msgspec
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
+from clarion.store.sqlite.reader import open_quick_reader, open_reader
 from clarion.store.statement import Row, Statement, Unit, Value, statement
 from tests.contract.conftest import nothing_left, opened
 from tests.contract.test_page_costs import count_on_sqlite, fill
@@ -55,18 +58,24 @@ COUNTED = {
 }
 
 
+# A statement, its values, and what opens the connection of SQLite that it is read by.
+Read = tuple[Statement, dict[str, Value], Callable[[str], apsw.Connection]]
+
+
 class RecordingEngine:
     """Notes each read that it passes on."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.reads: list[tuple[Statement, dict[str, Value]]] = []
+        self.reads: list[Read] = []
 
     async def fetch(self, read: Statement, **values: Value) -> object:
-        self.reads.append((read, values))
+        self.reads.append((read, values, open_quick_reader))
         return await self._engine.fetch(read, **values)
 
-    fetch_slowly = fetch
+    async def fetch_slowly(self, read: Statement, **values: Value) -> object:
+        self.reads.append((read, values, open_reader))
+        return await self._engine.fetch_slowly(read, **values)
 
 
 @pytest.fixture
@@ -80,14 +89,14 @@ async def database(database_url: str) -> str:
     return database_url
 
 
-async def count_read(database: str, reads: list[tuple[Statement, dict[str, Value]]]) -> int:
+async def count_read(database: str, reads: list[Read]) -> int:
     """Return how many rows some reads have read from tables and indexes."""
     if path := sqlite_path(database):
-        return sum(count_on_sqlite(path, read, values)[1] for read, values in reads)
+        return sum(count_on_sqlite(path, *read)[1] for read in reads)
     connection = await asyncpg.connect(database)
     await connection.execute("SET jit = off")
     try:
-        plans = [await explain(connection, read, read.bind(**values)) for read, values in reads]
+        plans = [await explain(connection, read, read.bind(**values)) for read, values, _ in reads]
         return sum(map(rows_of_scans, plans))
     finally:
         await connection.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_user, new_app_id
 from tests.filters import filters, write
 from tests.filters import users as random_users
+from tests.replacing import replace
 
 TERMS = statement(
     "terms_of_test",

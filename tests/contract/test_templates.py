@@ -1,7 +1,6 @@
 """The `Templates` port."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from clarion.catalog.sql import SqlTemplates
 from clarion.errors import Conflict, InvalidFields
 from clarion.store.engine import Engine
 from tests.factories import make_template
+from tests.replacing import replace
 
 PLACE = ("app", "ORDER_SHIPPED", Channel.EMAIL, "en")
 

@@ -1,7 +1,6 @@
 """The `Topics` port."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +12,7 @@ from clarion.push.sql.topics import MARK_DELETED, SqlTopics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
+from tests.replacing import replace
 
 
 async def all_topics(

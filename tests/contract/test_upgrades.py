@@ -1,7 +1,5 @@
 """A database of an earlier version is brought up to date with the rows that are in it."""
 
-from dataclasses import replace
-
 import asyncpg
 import jwt
 import pytest
@@ -29,6 +27,7 @@ from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import statement
 from tests.contract.conftest import opened
 from tests.factories import NOW
+from tests.replacing import replace
 
 BEFORE_NAMES = 4
 OLD_DELIVERY = """INSERT INTO deliveries (notification_id, channel, app_id, user_id, status, reason,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from clarion.push.sql.topics import SqlTopics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW, make_user
+from tests.replacing import replace
 
 PREFERENCES = Preferences(
     quiet_hours=(True,) * 23 + (False,),

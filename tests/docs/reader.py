@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +17,7 @@ from typing import Self
 from tests.docs.pages import FILES, ROOT, Block
 from tests.node import find_node
 from tests.processes import ServerUnavailableError, free_port
+from tests.replacing import replace
 from tests.servers import postgres_programs
 
 LIMIT_S = 60.0

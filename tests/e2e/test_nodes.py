@@ -12,7 +12,6 @@ import statistics
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -27,6 +26,7 @@ from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import CLUSTER, ON_REDIS_CLUSTER, Server
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import make_user
+from tests.replacing import replace
 
 pytestmark = pytest.mark.parametrize("constellation", [CLUSTER, ON_REDIS_CLUSTER], indirect=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.asking import Asker
+from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.live_clients import InboxUser
@@ -241,11 +241,21 @@ def test_the_name_of_an_erased_actor_is_removed_from_what_others_have(
 # Exports.
 
 
+def wait_for_export(user: InboxUser) -> Answer:
+    """Return the export of a user to whom all is delivered."""
+
+    def look() -> Answer | None:
+        answer = user.me.get("/v1/me/export")
+        assert answer.status == 200
+        return None if answer.json["jobs"] else answer
+
+    return wait_until(look)
+
+
 def test_a_user_exports_what_is_their_own(app: Asker, ana: InboxUser, order: str) -> None:
     device = register(ana.me)
     send_and_wait(app, draft(order, user_id=ana.id) | {"channels": ["in_app", "push"]})
-    own = ana.me.get("/v1/me/export")
-    assert own.status == 200
+    own = wait_for_export(ana)
     assert own.headers["content-type"] == "application/json"
     (notification,) = own.json["notifications"]
     assert {each["channel"] for each in notification["deliveries"]} == {"in_app", "push"}

@@ -28,6 +28,26 @@ PAGES = {
     "/static/clarion-inbox.js": "text/javascript",
     "/admin/sign-in": "text/html",
 }
+# Imports every module and prints the help of every command. Only an extra may be missing.
+USE_EVERYTHING = """
+import importlib, pkgutil
+import clarion
+from clarion.cli.main import app, main
+
+def show_help(command, *names):
+    assert main([*names, "--help"]) == 0, names
+    for name in command:
+        if not name.startswith("-"):
+            show_help(command[name], *names, name)
+
+for each in pkgutil.walk_packages(clarion.__path__, "clarion."):
+    try:
+        importlib.import_module(each.name)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] not in ("apprise", "opentelemetry"):
+            raise
+show_help(app)
+"""
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 
@@ -107,6 +127,12 @@ def sign_in(installation: Installation) -> str:
     page = Asker(installation.port).get("/admin/sign-in").body.decode()
     assert "/admin/static/" in page
     return page
+
+
+def test_the_lock_file_has_every_package_that_is_imported(clarion: Path) -> None:
+    """`tools/lock.py` leaves some out that others say they need."""
+    printed = run(clarion.with_name("python"), "-c", USE_EVERYTHING)
+    assert printed.count("Usage: clarion ") > len(list((ROOT / "src/clarion/cli").glob("*.py")))
 
 
 def test_the_wheel_says_what_it_was_built_from(clarion: Path) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from tests.faults.http_client import Connection
 from tests.processes import find_stalls, free_port
@@ -34,7 +34,7 @@ class ClarionServer:
         self.port = free_port()
         self.gateway_port = free_port()
         self.data = folder / "data"
-        self.api_key = ""
+        self.app: dict[str, Any] = {"api_key": ""}
         self._log = folder / "log"
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,7 +57,8 @@ class ClarionServer:
     ) -> None:
         await self.kill()
         if error is None:
-            assert find_stalls(self._log.read_text(errors="replace")) == []
+            stalls = find_stalls(self._log.read_text(errors="replace"))
+            assert not stalls, stalls
 
     @property
     def pid(self) -> int:
@@ -98,6 +99,12 @@ class ClarionServer:
             await asyncio.sleep(ASK_EVERY_S)
         return time.monotonic() - started - sum(map(_waited_for_processor_s, self.family))
 
+    @property
+    def api_key(self) -> str:
+        """Of the first app."""
+        key: str = self.app["api_key"]
+        return key
+
     async def is_ready(self) -> bool:
         try:
             async with Connection(self.port) as connection:
@@ -126,8 +133,8 @@ class ClarionServer:
         except subprocess.TimeoutExpired:
             raise self._failed("does not end") from None
 
-    def create_app(self, bundle_id: str) -> str:
-        """Create another app, and return its API key."""
+    def create_app(self, bundle_id: str) -> dict[str, Any]:
+        """Create another app, and return it with its keys."""
         printed = self._log.with_name("app")
         with (
             printed.open("wb") as log,
@@ -136,15 +143,15 @@ class ClarionServer:
             create.wait(START_LIMIT_S)
         if create.returncode != 0:
             raise self._failed(f"cannot create an app: {printed.read_text()}")
-        api_key: str = json.loads(printed.read_bytes())["api_key"]
-        return api_key
+        app: dict[str, Any] = json.loads(printed.read_bytes())
+        return app
 
     def _initialise(self) -> None:
         with self._log.open("wb") as log, self._spawn("init", log=log) as init:
             init.wait(START_LIMIT_S)
         if init.returncode != 0:
             raise self._failed("cannot be set up")
-        self.api_key = json.loads((self.data / "first-run.json").read_bytes())["app"]["api_key"]
+        self.app = json.loads((self.data / "first-run.json").read_bytes())["app"]
 
     def _flags(self) -> list[str]:
         return [

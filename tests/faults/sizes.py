@@ -80,7 +80,9 @@ class Sizes:
     quiet_apps: int
     noisy_users: int
     noisy_phase_s: float
+    quiet_median_factor: float
     quiet_p99_factor: float
+    quiet_noise_s: float  # what a commit can take by itself on a machine that others use
 
     # T01, T43: the pipeline under kills.
     pipeline_events: int
@@ -173,7 +175,9 @@ TABLE = {
         quiet_apps=5,
         noisy_users=200,
         noisy_phase_s=6,
+        quiet_median_factor=2,
         quiet_p99_factor=4,
+        quiet_noise_s=0.25,
         pipeline_events=2_000,
         pipeline_kills=4,
         lease_left_ms=3_000,
@@ -243,7 +247,9 @@ TABLE = {
         quiet_apps=20,
         noisy_users=2_000,
         noisy_phase_s=600,
+        quiet_median_factor=2,
         quiet_p99_factor=1.5,
+        quiet_noise_s=0,
         pipeline_events=20_000,
         pipeline_kills=12,
         lease_left_ms=45_000,

@@ -54,7 +54,7 @@ def prepare(source: ClarionServer, folder: Path, environment: dict[str, str]) ->
     """Return an empty place for a server with the keys of another."""
     folder.mkdir()
     target = ClarionServer(folder, environment=environment)
-    target.api_key = source.api_key
+    target.app = source.app
     target.data.mkdir(mode=0o700)
     shutil.copy(source.data / "master.key", target.data)
     return target

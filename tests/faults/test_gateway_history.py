@@ -1,12 +1,11 @@
 """The checks of the chaos test themselves: whatever could go wrong must be found by them."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.faults.gateway.devices import Arrival
 from tests.faults.gateway.history import Record, find_faults, waiting_devices
 from tests.faults.gateway.pushes import Lifetime, Push
+from tests.replacing import replace
 
 
 def push(

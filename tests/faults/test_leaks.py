@@ -190,5 +190,6 @@ def describe(watched: Watched, churn: Churn, growth: Growth) -> str:
         f" rounds: {rounds};"
         f" {first} → {last}; slope {growth.memory_mib_per_h:+.1f} MiB/h,"
         f" {growth.blocks_per_h:+,.0f} blocks/h, floor {growth.floor_mib:+.1f} MiB;"
+        f" thousands of blocks: {' '.join(f'{each.blocks / 1000:.0f}' for each in growth.seen)};"
         f" writer {watched.writer_mib:.0f} MiB, WAL {watched.wal_mib:.0f} MiB"
     )

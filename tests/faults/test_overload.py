@@ -1,84 +1,38 @@
 """T33, T34: more load than the server can take, and one app that sends far more than the others."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
-from typing import Any
+from statistics import median, quantiles
 
 import pytest
 
+from tests.faults.app_client import AppClient, draft
 from tests.faults.clarion_server import ClarionServer
-from tests.faults.http_client import Answer, Connection
+from tests.faults.http_client import Connection
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
-TYPE = "ORDER_READY"
 CLIENTS = 40
 WARM_UP_S = 1.0
 # A quiet app sends this many events in a second, one after another.
 QUIET_PER_S = 5
-LOOK_EVERY_S = 0.005
-SEEN_LIMIT_S = 45.0
 BROADCASTS = 50
-# On a shared machine a commit can take this long by itself.
-NOISE_S = 0.25
 REFUSALS = {429, 503}
 NORMAL_AGAIN_S = 60.0
 
 
-@dataclass
-class AppClient:
-    """One app: its key, and a connection of its own."""
-
-    server: ClarionServer
-    api_key: str
-    connection: Connection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.connection = Connection(self.server.port)
-
-    def close(self) -> None:
-        self.connection.close()
-
-    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        headers = {"authorization": f"Bearer {self.api_key}", "content-type": "application/json"}
-        data = b"" if body is None else json.dumps(body).encode()
-        return await self.connection.ask(method, path, headers, data)
-
-    async def set_up(self, users: int) -> None:
-        """Create the type and users; in_app is not subject to quiet hours."""
-        template = {"body": "{{ label }}", "variables": ["label"]}
-        await self.ask("PUT", f"/v1/types/{TYPE}", {"default_channels": ["in_app"]})
-        await self.ask("PUT", f"/v1/types/{TYPE}/templates/in_app", template)
-        for number in range(users):
-            answer = await self.ask("PUT", f"/v1/users/user-{number}", {})
-            assert answer.status < 300, answer
-
-    async def time_delivery(self) -> float:
-        """Return the seconds from an event to the notification that a reader sees."""
-        started = time.monotonic()
-        answer = await self.ask("POST", "/v1/events", draft({"user_id": "user-0"}))
-        assert answer.status == 202, answer
-        path = f"/v1/events/{answer.json['event_id']}"
-        while time.monotonic() - started < SEEN_LIMIT_S:
-            if (await self.ask("GET", path)).json["status"] == "completed":
-                break
-            await asyncio.sleep(LOOK_EVERY_S)
-        return time.monotonic() - started
-
-
-def draft(recipient: dict[str, Any]) -> dict[str, Any]:
-    return {"type": TYPE, "recipient": recipient, "data": {"label": "x"}}
-
-
 def p99(seconds: list[float]) -> float:
     return quantiles(seconds, n=100, method="inclusive")[98]
+
+
+def describe(seconds: list[float]) -> str:
+    p50_ms, p99_ms, most_ms = (f(seconds) * 1000 for f in (median, p99, max))
+    return f"p50 {p50_ms:.1f} ms, p99 {p99_ms:.0f} ms, slowest {most_ms:.0f} ms"
 
 
 async def use_quietly(apps: list[AppClient], for_s: float) -> list[float]:
@@ -109,20 +63,21 @@ async def be_noisy(app: AppClient, is_over: asyncio.Event) -> int:
     return sent
 
 
+@pytest.mark.parametrize("quiet_apps", [1, SIZES.quiet_apps])
 async def test_a_noisy_app_does_not_slow_down_quiet_ones(
-    tmp_path: Path, figures: Callable[[str], None]
+    tmp_path: Path, figures: Callable[[str], None], quiet_apps: int
 ) -> None:
     """T34: the noisy one always has more to do than the server can."""
     async with ClarionServer(tmp_path) as server, AsyncExitStack() as stack:
-        keys = [server.create_app(f"com.example.quiet{n}") for n in range(SIZES.quiet_apps)]
-        noisy, *quiet = [AppClient(server, key) for key in (server.api_key, *keys)]
+        apps = [server.create_app(f"com.example.quiet{n}") for n in range(quiet_apps)]
+        noisy, *quiet = [AppClient(server, app) for app in (server.app, *apps)]
         for app in (noisy, *quiet):
             stack.callback(app.close)
         await noisy.set_up(SIZES.noisy_users)
         for app in quiet:
             await app.set_up(1)
         await use_quietly(quiet, WARM_UP_S)
-        solo = p99(await use_quietly(quiet, SIZES.noisy_phase_s / 2))
+        alone = await use_quietly(quiet, SIZES.noisy_phase_s / 2)
         is_over = asyncio.Event()
         noise = asyncio.ensure_future(be_noisy(noisy, is_over))
         beside = await use_quietly(quiet, SIZES.noisy_phase_s)
@@ -130,10 +85,10 @@ async def test_a_noisy_app_does_not_slow_down_quiet_ones(
         sent = await noise
     figures(
         f"T34: {len(quiet)} quiet apps, {len(beside):,} events beside {sent:,} broadcasts to "
-        f"{SIZES.noisy_users:,} users: p99 {p99(beside) * 1000:.0f} ms, "
-        f"alone {solo * 1000:.0f} ms, slowest {max(beside) * 1000:.0f} ms"
+        f"{SIZES.noisy_users:,} users: {describe(beside)}, alone {describe(alone)}"
     )
-    assert p99(beside) <= SIZES.quiet_p99_factor * solo + NOISE_S
+    assert median(beside) <= SIZES.quiet_median_factor * median(alone) + SIZES.quiet_noise_s
+    assert p99(beside) <= SIZES.quiet_p99_factor * p99(alone) + SIZES.quiet_noise_s
 
 
 @dataclass
@@ -157,7 +112,7 @@ async def offer(
     result, started, due = Offer(), time.monotonic(), 0
 
     async def work() -> None:
-        with closing(AppClient(server, server.api_key)) as app:
+        with closing(AppClient(server, server.app)) as app:
             await send(app)
 
     async def send(app: AppClient) -> None:
@@ -194,7 +149,7 @@ async def test_an_overloaded_server_does_as_much_as_before_and_recovers(
     """T33: half, five times and again half of what the server can do."""
     phase_s = SIZES.overload_phase_s
     async with ClarionServer(tmp_path) as server, AsyncExitStack() as stack:
-        app = AppClient(server, server.api_key)
+        app = AppClient(server, server.app)
         stack.callback(app.close)
         await app.set_up(1)
         ceiling = (await offer(server, None, phase_s)).goodput
@@ -202,15 +157,15 @@ async def test_an_overloaded_server_does_as_much_as_before_and_recovers(
         over = await offer(server, ceiling * 5, phase_s, CLIENTS * 5)
         age_s = await oldest_s(server)
         began = time.monotonic()
-        slow_s = max(await app.time_delivery(), before.took_s / max(before.accepted, 1))
-        normal_s = time.monotonic() - began
+        delivery_s = await app.time_delivery()
         after = await offer(server, ceiling / 2, phase_s)
+        normal_s = time.monotonic() - began - after.took_s
     refusal_s = p99(over.refused) if len(over.refused) > 1 else 0.0
     figures(
         f"T33: ceiling {ceiling:,.0f}/s; goodput at 0.5x {before.goodput:,.0f}/s, "
         f"at 5x {over.goodput:,.0f}/s, at 0.5x again {after.goodput:,.0f}/s; "
         f"{len(over.refused):,} refused, p99 {refusal_s * 1000:.0f} ms; oldest job {age_s:.1f} s; "
-        f"normal after {normal_s:.1f} s (an event took {slow_s:.2f} s)"
+        f"normal after {normal_s:.1f} s (the first event took {delivery_s:.2f} s)"
     )
     assert over.goodput >= 0.9 * min(ceiling, SIZES.overload_goodput * ceiling)
     assert sum(each.without_retry_after for each in (before, over, after)) == 0

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from bench.installation import Installation
@@ -37,6 +38,7 @@ RESTARTING = 1012
 class Stops:
     """Two nodes, devices that reconnect at once, and a provider that pushes to them."""
 
+    database: str
     cluster: Cluster
     devices: ChaosDevices
     provider: Provider
@@ -65,12 +67,26 @@ class Stops:
         return longest_s
 
     async def settle(self) -> None:
-        """Have every device read what waits for it, until every push has come."""
-        for device in self.devices.devices:
-            device.disconnect()
+        """Have every device read what waits for it, until every push is acknowledged.
+
+        Not before what has come is acknowledged: a device that is cut off gets the rest again.
+        """
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.arrived) < len(self.pushes):  # noqa: ASYNC110 - nothing signals us
+            while await self._find_unacknowledged(list(self.arrived)):  # noqa: ASYNC110 - nothing signals us
                 await asyncio.sleep(0.1)
+            for device in self.devices.devices:
+                device.disconnect()
+            all_ids = [each.id for each in self.pushes]
+            while await self._find_unacknowledged(all_ids):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.1)
+
+    async def _find_unacknowledged(self, ids: list[str]) -> bool:
+        connection = await asyncpg.connect(self.database)
+        try:
+            found = "SELECT COUNT(*) FROM messages WHERE id = ANY($1) AND status = 'delivered'"
+            return bool(await connection.fetchval(found, ids) < len(ids))
+        finally:
+            await connection.close()
 
 
 def stop(node: Node) -> float:
@@ -116,7 +132,9 @@ async def run_stops(
         await stack.enter_async_context(devices.running())
         pushes = plan(stops * PUSHES_EACH)
         provider = Provider(cluster.port, installation.push_headers(), pushes)
-        yield Stops(cluster=cluster, devices=devices, provider=provider, pushes=pushes)
+        yield Stops(
+            database=database, cluster=cluster, devices=devices, provider=provider, pushes=pushes
+        )
 
 
 async def test_a_node_that_stops_under_load_loses_and_doubles_nothing(

@@ -12,7 +12,6 @@ import threading
 from array import array
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +37,7 @@ from bench.load import (
 )
 from bench.process import Server, ServerError, free_ports, serving
 from bench.table import Row, json_lines, size, text
+from tests.replacing import replace
 
 ROOT = Path(__file__).parents[2]
 STREAMS_ALLOWED = 10

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from clarion.cores import count_cores
 from clarion.errors import SettingsError
 from clarion.setting_types import Address
 from clarion.settings import PREFIX, Settings, describe, find_unknown, flag_of, load
+from tests.replacing import replace
 
 SECRETS = sorted(each.name for each in fields(Settings) if each.metadata["secret"])
 

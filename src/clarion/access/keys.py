@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hmac import compare_digest
 
+import msgspec
+
 from clarion.access.model import ALL_SCOPES, ApiKey, Scope
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import is_plain
@@ -64,8 +66,7 @@ def parse_api_secret(text: str, prefix: str = PREFIX) -> ApiSecret | None:
     return ApiSecret(match[1], match[2], prefix) if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedKey:
+class IssuedKey(msgspec.Struct, frozen=True):
     """A new key and its secret, which cannot be shown again."""
 
     key: ApiKey

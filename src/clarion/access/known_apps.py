@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from clarion.access.app_keys import read_public_key, user_key_context
@@ -24,8 +25,7 @@ class VerifyingKey:
     key: bytes | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 
-@dataclass(frozen=True, slots=True)
-class KnownApp:
+class KnownApp(msgspec.Struct, frozen=True):
     """An app, and its live user keys by `kid`."""
 
     app: App

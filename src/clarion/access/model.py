@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, MfaRequired, NotFound
 
@@ -125,8 +127,7 @@ class ApiKey(Expiring):
     replaced_by: str | None = None  # the id of the key that a rotation made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """A single-use stand-in for a user token, where a header cannot be sent."""
 
     hash: bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,7 +19,7 @@ from clarion.fields import check_user_id, is_plain
 LEEWAY_S = 30
 # A token that names no key is tried with so many of the app's keys at most.
 TRIES_LIMIT = 5
-# So many tokens are kept, and none that is longer: 20 MiB at most.
+# So many tokens are kept, the newest, and none that is longer: 20 MiB at most.
 CACHED_TOKENS = 10_000
 CACHED_LENGTH = 1_024
 _TYPES = frozenset({"jwt", "at+jwt"})
@@ -46,7 +47,7 @@ class UserTokens:
     apps: KnownApps
     max_hours: int = 24
     # Tokens that were signed by a key of their app: nobody else can add one.
-    _signed: dict[str, _Signed] = field(default_factory=dict, init=False, repr=False)
+    _signed: OrderedDict[str, _Signed] = field(default_factory=OrderedDict, init=False, repr=False)
 
     async def verify(self, token: str, now: int) -> UserCaller:
         """Return the caller; `Unauthenticated` says what is wrong with the token."""
@@ -72,7 +73,7 @@ class UserTokens:
         signed = _decode(token, app_id, _choose_keys(known, header))
         if len(token) <= CACHED_LENGTH:
             if len(self._signed) >= CACHED_TOKENS:
-                self._signed.clear()
+                self._signed.popitem(last=False)
             self._signed[token] = signed
         return signed
 

@@ -29,18 +29,18 @@ class Figures(NamedTuple):
 
 def read_figures(text: str) -> Figures:
     """Return the figures that a page shows; what is not measured is zero."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for match in _LINE.finditer(text):
-        label = next(iter(_LABEL.findall(match["labels"] or "")), ("", ""))
-        values = found[match["name"]]
-        values[label[1]] = values.get(label[1], 0.0) + float(match["value"])
+        found[match["name"]][_read_label(match["labels"] or "")].append(float(match["value"]))
 
     def total(name: str) -> int:
-        return int(sum(found[name].values()))
+        return int(sum(map(sum, found[name].values())))
 
     lags = total("clarion_loop_lag_seconds_count")
-    lag_s = sum(found["clarion_loop_lag_seconds_sum"].values())
-    restarts = found["clarion_loop_restarts_total"]
+    lag_s = sum(map(sum, found["clarion_loop_lag_seconds_sum"].values()))
+    # All processes look at the same queue.
+    ages = {lane: max(each) for lane, each in found["clarion_queue_oldest_seconds"].items()}
+    restarts = {name: sum(each) for name, each in found["clarion_loop_restarts_total"].items()}
     return Figures(
         gateway_connections=total("clarion_gateway_connections"),
         inbox_streams=total("clarion_inbox_streams"),
@@ -48,8 +48,13 @@ def read_figures(text: str) -> Figures:
         waiting=total("clarion_store_waiting"),
         refused=total("clarion_store_refused_total"),
         lag_ms=lag_s / lags * _THOUSAND if lags else 0.0,
-        queue_ages=dict(found["clarion_queue_oldest_seconds"]),
+        queue_ages=ages,
         open_circuits=total("clarion_provider_circuits_open"),
         devices_left_alone=total("clarion_device_circuits_open"),
         restarts={name: int(count) for name, count in restarts.items() if count},
     )
+
+
+def _read_label(labels: str) -> str:
+    """Return the value of the first label that does not say which process was measured."""
+    return next((value for name, value in _LABEL.findall(labels) if name != "process"), "")

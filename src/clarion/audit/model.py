@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 # The longest text of an entry. What a caller sends can be longer, as in a path.
 TEXT_LENGTH = 200
 
@@ -67,8 +69,7 @@ class Entry:
     link: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainState:
+class ChainState(msgspec.Struct, frozen=True, kw_only=True):
     """The last entry of the chain, and the last one that was pruned; zero if there is none."""
 
     sequence: int = 0
@@ -89,8 +90,7 @@ class Verified:
     fault: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries to list. None: all. `user_id` needs `app_id`; `until` is excluded."""
 
     app_id: str | None = None

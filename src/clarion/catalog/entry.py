@@ -13,10 +13,10 @@ import msgspec
 
 from clarion.catalog import built_in
 from clarion.catalog.model import Channel, Form, NotificationType, RenderedText, Template
-from clarion.catalog.rendering.quick import render_quickly
+from clarion.catalog.rendering.quick import is_quick, render_quickly
 from clarion.catalog.sandbox.jobs import Answer, ConvertMjml, FindFaults, Job, Render
 from clarion.catalog.schemas import SmallSchema, load_small
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import FieldFault, InvalidFields, NotFound, Overloaded
 
 _CACHE_LIMIT = 1_000
 # Templates that are rendered in a row to check them, before other work gets its turn.
@@ -65,6 +65,7 @@ class Entry:
     on_rendered: Callable[[float], None] = lambda _seconds: None
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
     _converted: dict[str, Template] = field(default_factory=dict, repr=False)  # by language
+    _quick: dict[Channel, Entry | None] = field(default_factory=dict, repr=False)
 
     def pick(self, channel: Channel, language: str) -> Template | None:
         """Return the template in the nearest language: `pt-BR`, else `pt`, else `en`, else any."""
@@ -82,6 +83,13 @@ class Entry:
                 return template
         languages = sorted(known for of, known in self.templates if of is channel)
         return self.templates[channel, languages[0]] if languages else None
+
+    def find_quick(self, channel: Channel) -> Entry | None:
+        if channel not in self._quick:
+            some = (each for (of, _), each in self.templates.items() if of is channel)
+            quick = replace(self, run=_refuse) if all(map(is_quick, some)) else None
+            self._quick[channel] = quick
+        return self._quick[channel]
 
     async def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
@@ -102,7 +110,7 @@ class Entry:
         began = perf_counter()
         text = await render(await self._convert(template), context, self.run)
         self.on_rendered(perf_counter() - began)
-        return replace(text, language=template.language)
+        return RenderedText(text.subject, text.body, text.is_html, template.language)
 
     async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
@@ -123,7 +131,11 @@ class Entry:
         return self._converted[template.language]
 
     def with_type(self, definition: NotificationType) -> Entry:
-        return replace(self, type=definition)
+        return replace(self, type=definition, _quick={})
+
+
+async def _refuse(_job: Job) -> Answer:
+    raise Overloaded("It must be rendered in the sandbox.")
 
 
 async def convert(template: Template, run: Run) -> Template:

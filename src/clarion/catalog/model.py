@@ -93,8 +93,7 @@ class Overflow(StrEnum):
     DIGEST = "digest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dedupe:
+class Dedupe(msgspec.Struct, frozen=True, kw_only=True):
     """Events with the same dedupe key within the window count as duplicates."""
 
     window_s: int
@@ -103,8 +102,7 @@ class Dedupe:
     """What happens to a duplicate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimit:
+class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
     """How many notifications of a type a user gets in an hour."""
 
     per_user_per_hour: int

@@ -108,6 +108,12 @@ class CatalogEntry(Protocol):
     def channels(self) -> frozenset[Channel]:
         """The channels for which there is a template."""
 
+    def find_quick(self, channel: Channel) -> CatalogEntry | None:
+        """Return the entry as one that never waits for the sandbox; None if a template needs it.
+
+        It raises `Overloaded` for values that would need it.
+        """
+
     async def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:

@@ -70,8 +70,7 @@ class OverBudget(ValueError):
     """The schema costs too much, or its cost is unknown; the message names the place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """The cost of a schema; `is_known` if no more than that times the data can happen."""
 
     total: int
@@ -85,8 +84,7 @@ def measure(document: Mapping[str, object], limit: int = COST_LIMIT) -> Cost:
     return Cost(total, is_known=scale.is_known and not _checks_formats(document))
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     """How the walk came to a place: its depth, and how many steps went into a part of the data."""
 
     depth: int = 0

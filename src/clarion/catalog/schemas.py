@@ -1,4 +1,4 @@
-"""JSON Schema of the data of events: compiled once; remote references are never fetched.
+"""JSON Schemas of the data of events: which are checked where, and how large they may be.
 
 A small schema checks small data in this process; everything else is checked in the sandbox.
 """
@@ -6,15 +6,16 @@ A small schema checks small data in this process; everything else is checked in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
-import jsonschema_rs
 import msgspec
 
-from clarion.catalog.schema_cost import OverBudget, measure
+from clarion.catalog.schema_cost import measure
 from clarion.errors import FieldFault
 from clarion.fields import check_json
+
+if TYPE_CHECKING:
+    from clarion.catalog.json_schema import Schema
 
 SCHEMA_LIMIT_BYTES = 65_536
 # A schema that is checked in this process: its compilation takes a few milliseconds at most.
@@ -25,54 +26,14 @@ SMALL_BYTES = 8_192
 SMALL_WORK = 500_000
 # To name the faults takes far longer than to find that there are some: 3 µs for each.
 TINY_WORK = 3_000
-# Of larger data one fault is named: for each of them, the library copies the data.
-_ALL_FAULTS_BYTES = 4_096
-# Reported at once: in a long list every item may have a fault.
-_FAULTS_LIMIT = 20
-_REASON_LENGTH = 200
-_PATH_LENGTH = 500
 _encode = msgspec.json.Encoder().encode
-# This engine of regular expressions does not backtrack: its time is linear in the text. The sizes
-# are in bytes, for each pattern.
-_PATTERNS = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
-
-
-class Schema:
-    """Checks data against one JSON Schema; `ValueError` if the document is none."""
-
-    def __init__(self, document: Mapping[str, object]) -> None:
-        try:
-            self._validator = jsonschema_rs.validator_for(
-                dict(document), retriever=_refuse, pattern_options=_PATTERNS
-            )
-        except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-            raise ValueError(f"must be a JSON Schema: {str(error).splitlines()[0]}") from error
-
-    def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
-        """Return what is wrong with the data, naming each field as `data.…`."""
-        if self.is_valid(data):
-            return ()
-        if len(_encode(data)) > _ALL_FAULTS_BYTES:
-            return self._find_first(data)
-        errors = islice(self._validator.iter_errors(data), _FAULTS_LIMIT)
-        return tuple(_fault(error) for error in errors)
-
-    def is_valid(self, data: Mapping[str, object]) -> bool:
-        return self._validator.is_valid(data)
-
-    def _find_first(self, data: Mapping[str, object]) -> tuple[FieldFault, ...]:
-        try:
-            self._validator.validate(data)
-        except jsonschema_rs.ValidationError as error:
-            return (_fault(error),)
-        return ()
 
 
 class SmallSchema:
     """A schema that may be used in this process, for small data."""
 
-    def __init__(self, document: Mapping[str, object], cost: int) -> None:
-        self._schema = Schema(document)
+    def __init__(self, schema: Schema, cost: int) -> None:
+        self._schema = schema
         self._cost = cost
 
     def find_faults(self, data: Mapping[str, object]) -> tuple[FieldFault, ...] | None:
@@ -91,7 +52,11 @@ def load_small(document: Mapping[str, object]) -> SmallSchema | None:
         if len(_encode(document)) > SMALL_BYTES:
             return None
         cost = measure(document, SMALL_COST)
-        return SmallSchema(document, cost.total) if cost.is_known else None
+        if not cost.is_known:
+            return None
+        from clarion.catalog.json_schema import Schema  # noqa: PLC0415 - if there is a schema
+
+        return SmallSchema(Schema(document), cost.total)
     except ValueError:
         # Also one that an earlier release accepted: the sandbox says what is wrong with it.
         return None
@@ -101,28 +66,3 @@ def check_size(document: dict[str, object]) -> dict[str, object]:
     """Return the document; `ValueError` if it is too large or too deep to look at."""
     check_json(document, SCHEMA_LIMIT_BYTES)
     return document
-
-
-def check_schema(document: dict[str, object]) -> None:
-    """Raise `ValueError` if a document costs too much or is no JSON Schema. Takes its time."""
-    try:
-        measure(document)
-    except OverBudget as error:
-        raise ValueError(f"at {error}") from error
-    Schema(document)
-
-
-def _fault(error: jsonschema_rs.ValidationError) -> FieldFault:
-    keys: list[str | int] = ["data", *error.instance_path]
-    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
-        return FieldFault(_place(*keys, error.kind.property), "is required")
-    return FieldFault(_place(*keys), error.message[:_REASON_LENGTH])
-
-
-def _place(root: str | int, *keys: str | int) -> str:
-    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return f"{root}{''.join(parts)}"[:_PATH_LENGTH]
-
-
-def _refuse(uri: str) -> NoReturn:
-    raise ValueError(f"{uri}: a schema may refer only to itself")

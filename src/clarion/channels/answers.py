@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+
+import msgspec
 
 from clarion.channels.model import (
     Delivered,
@@ -50,8 +51,7 @@ _FAILURES: dict[Action, type[Failure]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """One row: an answer, named by its code, and the action."""
 
     code: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,8 +19,7 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No settings, or no secrets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """What is common to all providers of a kind.
 
     `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types

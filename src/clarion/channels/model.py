@@ -41,8 +41,7 @@ def secrets_context(app_id: str, channel: str, name: str) -> str:
     return f"provider/{app_id}/{channel}/{name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration(Generic[S, K]):
+class Configuration(msgspec.Struct, Generic[S, K], frozen=True, kw_only=True):
     """What a sender is opened with: the provider's settings and secrets, decoded and checked."""
 
     app_id: str
@@ -83,37 +82,32 @@ class OutgoingMessage:
     user_can_disable: bool = True  # the type: if not, there is nothing to unsubscribe from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """The provider accepted the message, and reports nothing more; `response` is stored."""
 
     response: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The provider accepted the message, and will report when it is delivered."""
 
     response: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """The provider accepts our credentials; nothing was sent."""
 
     response: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """The attempt failed; what that means is the class."""
 
     error_code: str
     error_message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry(Failure):
+class Retry(Failure, frozen=True, kw_only=True):
     """The provider did not take the message. Another one is tried, or this one again.
 
     `after_s` is the time that the provider asks to be left alone.
@@ -122,8 +116,7 @@ class Retry(Failure):
     after_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotTried(Retry):
+class NotTried(Retry, frozen=True, kw_only=True):
     """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
 
 
@@ -132,23 +125,19 @@ BUSY, DAILY_CAP, TOLD_TO_WAIT = "busy", "daily_cap", "told_to_wait"
 WAITING_CODES = frozenset({BUSY, DAILY_CAP, TOLD_TO_WAIT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown(Failure):
+class Unknown(Failure, frozen=True, kw_only=True):
     """The provider may have taken the message: only it is tried again, with the same id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected(Failure):
+class Rejected(Failure, frozen=True, kw_only=True):
     """The provider refused the message; another attempt would be refused, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone(Failure):
+class Gone(Failure, frozen=True, kw_only=True):
     """The address no longer exists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misconfigured(Failure):
+class Misconfigured(Failure, frozen=True, kw_only=True):
     """The provider refuses everything: its settings or credentials are wrong."""
 
 

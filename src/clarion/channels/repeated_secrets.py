@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from clarion.channels.model import Failure, Outcome, Verified
 
@@ -23,7 +24,7 @@ def conceal(outcome: T, secrets: Iterable[str]) -> T:
         return outcome
     forms = [form for each in secrets if len(each) >= _SHORTEST for form in _forms_of(each)]
     hidden: Any = {name: _hide(text, forms)}
-    return replace(outcome, **hidden)
+    return msgspec.structs.replace(outcome, **hidden)
 
 
 def _forms_of(secret: str) -> Iterator[str]:

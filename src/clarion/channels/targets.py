@@ -14,9 +14,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from clarion.channels.networks import IpAddress, Network, is_refused
 from clarion.errors import ClarionError
@@ -86,8 +87,7 @@ class Target(NamedTuple):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Lookup:
+class _Lookup(msgspec.Struct, frozen=True):
     found: asyncio.Future[tuple[str, ...]]
     started: float
 

@@ -18,8 +18,8 @@ from clarion.audit.commands import command
 from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError, CommandFailed
 
-# Most commands are over before they have made as many objects: those that imports make stay.
-gc.set_threshold(50_000, 20, 100)
+# More than imports make, which stay: most commands are over, and a server is ready, before it.
+gc.set_threshold(200_000, 20, 100)
 
 EXIT_FAILED = 1
 EXIT_CANNOT_RUN = 2

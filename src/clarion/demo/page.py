@@ -6,6 +6,7 @@ It answers requests from this machine alone, for the demo app alone.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
@@ -88,7 +89,7 @@ class DemoPage:
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
-        page = constant(read("demo.html", _PACKAGE), _HTML)
+        page = constant(partial(read, "demo.html", _PACKAGE), _HTML)
         files = [serve(f"{PATH}/{name}", name, _PACKAGE) for name in ("demo.js", "demo.css")]
         routes = (
             FastRoute("GET", PATH, page),

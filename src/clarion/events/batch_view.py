@@ -8,7 +8,8 @@ it are refused too, and decided again.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from clarion.events.cases import DecisionRequest, PreparedCase
 from clarion.events.model import JobOutcome

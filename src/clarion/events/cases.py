@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from clarion.catalog.model import Channel, Overflow, Priority
 from clarion.catalog.port import CatalogEntry
 from clarion.channels.port import AppChannels
@@ -25,8 +27,7 @@ _INBOX_ALONE = (Channel.IN_APP,)
 _WITHOUT_ADDRESS = frozenset({Channel.IN_APP, Channel.PUSH})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRequest:
+class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be decided: an event or notification for one user, on some channels."""
 
     app_id: str
@@ -76,8 +77,7 @@ class FrequencyCaps(NamedTuple):
         return tuple(limits)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCase:
+class PreparedCase(msgspec.Struct, frozen=True):
     """A case, with what is needed to apply its decisions."""
 
     request: DecisionRequest

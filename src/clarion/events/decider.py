@@ -13,7 +13,7 @@ from clarion.events.decide.rules import decide
 from clarion.events.model import Event, EventStatus, Job, JobOutcome, Reschedule
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import apply_decisions
-from clarion.events.port import PipelinePorts
+from clarion.events.port import PipelinePorts, Undecided
 from clarion.events.waiting import fail_without_type
 from clarion.pacing import WorkSlices, read_in_chunks
 
@@ -62,8 +62,7 @@ class Decider:
     async def _decide_round(self, pairs: Iterable[tuple[Job, Event | None]]) -> list[Job]:
         """Decide for all that can be decided now; return the jobs that are left."""
         outcomes: list[JobOutcome] = []
-        undecided: list[tuple[Job, Event]] = []
-        requests: list[DecisionRequest] = []
+        undecided: list[Undecided] = []
         for job, event in pairs:
             if event is None or event.status is EventStatus.CANCELLED:
                 outcomes.append(JobOutcome(job=job))
@@ -72,15 +71,23 @@ class Decider:
             if entry is None:
                 outcomes.append(fail_without_type(job, event.type))
                 continue
-            undecided.append((job, event))
-            requests.append(make_request(event, job.user_id, entry, self.ports.clock.now()))
-        cases = await self.cases.read(requests)
-        decided, later = await self._decide_in_order(zip(undecided, cases, strict=True))
+            undecided.append((job, event, entry))
+        decided, later = await self.decide(undecided)
         refused = await self.writer.write([*outcomes, *decided])
         return [*refused, *later]
 
+    async def decide(self, some: Sequence[Undecided]) -> tuple[list[JobOutcome], list[Job]]:
+        """Return the outcomes, and the jobs that depend on one that is not written yet.
+
+        All are of one app.
+        """
+        now = self.ports.clock.now()
+        requests = [make_request(event, job.user_id, entry, now) for job, event, entry in some]
+        cases = await self.cases.read(requests)
+        return await self._decide_in_order(zip(some, cases, strict=True))
+
     async def _decide_in_order(
-        self, cases: Iterable[tuple[tuple[Job, Event], PreparedCase]]
+        self, cases: Iterable[tuple[Undecided, PreparedCase]]
     ) -> tuple[list[JobOutcome], list[Job]]:
         """Decide one after the other, each as if those before it were written already."""
         batch, slices = BatchView(), WorkSlices()
@@ -88,7 +95,7 @@ class Decider:
         later: list[Job] = []
         clock = asyncio.get_running_loop().time
         rendered_s = 0.0
-        for (job, event), prepared in cases:
+        for (job, event, _), prepared in cases:
             if rendered_s > RENDERING_S:
                 again = Reschedule(due_at=self.ports.clock.now() + LATER_MS)
                 outcomes.append(JobOutcome(job=job, next=again))

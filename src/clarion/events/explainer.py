@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import msgspec
+
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
 from clarion.events.cases import CaseReader
@@ -20,8 +22,7 @@ from clarion.people.port import Segments
 RULES = (*(name for name, _ in ORDER), DEFAULT_RULE)
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """The decisions for a user, and whether the event goes to this user at all."""
 
     user_id: str

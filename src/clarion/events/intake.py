@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
+
+from msgspec.structs import replace
 
 from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.errors import FieldFault, InvalidFields, StoreUnavailable
+from clarion.events.arrivals import Arrivals
 from clarion.events.drafts import EventDraft, find_faults, make_event
 from clarion.events.handover import Handover
 from clarion.events.leases import FIRST_TOKEN, LEASE_MS
-from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job, JobKind
+from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job, JobKind, JobOutcome
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.fields import REFUSED_SCHEMES
@@ -31,10 +35,12 @@ _FAULTS_LIMIT = 10
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Accepts events. Without a handover, another process decides them."""
+    """Accepts events. Without arrivals and a handover, another process decides them."""
 
     ports: PipelinePorts
+    arrivals: Arrivals | None
     handover: Handover | None
+    on_decided: Callable[[JobOutcome], None]
     on_accepted: Callable[[Sequence[Job]], None]
     on_unknown: Callable[[], None]
     check_backlog: Callable[[str], None]
@@ -67,7 +73,28 @@ class Intake:
         if self.handover is not None and self.handover.is_busy(app_id):
             await self.handover.wait(app_id)
         pairs = [(self._make_job(each), each) for each in events]
-        jobs = [job for job, _ in pairs]
+        if len(pairs) == 1 and self.arrivals is not None:
+            store = partial(self._store_decided, events[0], once)
+            stored = await self.arrivals.accept(*pairs[0], store)
+            if stored:
+                return None if stored is True else stored
+        return await self._accept_undecided(pairs, once)
+
+    async def _store_decided(
+        self, event: Event, once: IdempotencyClaim | None, outcome: JobOutcome
+    ) -> StoredResponse | bool:
+        """Store an event with its outcome; False if a worker must decide it."""
+        now = self.ports.clock.now()
+        stored = await self.ports.events.accept_decided(event, outcome, once, now)
+        if stored is True:
+            self.on_decided(outcome)
+        return stored
+
+    async def _accept_undecided(
+        self, pairs: Sequence[tuple[Job, Event]], once: IdempotencyClaim | None
+    ) -> StoredResponse | None:
+        """Store events with their first jobs, and hand those over that this process has claimed."""
+        jobs, events = [job for job, _ in pairs], [event for _, event in pairs]
         try:
             replay = await self.ports.events.accept(events, jobs, once)
         except StoreUnavailable:

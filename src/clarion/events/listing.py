@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from clarion.events.model import Delivery, DeliveryStatus, Notification, ReasonCode
 from clarion.events.port import Deliveries, NotificationReader
@@ -13,8 +14,7 @@ _CURSOR = re.compile(r"([0-9a-f-]{1,36})\.([0-9a-f-]{1,36})")
 Listed = tuple[Notification, tuple[Delivery, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationFilter:
+class NotificationFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What to list. A status and a reason are those of one of the deliveries, of the same one."""
 
     user_id: str | None = None

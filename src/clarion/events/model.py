@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
@@ -88,8 +87,7 @@ class AudienceKind(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Audience:
+class Audience(msgspec.Struct, frozen=True):
     """The recipients of an event: named users, those of a topic or segment, or all users."""
 
     kind: AudienceKind
@@ -118,19 +116,17 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What kind of object it is, like `post`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedTo:
+class PublishedTo(msgspec.Struct, frozen=True):
     """The message to a topic by which devices get the event that are subscribed to it."""
 
     topic: str
     message_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Content(msgspec.Struct, frozen=True, kw_only=True):
     """The payload of an event, which its notifications share."""
 
-    data: dict[str, object] = field(default_factory=dict)
+    data: dict[str, object] = msgspec.field(default_factory=dict)
     actor: Actor | None = None
     target: Target | None = None
     channels: tuple[Channel, ...] | None = None
@@ -141,8 +137,7 @@ class Content:
     published_to: PublishedTo | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened in an application.
 
     `remaining` counts the recipients without a decision, `notification_count` those with one.
@@ -177,8 +172,7 @@ class JobKind(StrEnum):
     DIGEST = "digest"  # send what was collected for a user
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Queued work. `token` is the fencing token of its latest claim.
 
     `pool` names the workers that run it: `AUDIENCES`, a channel, or `DECISIONS` for all the rest.
@@ -223,8 +217,7 @@ class DeliveryStatus(StrEnum):
     FOLDED = "folded"  # part of another notification
 
 
-@dataclass(frozen=True, slots=True)
-class PastDecision:
+class PastDecision(msgspec.Struct, frozen=True):
     """An earlier decision for a channel."""
 
     at: int
@@ -234,8 +227,7 @@ class PastDecision:
     until: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The latest decision for a notification on one channel, and the result of sending it."""
 
     notification_id: str
@@ -264,8 +256,7 @@ class Delivery:
         return PastDecision(self.decided_at, self.status, self.reason, self.rule, self.until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to deliver; `device_id` is empty for channels without devices."""
 
     notification_id: str
@@ -280,8 +271,7 @@ class Attempt:
     attempted_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an event for one user; stored even if no channel sends it."""
 
     app_id: str
@@ -320,8 +310,7 @@ class NotificationStatus(StrEnum):
     FOLDED = "folded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DedupeClaim:
+class DedupeClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Takes a dedupe key; fails if any notification but the `expected_holder` has it."""
 
     id: str
@@ -330,8 +319,7 @@ class DedupeClaim:
     expires_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitClaim:
+class LimitClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Counts one use of a limit; fails if `limit` uses are counted already."""
 
     id: str
@@ -339,8 +327,7 @@ class LimitClaim:
     expires_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxUpdate:
+class InboxUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """New text and count of a notification; `is_new` if the inbox does not show it yet.
 
     Fails if the stored count is not the `expected_count`, or it was read or dismissed.
@@ -355,8 +342,7 @@ class InboxUpdate:
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reschedule:
+class Reschedule(msgspec.Struct, frozen=True, kw_only=True):
     """The job is due again at a time; with an `error` this counts as a failed try.
 
     If it `is_failure`; otherwise the event shows why it waits.
@@ -367,15 +353,13 @@ class Reschedule:
     is_failure: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The job has failed for good; it is kept, and can be replayed."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
+class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the work on one job changes, committed together under the job's lease."""
 
     job: Job
@@ -402,8 +386,7 @@ class JobOutcome:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierNotification:
+class EarlierNotification(msgspec.Struct, frozen=True, kw_only=True):
     """The notification that holds a dedupe key."""
 
     notification_id: str

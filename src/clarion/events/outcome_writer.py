@@ -6,8 +6,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from clarion.clock import Clock
 from clarion.errors import (
@@ -130,7 +132,7 @@ class OutcomeWriter:
         stored = await self.outcomes.write(outcomes, self.clock.now())
         for outcome, result in zip(outcomes, stored, strict=True):
             if result is True:
-                self._report(outcome)
+                self.report(outcome)
                 await self._announce(outcome)
             elif result is not False:
                 written.unwritten.append(outcome)
@@ -184,7 +186,8 @@ class OutcomeWriter:
         pairs = zip(outcomes, jobs, strict=True)
         return [each if each.job is job else replace(each, job=job) for each, job in pairs]
 
-    def _report(self, outcome: JobOutcome) -> None:
+    def report(self, outcome: JobOutcome) -> None:
+        """Count an outcome that is stored, and tell others of it."""
         self._tell(outcome)
         is_dead = isinstance(outcome.next, DeadLetter)
         next_ = outcome.next

@@ -9,6 +9,7 @@ from functools import partial
 
 from clarion.catalog.model import Channel, Priority
 from clarion.errors import ClarionError
+from clarion.events.arrivals import Arrivals
 from clarion.events.backlog import Backlog
 from clarion.events.cases import CaseReader, FrequencyCaps
 from clarion.events.decider import Decider
@@ -20,13 +21,13 @@ from clarion.events.handover import Handover
 from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseClock, Leases
 from clarion.events.lost_claims import LostClaims
-from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind
+from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.events.port import JobHandler, PipelinePorts
+from clarion.events.port import Decide, JobHandler, PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
 from clarion.events.releaser import Releaser
 from clarion.events.sending import Sending
-from clarion.events.tracing import JobTraces, TracedDecider, trace_handlers
+from clarion.events.tracing import JobTraces, TracedDecider, trace_decisions, trace_handlers
 from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import Pool, Worker
@@ -77,13 +78,16 @@ class Pipeline:
         )
         self.metrics.watch_queue(self.backlog)
         self._writer = self._make_writer(on_inbox_changed)
-        self._turns = _make_turns()
+        self._turns, self._size = _make_turns(), BatchSize(ports.clock)
         handover = Handover(self._turns[DECISIONS], self._leases) if has_workers else None
         self.workers = self._make_workers(handover) if handover is not None else []
         self._handover = handover
+        self._arrivals = self._make_arrivals() if has_workers else None
         self.intake = Intake(
             ports,
+            self._arrivals,
             handover,
+            on_decided=self._note_decided,
             on_accepted=self._note_accepted,
             on_unknown=self._lost.note,
             check_backlog=self.backlog.check,
@@ -105,9 +109,15 @@ class Pipeline:
             JobTraces(ports.tracer) if ports.tracer.is_on else None,
         )
 
+    def _make_arrivals(self) -> Arrivals:
+        decide: Decide = Decider(self._ports, self._cases, self._writer).decide
+        if self._ports.tracer.is_on:
+            decide = trace_decisions(decide)
+        return Arrivals(self._ports, decide, self._size, self._turns[DECISIONS].is_free)
+
     def _make_workers(self, handover: Handover) -> list[Worker]:
         ports, turns, writer, leases = self._ports, self._turns, self._writer, self._leases
-        waiting, size = WaitingReader(ports, self._cases), BatchSize(ports.clock)
+        waiting, size = WaitingReader(ports, self._cases), self._size
         attempts = {each: Attempts(turns[each.value].add_due) for each in _CHANNELS}
         decider = Decider(ports, self._cases, writer)
         expander = Expander(ports, writer, leases, self._note_due, self.backlog.is_full)
@@ -147,6 +157,10 @@ class Pipeline:
             for pool in pools
             for _ in range(counts.get(pool.name, SENDERS))
         ]
+
+    def _note_decided(self, outcome: JobOutcome) -> None:
+        self.metrics.accepted += 1
+        self._writer.report(outcome)
 
     def _note_accepted(self, jobs: Sequence[Job]) -> None:
         self.metrics.accepted += len(jobs)
@@ -192,8 +206,9 @@ class Pipeline:
 
     @property
     def _is_idle(self) -> bool:
-        is_working = self._handover or self._leases
-        return not is_working and all(each.is_idle for each in self._turns.values())
+        if self._handover or self._leases or not (self._arrivals is None or self._arrivals.is_idle):
+            return False
+        return all(each.is_idle for each in self._turns.values())
 
     async def take_over(self, node_id: str = "") -> None:
         """Release the jobs that a node had claimed, which works no more."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from clarion.catalog.model import Channel, Priority
-from clarion.catalog.port import Catalog
+from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.channels.port import Channels, PushDevices
 from clarion.clock import Clock
 from clarion.errors import ClarionError
@@ -40,6 +40,15 @@ class Events(Protocol):
 
         If `once` was claimed by an earlier request, store nothing and return its response;
         `IdempotencyKeyReused` if that was another request.
+        """
+
+    async def accept_decided(
+        self, event: Event, outcome: JobOutcome, once: IdempotencyClaim | None, now: int
+    ) -> StoredResponse | bool:
+        """Store an event for one user with the outcome of deciding it, and without a job.
+
+        False, with nothing stored, if one of its claims or its inbox update fails. `once` as in
+        `accept`.
         """
 
     async def publish(
@@ -153,6 +162,12 @@ class JobHandler(Protocol):
 
     async def handle(self, jobs: Sequence[Job]) -> None:
         """Do the jobs, all of one app, and write their outcomes."""
+
+
+# A job, its event and the type of that.
+Undecided = tuple[Job, Event, CatalogEntry]
+# Returns outcomes, and the jobs that depend on an outcome that is not written yet.
+Decide = Callable[[Sequence[Undecided]], Awaitable[tuple[list[JobOutcome], list[Job]]]]
 
 
 class AcceptedHandler(Protocol):

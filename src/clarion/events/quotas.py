@@ -20,16 +20,16 @@ SHARES: Mapping[Priority, int] = {
 }
 
 
-# The share of a batch that an app has at least, however many apps are active.
-LEAST_BATCH = 64
+# While several apps are active.
+SHARED_BATCH = 64
 # An app is active for so long after its last turn.
 ACTIVE_MS = 10_000
 
 
 class BatchSize:
-    """How many jobs a turn takes: a batch if one app is active, a share of it if several are.
+    """How many jobs a turn takes: a batch if one app is active, a quarter of it if several are.
 
-    What an app commits at once, the others wait for.
+    What is done at once for an app, the others wait for.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -43,7 +43,7 @@ class BatchSize:
         self._turns.move_to_end(app_id)
         while now - next(iter(self._turns.values())) > ACTIVE_MS:
             self._turns.popitem(last=False)
-        return max(BATCH // len(self._turns), LEAST_BATCH)
+        return BATCH if len(self._turns) == 1 else SHARED_BATCH
 
 
 class Quotas(Protocol):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from clarion.catalog.model import Channel
 from clarion.channels.model import (
@@ -54,8 +58,7 @@ _ARRIVED = frozenset({"delivered", "sent"})
 GATEWAY = "gateway"
 
 
-@dataclass(frozen=True, slots=True)
-class AddressProgress:
+class AddressProgress(msgspec.Struct, frozen=True):
     """An address, and what became of the attempts so far."""
 
     address: Address
@@ -278,7 +281,9 @@ class MakeMessage:
         """Return the message for one address, with an id of its own."""
         address = progress.address
         id_ = f"{self.message.id}/{address.id}" if address.id else self.message.id
-        return replace(self.message, id=id_, address=address, attempt=progress.number + 1)
+        return dataclasses.replace(
+            self.message, id=id_, address=address, attempt=progress.number + 1
+        )
 
 
 def _is_own(progress: AddressProgress, plan: Plan) -> bool:

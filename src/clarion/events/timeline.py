@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.events.model import Attempt, Delivery, DeliveryStatus, Event, Notification, ReasonCode
@@ -25,8 +26,7 @@ _VERDICTS = {
 _RESULTS = frozenset({"delivered", "failed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineEntry:
+class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a timeline."""
 
     at: int

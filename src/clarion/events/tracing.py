@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from clarion.events.model import DeadLetter, Event, Job, JobKind, JobOutcome
-from clarion.events.port import AcceptedHandler, Events, JobHandler
+from clarion.events.port import AcceptedHandler, Decide, Events, JobHandler, Undecided
 from clarion.pacing import read_in_chunks
 from clarion.telemetry.traces import Attribute, Attributes, Kind, Tracer, entered, stored
 
@@ -85,6 +85,16 @@ class TracedDecider:
     async def handle_accepted(self, pairs: Sequence[tuple[Job, Event]]) -> None:
         with _set_stored({event.id: event.trace for _, event in pairs if event.trace}):
             await self.inner.handle_accepted(pairs)
+
+
+def trace_decisions(decide: Decide) -> Decide:
+    """Return what decides events with the contexts that they have."""
+
+    async def traced(some: Sequence[Undecided]) -> tuple[list[JobOutcome], list[Job]]:
+        with _set_stored({event.id: event.trace for _, event, _ in some if event.trace}):
+            return await decide(some)
+
+    return traced
 
 
 def trace_handlers(

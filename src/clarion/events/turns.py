@@ -24,6 +24,17 @@ class Turns:
         """Whether no app has work, and no turn is under way."""
         return not (self._ready or self._running or self._waiting)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether an app can have a turn now."""
+        return bool(self._ready)
+
+    def is_free(self, app_id: str) -> bool:
+        """Whether a worker has nothing to do, and nothing of an app waits or is under way."""
+        return bool(self._idle) and not (
+            app_id in self._ready or app_id in self._running or app_id in self.due
+        )
+
     def add_due(self, app_id: str) -> None:
         """Give an app a turn: it has jobs to claim."""
         self.due.setdefault(app_id, 0)

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from clarion.clock import MovableClock
 from clarion.events.pipeline import Pipeline
 
@@ -21,8 +23,7 @@ _PAUSE_S = 0.002
 _STEP_MS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """What time it is, and whether everything that is due by then is done."""
 
     now: int

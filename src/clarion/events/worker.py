@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from clarion.errors import ClarionError, ServiceError
 from clarion.events.handover import Handover
 from clarion.events.leases import LEASE_MS, LeaseClock, Leases
@@ -28,8 +30,7 @@ RETRY_S = 1.0
 _ORDER = (JobKind.HELD, JobKind.DIGEST, JobKind.DECIDE, JobKind.DELIVER, JobKind.EXPAND)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """What the workers of one pool share. Only one pool gets new events through memory."""
 
     name: str
@@ -70,7 +71,7 @@ class Worker:
                 # The claimed jobs are due again when their lease expires, or they are released.
                 if isinstance(error, ServiceError):
                     self.lost.note()
-                _log_failure(error)
+                log_failure(error)
                 await asyncio.sleep(RETRY_S)
 
     async def work(self) -> int | None:
@@ -136,7 +137,8 @@ class Worker:
             await self.handlers[kind].handle(some)
 
 
-def _log_failure(error: Exception) -> None:
+def log_failure(error: Exception) -> None:
+    """Log that work is left for later, because the store failed or something is wrong."""
     if isinstance(error, ClarionError):
         get_logger().warning("work_delayed", code=error.code)
     else:

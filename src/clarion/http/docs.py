@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from http import HTTPStatus
 
 from clarion.errors import ClarionError, RequestError, ServiceError
@@ -24,10 +25,10 @@ _DO_NOT_RETRY = "Retrying the same request will fail again."
 
 
 def routes() -> tuple[FastRoute, ...]:
-    """Return the pages and the files they load, all read once."""
+    """Return the pages and the files they load: two megabytes that most servers never serve."""
     return (
-        FastRoute("GET", "/docs", constant(read("docs.html"), _HTML)),
-        FastRoute("GET", "/docs/errors", constant(render_errors().encode(), _HTML)),
+        FastRoute("GET", "/docs", constant(partial(read, "docs.html"), _HTML)),
+        FastRoute("GET", "/docs/errors", constant(lambda: render_errors().encode(), _HTML)),
         *(serve(f"/docs/{name}", name) for name in _FILES),
     )
 

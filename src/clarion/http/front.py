@@ -8,13 +8,12 @@ functions, everything else by the framework.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
+from clarion.access.model import AdminCredential, AppCaller
 from clarion.access.port import Authenticators, Origins
 from clarion.clock import Clock
 from clarion.errors import (
@@ -25,11 +24,9 @@ from clarion.errors import (
     InvalidFields,
     MethodNotAllowed,
     NotFound,
-    RequestError,
-    ServiceError,
-    TooManyRequests,
 )
 from clarion.http import problems
+from clarion.http.admission import Admission
 from clarion.http.asgi import (
     Endpoint,
     FastRoute,
@@ -41,7 +38,6 @@ from clarion.http.asgi import (
     Scope,
     Send,
     Streamed,
-    find_query,
     identity_of,
     index_headers,
     stream,
@@ -52,10 +48,10 @@ from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.methods import Methods
 from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
+from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
 from clarion.http.strangers import check_head, is_local
-from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
-from clarion.nodes.port import Limits, Quota
+from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
 from clarion.telemetry.logs import Handled, end_request, get_logger
@@ -63,9 +59,6 @@ from clarion.telemetry.metrics import Metrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
-_WINDOW_S = 60
-# Users get no more than this part of their app's requests: the rest is left for its own servers.
-_USERS_PART = 0.75
 # Other methods are counted as one: a client can invent as many as it likes.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
@@ -79,13 +72,6 @@ _WITH_TEXT = "/v1/publish/"
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
-# What nobody has a credential for yet: administrators sign in.
-_SIGN_IN = frozenset({"/v1/admin/session", "/v1/admin/setup"})
-_SIGN_INS_PER_MINUTE = 120
-# How often the session of an administrator is looked at while a stream is open.
-_RECHECK_S = 2.0
-# Callers whose quotas are kept.
-_QUOTAS_LIMIT = 10_000
 
 
 class Framework(Protocol):
@@ -129,10 +115,10 @@ class Front:
         self._build_rest = build_rest
         self._framework: Framework | None = None
         self._completing: asyncio.Task[Framework] | None = None
+        quotas = RequestQuotas(limits, clock, settings)
+        self._admission = Admission(authenticators, quotas, settings)
         self._index(())
-        self._callers, self._administrators = authenticators
         self._cors = Cors(origins)
-        self._limits = limits
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
@@ -141,7 +127,6 @@ class Front:
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
-        self._quotas_of: dict[str, tuple[Quota, ...]] = {}
 
     def _index(self, framework_routes: Sequence[Any]) -> None:
         routes = self._routes
@@ -152,7 +137,9 @@ class Front:
         self._parameters = {
             route.endpoint: list_parameters(route.operation) for route in routes if route.operation
         }
-        self._ticket_paths = frozenset(route.path for route in routes if route.takes_tickets)
+        self._admission.ticket_paths = frozenset(
+            route.path for route in routes if route.takes_tickets
+        )
         # The framework has no route for these paths and would answer 404, not 405.
         self._own_paths = self._paths - {route.path for route in framework_routes}
         self._methods = Methods(routes, framework_routes)
@@ -259,7 +246,7 @@ class Front:
             if preflight := self._cors.find_preflight(request):
                 await sender.respond(preflight)
                 return None
-        request.caller = caller = await self._admit(request, extra)
+        request.caller = caller = await self._admission.admit(request, extra)
         if is_foreign:
             await self._cors.check(caller, request, extra)
         if caller is None:
@@ -308,17 +295,9 @@ class Front:
         """Send a stream until it ends, at the latest with the session."""
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(stream(sender, request, parts))
-            watching = tasks.create_task(self._wait_ended(credential))
+            watching = tasks.create_task(self._admission.wait_ended(credential))
             sending.add_done_callback(lambda _: watching.cancel())
             watching.add_done_callback(lambda _: sending.cancel())
-
-    async def _wait_ended(self, credential: AdminCredential) -> None:
-        """Return when a session has ended or a key was revoked."""
-        with contextlib.suppress(RequestError):
-            while True:
-                await asyncio.sleep(_RECHECK_S)
-                with contextlib.suppress(ServiceError):  # the store is away for a moment
-                    await self._administrators.identify(credential, is_use=False)
 
     def _conclude(
         self, request: Request, requests: Requests, sender: Sender, started: float
@@ -379,76 +358,6 @@ class Front:
         given = headers.get(b"x-request-id")
         return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _admit(self, request: Request, extra: Headers) -> Caller | None:
-        """Authenticate the caller, and count the request against its limit."""
-        scope = request.scope
-        if scope["path"].startswith("/v1/admin/"):
-            scope["clarion.visitor"] = read_visitor(scope, self._settings.trusted_proxies)
-            if scope["method"] == "POST" and scope["path"].removesuffix("/") in _SIGN_IN:
-                check_same_site(scope)
-                address = scope["clarion.visitor"].address
-                await self._count(None, (Quota(f"sign_in:{address}", _SIGN_INS_PER_MINUTE),), extra)
-                return None
-        caller = await self._identify(request)
-        await self._count(caller, self._find_quotas(caller), extra)
-        return caller
-
-    async def _identify(self, request: Request) -> Caller:
-        authorization = request.header(b"authorization")
-        if authorization is not None and not is_admin_key(authorization):
-            return await self._callers.identify(authorization)
-        scope = request.scope
-        if authorization is None and scope["path"].removesuffix("/") in self._ticket_paths:
-            ticket = find_query(scope, "ticket")
-            if ticket is not None:
-                return await self._callers.redeem(ticket)
-        proxies = self._settings.trusted_proxies
-        request.credential = read_credential(scope, authorization, proxies)
-        if request.credential is None:
-            return await self._callers.identify(None)
-        return await self._administrators.identify(request.credential)
-
-    async def _count(
-        self, caller: Caller | None, quotas: tuple[Quota, ...], extra: Headers
-    ) -> None:
-        position, allowance = await self._limits.take_all(
-            quotas, window_s=_WINDOW_S, now=self._clock.now()
-        )
-        extra += (
-            (b"ratelimit-limit", b"%d" % allowance.limit),
-            (b"ratelimit-remaining", b"%d" % allowance.remaining),
-            (b"ratelimit-reset", b"%d" % allowance.reset_s),
-            (b"cache-control", b"no-store"),
-        )
-        if allowance.is_exceeded:
-            raise TooManyRequests(allowance.reset_s, _explain_limit(caller, position))
-
-    def _find_quotas(self, caller: Caller) -> tuple[Quota, ...]:
-        """Return the quotas of a caller, which depend on the settings alone."""
-        who = identity_of(caller)
-        quotas = self._quotas_of.get(who)
-        if quotas is None:
-            if len(self._quotas_of) >= _QUOTAS_LIMIT:
-                self._quotas_of.clear()
-            quotas = self._quotas_of[who] = self._quotas(caller)
-        return quotas
-
-    def _quotas(self, caller: Caller) -> tuple[Quota, ...]:
-        """Return the caller's own quota, then the part of its app's that it may use up.
-
-        Administrators are not counted against an app: they must be able to look at one that has
-        used up its quota.
-        """
-        settings = self._settings
-        if isinstance(caller, AdminCaller):
-            return (Quota(identity_of(caller), settings.admin_requests_per_minute),)
-        per_app = settings.app_requests_per_minute
-        if isinstance(caller, AppCaller):
-            own = Quota(identity_of(caller), settings.requests_per_minute)
-            return own, Quota(caller.app_id, per_app)
-        own = Quota(identity_of(caller), settings.user_requests_per_minute)
-        return own, Quota(caller.app_id, max(1, int(per_app * _USERS_PART)))
-
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
         # Whatever the header says, the body is capped when it is read.
         if (request.announced_length or 0) > self._body_limit:
@@ -473,8 +382,14 @@ class Front:
     def find_route(self, scope: Scope) -> str:
         """Return the route of a request that was answered: its path without ids and secrets."""
         path: str = scope["path"]
-        route: str | None = path if path in self._paths else scope.get("path_template")
-        return route or self._find_by_prefix(path)[0]
+        if path in self._paths:
+            return path
+        template: str | None = scope.get("path_template")
+        if template:
+            return template
+        # As in the framework, a slash at the end makes no difference.
+        plain = path.removesuffix("/")
+        return plain if plain in self._paths else self._find_by_prefix(path)[0]
 
     def _observe(self, request: Request, status: int, seconds: float) -> None:
         method, path = request.scope["method"], request.scope["path"]
@@ -490,14 +405,6 @@ class Front:
                 status=status,
                 duration_ms=round(seconds * 1000, 2),
             )
-
-
-def _explain_limit(caller: Caller | None, position: int) -> str:
-    if position > 0:
-        return "This app has made all its requests of this minute; wait as `Retry-After` says."
-    names = {AppCaller: "API key", AdminCaller: "administrator", type(None): "address"}
-    who = names.get(type(caller), "user")
-    return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
 
 
 async def _send_problem(

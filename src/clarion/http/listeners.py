@@ -33,7 +33,7 @@ _RUNNING = 3_000
 # which costs a tenth of a short request. So many wait then. Of those that arrive together some are
 # started each time the loop comes round: a step of a thousand takes 100 ms.
 _AT_ONCE = 600
-_STARTED_TOGETHER = 100
+_STARTED_TOGETHER = 50
 _WAITING = 5_000
 # When so many wait, a connection that has only a few of them may add some more.
 _FEW_ARRIVED = 10
@@ -299,8 +299,8 @@ class Turns:
 def _begin_body(watcher: Any) -> Any:
     """Ask for the first part of a body, so that it is there when the loop begins with the request.
 
-    To ask later costs two more switches of threads, a fifth of a push. Only for HTTP/2, whose
-    buffers hold that part in any case.
+    To ask later costs two more switches of threads. Only for HTTP/2, whose buffers hold that part
+    in any case.
     """
     scope = watcher.scope
     is_begun = scope["method"] == "POST" and scope["http_version"] == "2"

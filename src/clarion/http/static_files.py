@@ -1,7 +1,9 @@
-"""Files that are part of the package and served as they are, read once."""
+"""Files that are part of the package and served as they are, read when first asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import resources
 
 from clarion.http.asgi import Endpoint, FastRoute, Request, Response
@@ -23,31 +25,34 @@ def component_routes() -> tuple[FastRoute, ...]:
 
     The component is one file: the client is put in the place of its import.
     """
-    client, component = read("clarion.js"), read("clarion-inbox.js")
-    whole = component.replace(_IMPORT_OF_CLIENT, client)
     headers = (_SCRIPT, _CACHED, *_FOR_ANY_PAGE)
     return (
-        FastRoute("GET", "/static/clarion.js", constant(client, headers)),
-        FastRoute("GET", "/static/clarion-inbox.js", constant(whole, headers)),
+        FastRoute("GET", "/static/clarion.js", constant(partial(read, "clarion.js"), headers)),
+        FastRoute("GET", "/static/clarion-inbox.js", constant(_read_component, headers)),
     )
+
+
+@cache
+def _read_component() -> bytes:
+    return read("clarion-inbox.js").replace(_IMPORT_OF_CLIENT, read("clarion.js"))
 
 
 def serve(path: str, name: str, package: str = _PACKAGE) -> FastRoute:
     """Return the route of a script or style sheet."""
     headers = (_TYPES[name[name.rindex(".") :]], _CACHED)
-    return FastRoute("GET", path, constant(read(name, package), headers))
+    return FastRoute("GET", path, constant(partial(read, name, package), headers))
 
 
+@cache
 def read(name: str, package: str = _PACKAGE) -> bytes:
     """Return a file of the folder `static` of a package."""
     return (resources.files(package) / "static" / name).read_bytes()
 
 
-def constant(body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint:
+def constant(read_body: Callable[[], bytes], headers: tuple[tuple[bytes, bytes], ...]) -> Endpoint:
     """Return an endpoint whose response is always the same."""
-    response = Response(200, body, headers)
 
     async def answer(_request: Request) -> Response:
-        return response
+        return Response(200, read_body(), headers)
 
     return answer

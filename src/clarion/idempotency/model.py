@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyClaim:
@@ -18,8 +20,7 @@ class IdempotencyClaim:
     user_id: str | None = None  # whom the response is about, if it is one user
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
+class StoredResponse(msgspec.Struct, frozen=True):
     """The response to the first request with an idempotency key."""
 
     answer: bytes  # sealed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -15,8 +14,7 @@ from clarion.http.shapes import PAGE_DEFAULT
 from clarion.http.views import Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class InboxState:
+class InboxState(msgspec.Struct, frozen=True):
     """How many notifications are unread, and the sequence number of the last change."""
 
     unread_count: int

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from clarion.events.model import Notification
 from clarion.inbox.model import InboxAction, InboxPage, InboxQuery, InboxState, PageOutline
-from clarion.pages import Page
 
 
 class Inboxes(Protocol):
@@ -17,18 +16,6 @@ class Inboxes(Protocol):
     become visible in their order, on all nodes. The unread count is exact: notifications that are
     shown, not read and not dismissed. A notification that is not shown is never returned.
     """
-
-    async def page(
-        self,
-        app_id: str,
-        user_id: str,
-        *,
-        unread: bool,
-        category: str | None,
-        after: str | None,
-        limit: int,
-    ) -> Page[Notification]:
-        """Return what is not dismissed, newest first; with `unread` only what is not read."""
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
         """Return the count and the sequence; zeros for an unknown user. One indexed read."""

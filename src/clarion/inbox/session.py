@@ -7,7 +7,8 @@ when the socket can take it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from clarion.inbox import frames
 from clarion.inbox.feed import Update, encode
@@ -19,8 +20,7 @@ from clarion.sockets.protocol import Close, CloseCode, Ping, Pong, SendFrame, Se
 ACTIONS_LIMIT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Authorise:
+class Authorise(msgspec.Struct, frozen=True):
     """Authenticate the user by the token or ticket; then call `welcome` or `end`."""
 
     token: str
@@ -28,13 +28,11 @@ class Authorise:
     is_ticket: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(msgspec.Struct, frozen=True):
     """Read what changed, then call `take`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True):
     """Apply an action to a notification, then call `settle`."""
 
     action: InboxAction

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -16,8 +18,7 @@ class Node:
     seen_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(msgspec.Struct, frozen=True):
     """The node that does what one does for all. The token counts the leaders."""
 
     node_id: str

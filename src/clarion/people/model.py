@@ -70,8 +70,7 @@ class User:
     deleted_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserFilter:
+class UserFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which users a list has: those for whom everything holds that is not None.
 
     Of a range, `after` is its first moment and `before` the first one behind it.
@@ -87,8 +86,7 @@ class UserFilter:
     last_seen_before: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredUser:
+class StoredUser(msgspec.Struct, frozen=True):
     """A user who was written, and the user as before; None if there was none."""
 
     user: User

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -41,8 +40,7 @@ class PreferenceSource(StrEnum):
     MANDATORY = "mandatory"  # toggles of the category are ignored, as of safety and security
 
 
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
+class Setting(msgspec.Struct, Generic[T], frozen=True):
     """An effective value, its source, and what the user has set, if anything."""
 
     value: T

@@ -10,7 +10,7 @@ import sys
 import uvloop
 
 from clarion.app import Server
-from clarion.cli.serve import set_up
+from clarion.cli.set_up import set_up
 from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError
 from clarion.processes.control import receive_start, write_failure

@@ -26,11 +26,6 @@ class TopicCursor:
     deferred: dict[int, PushPriority] = field(default_factory=dict)
     is_behind: bool = True
 
-    def acknowledge(self, sequence: int) -> bool:
-        """Note an acknowledgement; return whether the cursor moved."""
-        self.outstanding.discard(sequence)
-        return self.advance()
-
     def advance(self) -> bool:
         """Move up to the first message that is outstanding or deferred; return whether it moved."""
         reached = min((*self.outstanding, *self.deferred), default=self.read + 1) - 1

@@ -10,6 +10,8 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+import msgspec
+
 from clarion.sockets.protocol import CloseCode
 
 # So many failures open a circuit.
@@ -29,8 +31,7 @@ _FAULTS = frozenset({CloseCode.BAD_FRAME, CloseCode.FRAME_TOO_LARGE, CloseCode.T
 _OF_THE_SERVER = frozenset({CloseCode.RESTARTING, CloseCode.NOT_AUTHORISED, CloseCode.REVOKED})
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How the connection of a device ended; without a code, the device or the network ended it."""
 
     code: CloseCode | None

@@ -94,8 +94,7 @@ class Device:
         return self.invalidated_at is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFilter:
+class DeviceFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which devices a list has: those for which everything holds that is not None."""
 
     user_id: str | None = None
@@ -187,8 +186,7 @@ class StoredMessage(NamedTuple):
     reason: MessageReason | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRecord:
+class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A message as the history shows it."""
 
     id: str
@@ -204,8 +202,7 @@ class MessageRecord:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feedback:
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     """A token that is no longer valid."""
 
     app_id: str
@@ -254,8 +251,7 @@ class SubscriptionState(NamedTuple):
     last_sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A device is subscribed to a topic, and has acknowledged its messages up to the cursor."""
 
     topic: str

@@ -26,6 +26,10 @@ from clarion.sockets.tasks import BackgroundTasks
 CHUNK = 64
 # Messages of one topic that are being offered on this node; one more waits with its response.
 OFFERING_LIMIT = 100
+# A thousand devices are offered a message before the acknowledgements of the first are read, but no
+# longer than this. What is written is not always part of that time: so their number counts, too.
+OFFER_TURN_S = 0.01
+OFFERED_AT_ONCE = 1_000
 # In one read of their last sequences.
 TOPICS_AT_ONCE = 2_000
 # Messages of one topic deferred for a device that is not awake; beyond this they are sent.
@@ -54,6 +58,7 @@ class TopicDispatch:
         self._clock = clock
         self._tasks = tasks
         self._pace = Pace()
+        self._offer_pace = Pace(OFFER_TURN_S)
         # By app and topic: the messages that are being offered to the subscribers, in their order.
         self._offering: dict[tuple[str, str], deque[Message]] = {}
         self._has_room = asyncio.Event()
@@ -120,8 +125,11 @@ class TopicDispatch:
         try:
             while waiting:
                 batch = cut_batch(waiting, self._clock.monotonic())
-                async for connection in self._pace.over(self._connections.subscribers(*key)):
+                subscribers = enumerate(self._connections.subscribers(*key), 1)
+                async for number, connection in self._offer_pace.over(subscribers):
                     self._offer_batch(connection, batch, key[1])
+                    if number % OFFERED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
                 for _ in batch.messages:
                     waiting.popleft()
                 self._has_room.set()

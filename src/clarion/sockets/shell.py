@@ -179,7 +179,7 @@ class Socket(WSListener, Generic[E]):
 
     def carry_out(self, effects: Effects[E]) -> None:
         """Do what the session says; frames that follow each other are written together."""
-        if isinstance(effects, SharedFrames):
+        if isinstance(effects, SharedFrames) and len(effects) > 1:
             self._write(effects.wire)
             return
         frames: list[SendFrame] = []
@@ -197,6 +197,7 @@ class Socket(WSListener, Generic[E]):
 
     def _send(self, frames: list[SendFrame]) -> None:
         if len(frames) == 1 and self._transport is not None:
+            # At once; what is written together is sent when the loop comes round.
             self._transport.send(WSMsgType.TEXT, frames[0].data)
         elif frames:
             self._write(to_wire(frames))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from clarion.store.statement import Statement, statement
 
 
-@dataclass(frozen=True, slots=True)
-class AppTable:
+class AppTable(msgspec.Struct, frozen=True):
     """A table with rows of apps, and the rest of its primary key."""
 
     name: str

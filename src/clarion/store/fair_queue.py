@@ -17,8 +17,8 @@ from clarion.store.statement import Row, Unit
 # write as a kibibyte of text: 4 to 12 microseconds.
 ROW_BYTES = 1024
 # What one owner may have of a batch while others are active: they wait for the batch that runs and
-# for the one they are in. It takes 1 to 3 ms to write, about as long as the sync that follows.
-SHARED_BYTES = 64 * 1024
+# for the one they are in. It takes about a millisecond to write.
+SHARED_BYTES = 32 * 1024
 # If the others have no more than this waiting, their batch is a short one, every other time.
 LIGHT_BYTES = 16 * 1024
 # An owner is active for about so many batches after its last unit.

@@ -20,7 +20,7 @@ from clarion.telemetry.tallies import Tally
 # After so long the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
 # Each caller goes on with its request then, in the same turn of the loop.
-RESOLVED_AT_ONCE = 500
+RESOLVED_AT_ONCE = 100
 Rows = tuple[tuple[Row, ...], ...]
 # A larger batch gains nothing: its commit takes 10 to 50 ms, of which the fsync is a small part.
 BATCH_BYTES = 4 * 1024 * 1024

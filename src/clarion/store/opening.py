@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 
+from clarion.child_process import Child
 from clarion.store.migrations.plan import OnPostponed, log_postponed
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
@@ -73,10 +74,12 @@ async def open_engine(
     on_broken: Callable[[str], None],
     slow_reads: SlowReadLimits = USUAL,
     on_connect: OnConnect | None = None,
+    writer: Child | None = None,
 ) -> sqlite.SqliteEngine | PostgresEngine:
     """Open a database whose migrations are applied.
 
     SQLite calls `on_broken` if its writer ends, PostgreSQL `on_connect` when its writer connects.
+    `writer` is the process for SQLite, if one was started before.
     """
     path = sqlite_path(url)
     if path:
@@ -86,6 +89,7 @@ async def open_engine(
             batch_limit=batch_limit,
             on_broken=on_broken,
             slow_reads=slow_reads,
+            writer=writer,
         )
     from clarion.store.postgres.engine import PostgresEngine  # noqa: PLC0415 - only with PostgreSQL
 

@@ -2,14 +2,14 @@
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
 enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
-names the field. A dataclass named in `inline` has its fields among the columns instead. A field
+names the field. One that is named in `inline` has its fields among the columns instead. A field
 named in `without` is no column; an object that is read has its default.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -94,12 +94,15 @@ def _list_fields(
 
 def _hints_of(row_type: type) -> list[tuple[str, Any]]:
     hints = get_type_hints(row_type)
-    names = (
-        [each.name for each in fields(row_type)]
-        if is_dataclass(row_type)
-        else list(row_type._fields)  # type: ignore[attr-defined]
-    )
-    return [(name, hints[name]) for name in names]
+    return [(name, hints[name]) for name in _names_of(row_type)]
+
+
+def _names_of(row_type: Any) -> Sequence[str]:
+    if is_dataclass(row_type):
+        return [each.name for each in fields(row_type)]
+    is_struct = issubclass(row_type, msgspec.Struct)
+    names: tuple[str, ...] = row_type.__struct_fields__ if is_struct else row_type._fields
+    return names
 
 
 def _strip_none(hint: Any) -> tuple[Any, bool]:

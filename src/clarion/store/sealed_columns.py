@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from clarion.store.statement import Statement, statement
 
@@ -11,8 +12,7 @@ from clarion.store.statement import Statement, statement
 PAGE_ROWS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedColumn:
+class SealedColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column with sealed values. Each is sealed for its row: `context` takes the `fields`."""
 
     table: str

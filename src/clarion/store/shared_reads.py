@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 KEYS_LIMIT = 100
 # After each read, so that those who come together are few reads however fast the store is.
 PAUSE_S = 0.02
@@ -31,18 +32,17 @@ class SharedReads(Generic[K, V]):
         self._read = read
         self._limit = limit
         self._pause_s = pause_s
-        self._waiting: dict[K, asyncio.Future[V | None]] = {}
+        # A future for each who asks: one that leaves cancels its own.
+        self._waiting: dict[K, list[asyncio.Future[V | None]]] = {}
         self._reading: asyncio.Future[None] | None = None
 
     async def find(self, key: K) -> V | None:
         """Return what there is for a key, or None; raises what the read raises."""
-        found = self._waiting.get(key)
-        if found is None:
-            found = self._waiting[key] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(found)
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read_waiting())
-        # Others may wait for the same key.
-        return await asyncio.shield(found)
+        return await found
 
     async def _read_waiting(self) -> None:
         try:
@@ -54,15 +54,22 @@ class SharedReads(Generic[K, V]):
         finally:
             self._reading = None
 
-    async def _answer(self, waiting: Mapping[K, asyncio.Future[V | None]]) -> None:
+    async def _answer(self, waiting: Mapping[K, list[asyncio.Future[V | None]]]) -> None:
         try:
             found = await self._read(list(waiting))
         except BaseException as error:
-            for future in waiting.values():
+            for future in _open(chain.from_iterable(waiting.values())):
                 future.set_exception(error)
-                future.exception()  # whoever waited may have left
+                future.exception()  # whoever waited may leave before it is raised there
             if not isinstance(error, Exception):
                 raise
         else:
-            for key, future in waiting.items():
-                future.set_result(found.get(key))
+            for key, futures in waiting.items():
+                value = found.get(key)
+                for future in _open(futures):
+                    future.set_result(value)
+
+
+def _open(futures: Iterable[asyncio.Future[T]]) -> Iterator[asyncio.Future[T]]:
+    """Return the futures of those who still wait."""
+    return (future for future in futures if not future.done())

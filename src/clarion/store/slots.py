@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from clarion.errors import Overloaded
 
@@ -14,8 +15,7 @@ from clarion.errors import Overloaded
 BACKGROUND_LIMIT_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowReadLimits:
+class SlowReadLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a slow read may take, and how long it may wait for its slot.
 
     The wait is longer than the read, so that it outlasts one read of another app.

@@ -95,7 +95,7 @@ def statement(name: str, sql: str) -> Statement:
 
     What is written as `/*postgres … */` is a comment for SQLite; PostgreSQL runs it. A guard whose
     rows nobody reads can end with `/*postgres RETURNING … */`: SQLite counts what it changes, which
-    takes a fifth less time.
+    takes less time.
 
     Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite reads them as names and numbers
     them in the order in which they first appear, which is their order here.

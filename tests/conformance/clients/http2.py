@@ -9,7 +9,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
+
+from tests.replacing import replace
 
 PATIENCE_S = 20.0
 Pairs = tuple[tuple[str, str], ...]

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from clarion.push.apns.reasons import Reason
 from tests.conformance.clients.http2 import Request
 from tests.conformance.wire.prepared import UNKNOWN_CHANNEL, UNKNOWN_TOKEN, PreparedServer, bearer
+from tests.replacing import replace
 
 Alter = Callable[[PreparedServer, Request], Request]
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.conformance.clients.http2 import Answer, Http2, Request, connected
 from tests.conformance.device import Api
 from tests.conformance.other_apps import OtherApps
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
+from tests.replacing import replace
 
 PAYLOAD = b'{"aps":{"alert":"hi"}}'
 STATE = b'{"aps":{"event":"update","timestamp":1,"content-state":{"score":1}}}'

@@ -4,7 +4,6 @@ import json
 import re
 import time
 import uuid
-from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
@@ -22,6 +21,7 @@ from tests.conformance.wire.prepared import (
     manage,
     push,
 )
+from tests.replacing import replace
 
 
 def payload(size: int) -> bytes:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import ssl
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from tests.conformance.device import PATIENCE_S, Api, Device, bodies, listening
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 from tests.conformance.wire.prepared import create, push
+from tests.replacing import replace
 
 MEGABYTE = 1024 * 1024
 EMPTY, TOO_LARGE = (400, "PayloadEmpty"), (413, "PayloadTooLarge")

@@ -1,7 +1,5 @@
 """What administrators may do by their roles, and for which apps."""
 
-from dataclasses import replace
-
 import pytest
 
 from clarion.access.model import (
@@ -20,6 +18,7 @@ from clarion.access.model import (
     require_user,
 )
 from clarion.errors import Forbidden, InvalidFields, MfaRequired, NotFound
+from tests.replacing import replace
 
 OPERATOR = AdminCaller(administrator_id="1", username="ops", role=Role.ADMIN)
 # A viewer of everything, who edits one app; and one who has a single app.

@@ -1,7 +1,6 @@
 """Callers by API key or user token, and the cache of keys."""
 
 import asyncio
-from dataclasses import replace
 
 import jwt
 import pytest
@@ -17,6 +16,7 @@ from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import NOW, FixedClock, issue
 from tests.heard import RecordedHub
+from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 
 

@@ -4,7 +4,6 @@ import base64
 import hmac
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import jwt
@@ -22,6 +21,7 @@ from clarion.access.port import AppKeys, Apps, Vault
 from clarion.access.user_tokens import CACHED_LENGTH, LEEWAY_S, TRIES_LIMIT, UserTokens
 from clarion.errors import Unauthenticated
 from tests.factories import NOW, make_app, make_provider_key
+from tests.replacing import replace
 
 SECRET = "s" * 43
 NOW_S = NOW // 1000
@@ -530,6 +530,7 @@ async def test_only_good_tokens_are_kept_and_few_of_them(
         await tokens.verify(sign(claims(app, sub=f"user-{number}")), NOW)
         assert len(tokens._signed) <= 3
     kept = dict(tokens._signed)
+    assert [each.claims["sub"] for each in kept.values()] == ["user-6", "user-7", "user-8"]
     long = sign(claims(app, more="x" * CACHED_LENGTH))
     assert (await tokens.verify(long, NOW)).user_id == "ana"
     for bad in (sign(claims(app)) + "x", jwt.encode(claims(app), "t" * 43, algorithm="HS256")):

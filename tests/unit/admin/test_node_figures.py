@@ -1,6 +1,7 @@
 """Figures of a node out of its metrics."""
 
 from clarion.admin.node_figures import read_figures
+from clarion.processes.gathered_metrics import merge
 
 TEXT = """# HELP clarion_gateway_connections Open connections.
 # TYPE clarion_gateway_connections gauge
@@ -29,3 +30,12 @@ def test_figures_are_read() -> None:
 def test_what_is_not_measured_is_zero() -> None:
     assert read_figures("").units == 0
     assert read_figures("").lag_ms == 0
+
+
+def test_figures_of_several_processes_are_shown_as_those_of_one() -> None:
+    other = TEXT.replace('lane="high"} 1.5', 'lane="high"} 2.5')
+    figures = read_figures(merge({1: TEXT, 2: other}).decode())
+    assert figures.queue_ages == {"high": 2.5}
+    assert figures.gateway_connections == 24
+    assert (figures.lag_ms, figures.open_circuits) == (2.5, 6)
+    assert figures.restarts == {"queue_age": 6}

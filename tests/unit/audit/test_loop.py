@@ -1,6 +1,5 @@
 """The loop of the audit log: what it links and appends, and the faults that it reports."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from clarion.audit.model import Act, ActorKind, AuditResult
 from clarion.audit.sql import SqlAuditLog
 from clarion.store.statement import Unit, statement
 from tests.factories import FixedClock
+from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 
 KEYS = ChainKeys(("00000000", bytes(32)))

@@ -1,7 +1,6 @@
 """The catalog: cached, and current at once after a change."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from clarion.catalog.model import CategoryDefinition, Channel, NotificationType,
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
 from tests.heard import RecordedHub
+from tests.replacing import replace
 from tests.sandbox import DirectSandbox
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from clarion.catalog.entry import Entry, build_entry
 from clarion.catalog.model import Channel
-from clarion.errors import FieldFault
+from clarion.errors import FieldFault, Overloaded
 from tests.factories import make_template, make_type
 from tests.sandbox import run_directly
 
@@ -57,3 +57,21 @@ async def test_faults_name_what_the_schema_and_the_templates_require() -> None:
         FieldFault("data.order", "is required by a template"),
     )
     assert await entry.find_faults({"a": 1}, [Channel.PUSH]) == ()
+
+
+async def test_a_quick_entry_never_uses_the_sandbox() -> None:
+    body = "{{ name }} for {{ order.id }}"
+    template = make_template(channel=Channel.PUSH, subject=None, body=body)
+    liquid = make_template(channel=Channel.SMS, subject=None, body="{{ name | upcase }}")
+    entry = build_entry(make_type(), [template, liquid], run_directly)
+    quick = entry.find_quick(Channel.PUSH)
+    assert quick is not None
+    context = {"name": "Ana", "order": {"id": 7}}
+    rendered = await quick.render(Channel.PUSH, "en", context)
+    assert rendered == await entry.render(Channel.PUSH, "en", context)
+    assert rendered.body == "Ana for 7"
+    unusual = {"name": "Ana", "order": {"id": [7]}}
+    assert (await entry.render(Channel.PUSH, "en", unusual)).body == "Ana for 7"
+    with pytest.raises(Overloaded):
+        await quick.render(Channel.PUSH, "en", unusual)
+    assert entry.find_quick(Channel.SMS) is None

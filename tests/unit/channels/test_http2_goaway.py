@@ -6,7 +6,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from ipaddress import ip_network
 from pathlib import Path
@@ -20,6 +20,7 @@ from h2.settings import SettingCodes
 
 from clarion.channels.http_clients import HttpClients, NoAnswer, NotConnected
 from clarion.channels.targets import Targets
+from tests.replacing import replace
 from tests.unit.channels.http_peers import serve_tls
 
 SHUTDOWN = b'{"reason":"Shutdown"}'

@@ -1,7 +1,7 @@
 """Which provider is tried, when another is, and when none."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from clarion.telemetry.metrics import ChannelMetrics, Metrics
 from tests.factories import FixedClock, make_user
 from tests.heard import RecordedHub
 from tests.pipeline import make_event, make_notification
+from tests.replacing import replace
 
 RETRY = Retry(error_code="503", error_message="not now")
 UNKNOWN = Unknown(error_code="no_answer", error_message="no answer")

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
@@ -46,6 +45,7 @@ from clarion.clock import Clock, SystemClock
 from tests.factories import NOW, FixedClock, make_user
 from tests.pipeline import make_event, make_notification
 from tests.processes import free_port
+from tests.replacing import replace
 from tests.unit.channels.http_peers import (
     OK,
     Http2Script,

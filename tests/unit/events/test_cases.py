@@ -1,7 +1,5 @@
 """Which limits apply to a user in an hour."""
 
-from dataclasses import replace
-
 import pytest
 
 from clarion.catalog import built_in
@@ -10,6 +8,7 @@ from clarion.catalog.model import Overflow, Priority, RateLimit
 from clarion.events.cases import HOUR_MS, DecisionRequest, FrequencyCaps
 from clarion.events.model import Content
 from tests.factories import NOW
+from tests.replacing import replace
 from tests.sandbox import run_directly
 
 PLAIN = build_entry(replace(built_in.TYPES["POST_LIKE"], rate_limit=None), (), run_directly)

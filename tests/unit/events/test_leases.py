@@ -1,10 +1,9 @@
 """Leases end by the time of day; a clock that is set forward or back neither doubles nor stalls."""
 
-from dataclasses import replace
-
 from clarion.events.leases import STEP_LIMIT_MS, LeaseClock, Leases
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_event, make_job
+from tests.replacing import replace
 
 STEP = 61_000
 JOB = replace(make_job(make_event()), token=1)

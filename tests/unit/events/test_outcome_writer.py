@@ -1,7 +1,6 @@
 """Outcomes are written, counted and reported; failed jobs are retried, or become dead letters."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -27,6 +26,7 @@ from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, 
 from clarion.telemetry.metrics import PipelineMetrics
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
+from tests.replacing import replace
 
 EVENT = make_event()
 JOB = make_job(EVENT)

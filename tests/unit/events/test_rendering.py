@@ -1,7 +1,5 @@
 """Rendering, and the check of what templates show before an event is stored."""
 
-from dataclasses import replace
-
 import pytest
 
 from clarion.catalog import built_in
@@ -12,6 +10,7 @@ from clarion.events.model import Actor, Content, Target
 from clarion.events.rendering import check_context, render
 from clarion.people.model import User
 from tests.factories import NOW
+from tests.replacing import replace
 from tests.sandbox import run_directly
 
 ANA = User(app_id="a", id="ana", name="Ana", created_at=NOW, updated_at=NOW)

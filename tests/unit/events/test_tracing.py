@@ -1,7 +1,6 @@
 """Spans of jobs: after the request of their event, with what became of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -15,6 +14,7 @@ from clarion.events.tracing import JobTraces, TracedDecider, TracedExpander, des
 from clarion.telemetry.otel import OtelTracer
 from clarion.telemetry.traces import Kind, find_context, stored
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
+from tests.replacing import replace
 
 TRACE, SPAN = "a" * 32, "1" * 16
 PARENT = f"00-{TRACE}-{SPAN}-01 vendor=1"

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +32,7 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
 from clarion.telemetry.metrics import Metrics
 from tests.factories import FixedClock, issue, make_administrator, make_link, make_session
+from tests.replacing import replace
 
 LIMIT = 8192
 JSON = {"Content-Type": "application/json"}
@@ -420,10 +421,10 @@ async def test_a_content_length_that_is_not_a_number_is_ignored(
 
 
 async def test_requests_are_counted_by_route_and_not_by_path(client: Client) -> None:
-    for path in ("/plain", "/a", "/b", "/c"):
+    for path in ("/plain", "/plain/", "/a", "/b", "/c/"):
         await client.ask(path)
     counted = client.metrics.render().decode()
-    assert 'clarion_http_requests_total{method="GET",route="/plain",status="200"} 1.0' in counted
+    assert 'clarion_http_requests_total{method="GET",route="/plain",status="200"} 2.0' in counted
     assert 'clarion_http_requests_total{method="GET",route="unmatched",status="200"} 3.0' in counted
 
 

@@ -1,7 +1,7 @@
 """An inbox in memory: the part of the `Inboxes` port that streams read."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from clarion.catalog.model import Category, Priority
 from clarion.errors import StoreUnavailable
@@ -9,6 +9,7 @@ from clarion.events.model import Content, Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 from tests.factories import NOW
+from tests.replacing import replace
 
 ALLOWED_ORIGIN = "https://app.example.com"
 
@@ -29,7 +30,7 @@ def make_notification(sequence: int, **changes: object) -> Notification:
         sequence=sequence,
         created_at=NOW,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 class OneOrigin:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +16,7 @@ from clarion.nodes.redis.limits import RedisLimits
 from clarion.nodes.redis.link import TIMEOUT_S, RedisRefused
 from tests.factories import NOW
 from tests.processes import free_port
+from tests.replacing import replace
 from tests.servers import RedisCluster, RedisServer
 
 PROBE_S = 0.05

@@ -8,9 +8,9 @@ from clarion.processes.control import open_pair
 # It has a handler that does nothing, and a loop that does not come round.
 HANGING = """
 import asyncio, socket, sys, time
-from dataclasses import replace
 from clarion.processes import member
 from clarion.processes.control import Start
+from tests.replacing import replace
 from clarion.settings import Settings
 
 member.STOP_MARGIN_S = 0.1

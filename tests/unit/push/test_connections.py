@@ -136,20 +136,26 @@ def test_connections_may_be_added_and_removed_during_iteration() -> None:
     assert seen == wires
 
 
+def acknowledge(cursor: TopicCursor, sequence: int) -> bool:
+    """Acknowledge a message as `Acknowledgements` does; return whether the cursor moved."""
+    cursor.outstanding.discard(sequence)
+    return cursor.advance()
+
+
 def test_a_cursor_moves_when_everything_before_it_is_acknowledged() -> None:
     cursor = TopicCursor(5, 8, {6, 7, 8})
-    assert cursor.acknowledge(7) is False
-    assert cursor.acknowledge(6) is True
+    assert acknowledge(cursor, 7) is False
+    assert acknowledge(cursor, 6) is True
     assert cursor.acknowledged == 7
-    assert cursor.acknowledge(8) is True
+    assert acknowledge(cursor, 8) is True
     assert cursor.acknowledged == 8
 
 
 def test_what_is_acknowledged_twice_or_was_never_sent_moves_nothing() -> None:
     cursor = TopicCursor(5, 6, {6})
-    assert cursor.acknowledge(6) is True
-    assert cursor.acknowledge(6) is False
-    assert cursor.acknowledge(99) is False
+    assert acknowledge(cursor, 6) is True
+    assert acknowledge(cursor, 6) is False
+    assert acknowledge(cursor, 99) is False
     assert cursor.acknowledged == 6
 
 
@@ -167,7 +173,7 @@ def test_a_cursor_never_passes_an_unacknowledged_message(
         before = cursor.acknowledged
         if act == "acknowledge":
             unacknowledged.discard(number)
-            assert cursor.acknowledge(number) is (cursor.acknowledged > before)
+            assert acknowledge(cursor, number) is (cursor.acknowledged > before)
         else:
             cursor.read += 1 if act == "send" else number  # the sequences of a topic have holes
             cursor.outstanding.add(cursor.read)
@@ -212,7 +218,7 @@ class Topic:
         if self.sent:
             sequence = self.sent[number % len(self.sent)]
             self.open.discard(sequence)
-            self.cursor.acknowledge(sequence)
+            acknowledge(self.cursor, sequence)
 
     def read(self, least: PushPriority) -> bool:
         """Read once; return whether there may be more."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -19,6 +18,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
 from tests.heard import RecordedHub
+from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 
 DEAF = NoBus(is_alone=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,6 +24,7 @@ from clarion.push.registry import (
 from clarion.push.sql.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
 from tests.heard import RecordedHub
+from tests.replacing import replace
 from tests.unit.push.gates import GatedStore
 
 VAULT = AesVault(b"k" * 32)

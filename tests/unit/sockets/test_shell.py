@@ -286,6 +286,11 @@ def test_frames_that_follow_each_other_are_one_write(wire: Wire) -> None:
     assert len(written) == 2
 
 
+def test_a_shared_frame_alone_is_sent_at_once(wire: Wire) -> None:
+    wire.socket.carry_out(SharedFrames([b"one"]))
+    assert wire.transport.sent == [b"one"]
+
+
 def test_what_is_done_between_frames_is_done_in_its_order(wire: Wire) -> None:
     wire.socket.carry_out([SendFrame(b"one"), Echo("two"), SendFrame(b"three")])
     assert wire.transport.sent == [b"one", b"two", b"three"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from clarion.access.administrators.model import AdminKey
 from clarion.access.keys import ApiSecret, check_new_key, new_api_secret, parse_api_secret
@@ -11,8 +11,7 @@ from clarion.access.model import Role
 PREFIX = "cak_"
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedAdminKey:
+class IssuedAdminKey(msgspec.Struct, frozen=True):
     """A new key and its secret, which cannot be shown again."""
 
     key: AdminKey

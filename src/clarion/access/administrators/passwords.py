@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib import resources
 from typing import ParamSpec, TypeVar
 
@@ -34,12 +35,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@cache
 def _read_common() -> frozenset[str]:
     text = (resources.files(__package__) / "common_passwords.txt").read_text("utf-8")
     return frozenset(line for line in text.splitlines() if not line.startswith("# "))
-
-
-_COMMON = _read_common()
 
 
 def check_password(password: str, username: str) -> str:
@@ -50,7 +49,7 @@ def check_password(password: str, username: str) -> str:
     if not LEAST <= len(password) <= MOST:
         raise ValueError(f"must have {LEAST} to {MOST} characters")
     lower = password.lower()
-    if lower in _COMMON:
+    if lower in _read_common():
         raise ValueError("is among the 3,000 most common passwords: choose another one")
     if username and (lower == username.lower() or len(set(lower)) == 1):
         raise ValueError("must not be the username, or one character repeated")

@@ -71,8 +71,8 @@ def _count_deliveries(name: str, moment: str, condition: str, label: str) -> Sta
         f"""SELECT app_id, type, channel, platform, label, COUNT(*) FROM (
           SELECT deliveries.app_id, {_TYPE} AS type, deliveries.channel,
           {_PLATFORM} AS platform, {label} AS label FROM deliveries
-          WHERE deliveries.{moment} > 0 AND {condition}
-          AND deliveries.{moment} >= :since AND deliveries.{moment} < :until) AS found
+          WHERE deliveries.{moment} >= :since AND deliveries.{moment} < :until
+          AND deliveries.{moment} > 0 AND {condition}) AS found
         GROUP BY app_id, type, channel, platform, label""",
     )
 
@@ -95,8 +95,8 @@ COUNT_UNSUCCESSFUL = _count_deliveries(
 def _count_notifications(name: str, moment: str) -> Statement:
     return statement(
         name,
-        f"""SELECT app_id, type, COUNT(*) FROM notifications WHERE {moment} > 0
-        AND {moment} >= :since AND {moment} < :until GROUP BY app_id, type""",
+        f"""SELECT app_id, type, COUNT(*) FROM notifications
+        WHERE {moment} >= :since AND {moment} < :until AND {moment} > 0 GROUP BY app_id, type""",
     )
 
 
@@ -116,8 +116,9 @@ COUNT_ENDED_MESSAGES = statement(
     f"""SELECT app_id, platform, status, bucket, COUNT(*) FROM (
       SELECT messages.app_id, {_DEVICE_PLATFORM} AS platform, messages.status,
       {_bucket("messages.updated_at - messages.created_at")} AS bucket FROM messages
-      WHERE messages.updated_at > 0 AND messages.status IN ('delivered', 'failed', 'expired')
-      AND messages.updated_at >= :since AND messages.updated_at < :until) AS found
+      WHERE messages.updated_at >= :since AND messages.updated_at < :until
+      AND messages.updated_at > 0
+      AND messages.status IN ('delivered', 'failed', 'expired')) AS found
     GROUP BY app_id, platform, status, bucket""",
 )
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
-from clarion.catalog.model import RenderedText, Template
+from clarion.catalog.model import Form, RenderedText, Template
 
 Context = Mapping[str, object]
 Render = Callable[[Context], str]
@@ -82,6 +82,13 @@ def render_quickly(
         return RenderedText(subject and one_line(subject(context)), body(context), is_html)
     except Unsupported:
         return None
+
+
+def is_quick(template: Template) -> bool:
+    """Whether a template is rendered here, unless a value is not a simple one."""
+    is_html = template.form is not Form.TEXT
+    texts = ((template.body, is_html), (template.subject or "", False))
+    return template.form is not Form.MJML and all(_compile(*each) is not None for each in texts)
 
 
 def one_line(subject: str) -> str:

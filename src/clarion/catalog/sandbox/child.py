@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
+from clarion.catalog.json_schema import Schema, check_schema
 from clarion.catalog.model import RenderedText
 from clarion.catalog.rendering.mjml import convert
 from clarion.catalog.rendering.templates import check_template, render
@@ -29,7 +30,6 @@ from clarion.catalog.sandbox.jobs import (
     Job,
     Render,
 )
-from clarion.catalog.schemas import Schema, check_schema
 from clarion.child_process import receive, send
 from clarion.errors import FieldFault, InvalidFields
 

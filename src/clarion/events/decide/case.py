@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from clarion.catalog.model import Channel, NotificationType, Overflow, Priority
 from clarion.events.model import EarlierNotification
@@ -10,8 +10,7 @@ from clarion.people.model import User
 from clarion.push.model import Device
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """How many notifications a user gets in an hour, and how many of them are used."""
 
     id: str
@@ -20,8 +19,7 @@ class Limit:
     used: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One event for one user at one time; `user` is None if there is no such user."""
 
     now: int

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.events.model import ReasonCode
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Deliver now."""
 
     reason: ReasonCode
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """Deliver not before `until`; None: not before the user changes a preference."""
 
     reason: ReasonCode
     until: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(msgspec.Struct, frozen=True):
     """Make it part of the notification `into`, or of a digest that is due at `until`."""
 
     reason: ReasonCode
@@ -32,8 +29,7 @@ class Fold:
     until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """Do not deliver."""
 
     reason: ReasonCode
@@ -42,8 +38,7 @@ class Drop:
 Verdict = Send | Hold | Fold | Drop
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The verdict for a channel, and the rule that returned it."""
 
     channel: Channel

@@ -17,10 +17,11 @@ _OWNER = ("notification_id", "channel", "app_id", "user_id")
 # The report about an attempt may be stored before its outcome is: then it stands.
 _IS_REPORTED = """(deliveries.status = 'delivered' AND excluded.status IN ('queued', 'sent')
     OR deliveries.reason = 'undelivered' AND excluded.status = 'sent')"""
+_INSERT = f"INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})"
+ADD_DELIVERY = statement("add_delivery", _INSERT)
 PUT_DELIVERY = statement(
     "put_delivery",
-    f"""INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})
-    ON CONFLICT (notification_id, channel) DO UPDATE SET
+    f"""{_INSERT} ON CONFLICT (notification_id, channel) DO UPDATE SET
     {DELIVERIES.assign_others(*_OWNER, "status", "delivered_at", "reason")},
     status = CASE WHEN {_IS_REPORTED} THEN deliveries.status ELSE excluded.status END,
     reason = CASE WHEN {_IS_REPORTED} THEN deliveries.reason ELSE excluded.reason END,
@@ -134,6 +135,11 @@ class SqlDeliveryReports:
             now=now,
         )
         return await self._engine.write(Unit(notification_id, (step,), app_id)) is not None
+
+
+def add(deliveries: Sequence[Delivery]) -> Step:
+    """Return the step that adds the deliveries of a new notification."""
+    return ADD_DELIVERY.many([DELIVERIES.bind(each) for each in deliveries])
 
 
 def put(deliveries: Sequence[Delivery]) -> Step:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clarion.catalog.model import Priority
-from clarion.events.model import INDEXED, Event, EventStatus, Job
+from clarion.events.model import INDEXED, Event, EventStatus, Job, JobOutcome
 from clarion.events.sql import jobs as queue
 from clarion.events.sql.jobs import DEAD_LANE
+from clarion.events.sql.outcomes import change_steps
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
@@ -16,9 +17,12 @@ from clarion.push.model import Message, StoragePolicy
 from clarion.push.sql.topics import publish_steps
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Row, Unit, Value, keys_of, statement
+from clarion.store.statement import Row, Step, Unit, Value, keys_of, statement
 
 EVENTS = Record(Event)
+_STATUS, _REMAINING, _COUNT, _UPDATED = map(
+    EVENTS.names.index, ("status", "remaining", "notification_count", "updated_at")
+)
 # A cancellation checks and wakes no more notifications than this; the held jobs of the others find
 # the event cancelled when they are due.
 _CHECKED = 1_000
@@ -108,6 +112,17 @@ class SqlEvents:
             return await self.find_response(once)
         return None
 
+    async def accept_decided(
+        self, event: Event, outcome: JobOutcome, once: IdempotencyClaim | None, now: int
+    ) -> StoredResponse | bool:
+        claim = (idempotency.claim(once),) if once else ()
+        steps = (*claim, *change_steps(outcome, now), _add_decided(event, outcome, now))
+        # By the user, as every outcome.
+        done = await self._engine.write(Unit(outcome.job.user_id, steps, event.app_id))
+        if done is None and once is not None:
+            return await self.find_response(once) or False
+        return done is not None
+
     async def publish(
         self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
@@ -168,3 +183,10 @@ class SqlEvents:
         replay = REPLAY.guard(app_id=app_id, id=event_id, now=now)
         jobs = REPLAY_JOBS.step(event_id=event_id, lane=lane.value, now=now)
         return await self._engine.write(Unit(event_id, (replay, jobs), app_id)) is not None
+
+
+def _add_decided(event: Event, outcome: JobOutcome, now: int) -> Step:
+    row = list(EVENTS.bind(event))
+    row[_STATUS] = (outcome.final_status or event.status).value
+    row[_REMAINING], row[_COUNT], row[_UPDATED] = 0, 1, now
+    return ADD.many((tuple(row),))

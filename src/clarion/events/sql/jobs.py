@@ -16,6 +16,8 @@ DEAD_LANE = -1
 ERROR_LENGTH = 500
 # Apps whose claims are released in one commit.
 _RELEASED = 500
+# No job is due later.
+_LAST = (1 << 63) - 1
 _INSERT = f"INSERT INTO jobs ({JOBS.columns}) VALUES ({JOBS.parameters})"
 
 ADD_JOB = statement("add_job", _INSERT)
@@ -96,14 +98,18 @@ RELEASE_LOST = statement(
     AND id NOT IN (SELECT key FROM json_each(:ids))""",
 )
 # Walks the index from app to app: each step finds the first job after all those of a pool, lane and
-# app, however many these are.
+# app, however many these are. SQLite passes over what equals the values, so that the last time of
+# all is one of them; and it compares with columns by the first one alone, with expressions by all.
 SELECT_OLDEST = statement(
     "select_oldest_jobs",
-    """WITH RECURSIVE oldest (id, number) AS (
-      SELECT (SELECT id FROM jobs WHERE (pool, lane, app_id) > (:pool, :lane, :app_id)
+    f"""WITH RECURSIVE oldest (id, number) AS (
+      SELECT (SELECT id FROM jobs
+        WHERE (pool, lane, app_id, due_at) > (:pool, :lane, :app_id, {_LAST})
         ORDER BY pool, lane, app_id, due_at LIMIT 1), 1
       UNION ALL
-      SELECT (SELECT n.id FROM jobs n WHERE (n.pool, n.lane, n.app_id) > (j.pool, j.lane, j.app_id)
+      SELECT (SELECT n.id FROM jobs n
+        WHERE (n.pool, n.lane, n.app_id, n.due_at)
+        > (j.pool || '', j.lane + 0, j.app_id || '', {_LAST})
         ORDER BY n.pool, n.lane, n.app_id, n.due_at LIMIT 1), o.number + 1
       FROM oldest o JOIN jobs j ON j.id = o.id WHERE o.number < :limit)
     SELECT j.pool, j.lane, j.app_id, j.due_at FROM oldest o JOIN jobs j ON j.id = o.id

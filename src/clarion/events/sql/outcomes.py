@@ -129,14 +129,19 @@ def _steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
         yield COUNT_DECIDED.guard(
             app_id=job.app_id, event_id=job.event_id, status=outcome.final_status.value, now=now
         )
+    yield from change_steps(outcome, now)
+    if outcome.next is not None and outcome.next.error is not None:
+        yield queue.set_error(job, outcome.next, now)
+
+
+def change_steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
+    """Yield the steps of what an outcome changes beside its job and its event; guards first."""
     yield from _claims(outcome, now)
     if outcome.inbox_update is not None:
-        yield from _update(job, outcome.inbox_update)
+        yield from _update(outcome.job, outcome.inbox_update)
     if outcome.notification is not None:
         yield from _add(outcome.notification)
     yield from _follow_up(outcome, now)
-    if outcome.next is not None and outcome.next.error is not None:
-        yield queue.set_error(job, outcome.next, now)
 
 
 def _end(outcome: JobOutcome) -> Step:
@@ -199,7 +204,8 @@ def _add(notification: Notification) -> Iterator[Step]:
 
 def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
     if outcome.deliveries:
-        yield deliveries.put(outcome.deliveries)
+        is_new = outcome.notification is not None
+        yield (deliveries.add if is_new else deliveries.put)(outcome.deliveries)
     if outcome.attempts:
         yield deliveries.add_attempts(outcome.attempts)
     for stored in outcome.messages:

@@ -8,29 +8,23 @@ from weakref import WeakValueDictionary
 
 from clarion.events.model import Notification
 from clarion.events.sql.notifications import NOTIFICATION, read_notification
-from clarion.inbox.model import InboxAction, InboxQuery, InboxState
-from clarion.inbox.sql.listings import (
-    IS_LISTED,
-    IS_READ,
-    IS_UNREAD,
-    fetch_listed,
-    make_listings,
-)
+from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.sql.listings import IS_LISTED, IS_READ, IS_UNREAD
 from clarion.inbox.sql.numbers import LOCK, NEXT, OF_USER, REMEMBER
-from clarion.pages import Page
 from clarion.store.engine import Engine
 from clarion.store.statement import Statement, Step, Unit, keys_of, statement
 
 READ_ALL_CHUNK = 1000
-LISTINGS = make_listings("list", NOTIFICATION)
 SELECT = statement(
     "select_shown_notification",
     f"SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND id = :id AND is_shown = 1",
 )
+# SQLite begins to read an index at the first bound that is named. The second one is the condition
+# of the index.
 SELECT_CHANGES = statement(
     "select_inbox_changes",
-    f"""SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND sequence > 0
-    AND sequence > :since ORDER BY sequence LIMIT :limit""",
+    f"""SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND sequence > :since
+    AND sequence > 0 ORDER BY sequence LIMIT :limit""",
 )
 SELECT_UNREAD_IDS = statement(
     "select_unread_ids",
@@ -89,28 +83,13 @@ DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notif
 
 
 class SqlInboxes:
-    """The `Inboxes` port. The cursor of a page is the id of its last notification."""
+    """The `Inboxes` port."""
 
     def __init__(self, engine: Engine, *, read_all_chunk: int = READ_ALL_CHUNK) -> None:
         self._engine = engine
         self._read_all_chunk = read_all_chunk
         # One for each inbox that an action is running on; it goes when nobody holds or awaits it.
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-
-    async def page(
-        self,
-        app_id: str,
-        user_id: str,
-        *,
-        unread: bool,
-        category: str | None,
-        after: str | None,
-        limit: int,
-    ) -> Page[Notification]:
-        query = InboxQuery(unread=unread, category=category, limit=limit, after=after)
-        rows = await fetch_listed(self._engine, LISTINGS, app_id, user_id, query)
-        items = tuple(read_notification(row) for row in rows[:limit])
-        return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def state(self, app_id: str, user_id: str) -> InboxState:
         rows = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)

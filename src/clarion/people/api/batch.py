@@ -158,8 +158,7 @@ class UserBatchEndpoint:
             await asyncio.gather(*some)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     id: str
     edit: Edit
 

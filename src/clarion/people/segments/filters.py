@@ -8,7 +8,8 @@ values of `tag`, and at most one of every other term. Times are milliseconds, fl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 Value = str | float
 
@@ -24,24 +25,21 @@ TEXT_LIMIT = 256
 NUMBER_LIMIT = 1e300
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(msgspec.Struct, frozen=True):
     """The user has one of these values, which are sorted and all of one type."""
 
     term: str
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """One end of a range."""
 
     value: Value
     is_included: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(msgspec.Struct, frozen=True):
     """The user has a value in this range; None is no bound."""
 
     term: str
@@ -49,22 +47,19 @@ class Between:
     high: Bound | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """The opposite: also true if the user has no value at all."""
 
     of: Filter
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+class All(msgspec.Struct, frozen=True):
     """All parts are true; without parts, always."""
 
     parts: tuple[Filter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(msgspec.Struct, frozen=True):
     """One of the parts is true; without parts, never."""
 
     parts: tuple[Filter, ...] = ()

@@ -7,7 +7,8 @@ rarest are taken, by how many users fulfil each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from clarion.people.segments.filters import (
     All,
@@ -24,8 +25,7 @@ LOOKUPS_LIMIT = 50
 _ALL_USERS = 1 << 60
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The conditions to look up, together fulfilled by so many users; None stands for all users."""
 
     conditions: tuple[Condition, ...] | None

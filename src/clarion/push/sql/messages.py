@@ -153,10 +153,22 @@ PRUNE = statement(
     f"""DELETE FROM messages WHERE device_id = :device_id AND id = :id AND sequence < :before
     AND NOT {WAITS} RETURNING id""",
 )
+
+
+def _list_before(which: str, sequence: str) -> str:
+    return f"""SELECT {_RECORDS.columns} FROM messages WHERE app_id = :app_id
+    AND device_id = :device_id AND {which} AND ({sequence}, id) < (:before, :before_id)
+    ORDER BY {sequence} DESC, id DESC LIMIT :limit"""
+
+
+# Those that wait and those that have ended have an index each. In one statement: a message that
+# ends meanwhile is listed once. The few that wait are sorted (`+ 0`): otherwise SQLite would read
+# the messages of the app by their sequence, whatever devices they are for.
 LIST = statement(
     "list_messages_of_device",
-    f"""SELECT {_RECORDS.columns} FROM messages WHERE app_id = :app_id AND device_id = :device_id
-    AND (sequence, id) < (:before, :before_id) ORDER BY sequence DESC, id DESC LIMIT :limit""",
+    f"""SELECT * FROM ({_list_before(WAITS, "sequence + 0")}) AS waiting
+    UNION ALL SELECT * FROM ({_list_before(f"NOT {WAITS}", "sequence")}) AS past
+    ORDER BY sequence DESC, id DESC LIMIT :limit""",
 )
 GET = statement(
     "get_message",

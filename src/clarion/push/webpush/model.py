@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from clarion.push.model import Device
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushEndpoint:
+class PushEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A URL by which messages are sent to a device. Only the hash of its secret part is stored.
 
     It is of one user, empty if the device has none: whoever takes the device over gets nothing

@@ -16,13 +16,13 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
+import msgspec
 
 from clarion.errors import MigrationError
 from clarion.store.postgres.release_locks import MIGRATION_LOCK, find_older_nodes
@@ -58,8 +58,7 @@ class MigrationStep(StrEnum):
     AFTER = "after"
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One numbered change of the schema."""
 
     version: int

@@ -75,8 +75,11 @@ def classify(error: apsw.Error) -> Trouble:
     return Trouble(kind, type(error).__name__)
 
 
-def serve(channel: socket.socket, path: str) -> None:
-    """Run batches until the other side closes the socket."""
+def serve(channel: socket.socket) -> None:
+    """Open the database that the first message names; run batches until the socket is closed."""
+    path = receive(channel).decode()
+    if not path:
+        return
     encode = msgspec.msgpack.Encoder().encode
     decode = msgspec.msgpack.Decoder(list[Group] | int).decode
     try:
@@ -146,4 +149,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # A server that was killed does not read the answers.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+        serve(socket.socket(fileno=int(sys.argv[1])))

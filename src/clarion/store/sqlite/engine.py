@@ -8,13 +8,14 @@ from pathlib import Path
 
 import apsw
 
+from clarion.child_process import Child
 from clarion.errors import StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.slots import BACKGROUND_LIMIT_S, Slots, SlowReadLimits
 from clarion.store.sqlite.process import WriterProcess
-from clarion.store.sqlite.reader import ThreadReader, open_reader
+from clarion.store.sqlite.reader import ThreadReader, open_quick_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
 
@@ -36,7 +37,7 @@ class SqliteEngine:
     ) -> None:
         self.commit = commit
         self._process = process
-        self._reader = open_reader(path)
+        self._reader = open_quick_reader(path)
         self._slow = ThreadReader(path, "slow-reads", limit_s=limits.read_s)
         self._slow_slots = Slots(1, wait_s=limits.wait_s)
         self._background = ThreadReader(path, "background-reads", limit_s=BACKGROUND_LIMIT_S)
@@ -54,9 +55,10 @@ class SqliteEngine:
         batch_limit: int,
         on_broken: Callable[[str], None],
         slow_reads: SlowReadLimits,
+        writer: Child | None = None,
     ) -> SqliteEngine:
         """Open a database whose migrations are applied."""
-        process = await WriterProcess.start(path, on_broken)
+        process = await WriterProcess.start(path, on_broken, writer)
         commit = GroupCommit(process, waiting_limit=waiting_limit, batch_limit=batch_limit)
         return cls(path, process, commit, slow_reads)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from clarion.child_process import open_child, read, write
+from clarion.child_process import Child, open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Outcome, arrange
 from clarion.store.sqlite.child import Answer, Finished, Opened, Scrubbed, Trouble
@@ -19,6 +19,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Answer).decode
 # Text that is not valid Unicode, a number beyond 64 bits, a value of another type.
 _UNSENDABLE = (OverflowError, TypeError, ValueError)
+
+
+async def begin_writer() -> Child:
+    """Start the process, which then waits for the path of its database."""
+    return await open_child("clarion.store.sqlite.child")
 
 
 class WriterProcess:
@@ -46,10 +51,13 @@ class WriterProcess:
         self._watch = asyncio.get_running_loop().create_task(self._watch_exit())
 
     @classmethod
-    async def start(cls, path: str, on_broken: Callable[[str], None]) -> WriterProcess:
-        """Start the process and wait until it has the database open."""
-        process, reader, writer = await open_child("clarion.store.sqlite.child", path)
-        self = cls(process, reader, writer, on_broken)
+    async def start(
+        cls, path: str, on_broken: Callable[[str], None], begun: Child | None = None
+    ) -> WriterProcess:
+        """Start the process, unless it has begun already, and wait until the database is open."""
+        child = begun or await begin_writer()
+        write(child.writer, path.encode())
+        self = cls(*child, on_broken)
         try:
             answer = await self._receive()
         except EOFError as error:

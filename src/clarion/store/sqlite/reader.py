@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import apsw
 
 from clarion.errors import ReadTooSlow, StoreUnavailable
+from clarion.store.sqlite.runner import keep_plans
 from clarion.store.statement import Row
 
 
 def open_reader(path: str) -> apsw.Connection:
-    """Open a connection for reading.
+    """Open a connection for long reads: how each is best done depends on its values.
 
     All files are opened here and none later: the process may run out of descriptors.
     """
@@ -21,6 +22,13 @@ def open_reader(path: str) -> apsw.Connection:
     reader.set_busy_timeout(100)
     reader.execute("PRAGMA mmap_size=2147418112; PRAGMA temp_store=MEMORY").fetchall()
     reader.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()  # opens the WAL
+    return reader
+
+
+def open_quick_reader(path: str) -> apsw.Connection:
+    """Open a connection for short reads, of which each is done in one way."""
+    reader = open_reader(path)
+    keep_plans(reader)
     return reader
 
 

@@ -1,7 +1,6 @@
 """Each rule by itself, the order in which they run, and the reasons that they give."""
 
 import datetime as dt
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from clarion.events.model import EarlierNotification, ReasonCode
 from clarion.people.model import Preferences, User, UserStatus
 from clarion.push.model import Device, DevicePreferences
 from tests.factories import make_device, make_type, make_user
+from tests.replacing import replace
 
 NIGHT = int(dt.datetime(2026, 1, 10, 23, 30, tzinfo=dt.UTC).timestamp() * 1000)
 MORNING = int(dt.datetime(2026, 1, 11, 7, tzinfo=dt.UTC).timestamp() * 1000)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from clarion.push.model import InvalidationReason, MessageReason, MessageStatus
 from clarion.push.registry import Registry, hash_token
 from clarion.push.sql.devices import SqlDevices
 from tests.factories import MINUTE, NOW, make_app, make_device
+from tests.replacing import replace
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway
 

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from clarion.push.apns.reasons import Reason, Rejected
 from clarion.store.statement import Unit, Value, statement
 from tests.factories import MINUTE, NOW, make_app, make_provider_key
 from tests.heard import RecordedHub
+from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 
 KEY = ec.derive_private_key(7, ec.SECP256R1())

@@ -7,7 +7,7 @@ import pytest
 
 from clarion.errors import StoreUnavailable
 from clarion.store.sqlite.child import classify
-from clarion.store.sqlite.process import WriterProcess
+from clarion.store.sqlite.process import WriterProcess, begin_writer
 from tests.contract.conftest import nothing_left
 
 
@@ -38,3 +38,22 @@ async def test_a_writer_that_cannot_open_the_database_leaves_nothing_behind(
         with pytest.raises(StoreUnavailable):
             await WriterProcess.start(str(tmp_path / path), broken.append)
     assert broken == []
+
+
+async def test_a_process_that_was_begun_opens_the_database_when_it_is_told_to(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "new.db"
+    async with nothing_left():
+        begun = await begin_writer()
+        assert not path.exists()
+        writer = await WriterProcess.start(str(path), pytest.fail, begun)
+        assert path.exists()
+        await writer.close()
+
+
+async def test_a_process_that_was_begun_for_nothing_ends_with_its_socket() -> None:
+    async with nothing_left():
+        begun = await begin_writer()
+        begun.writer.close()
+        assert await begun.process.wait() == 0

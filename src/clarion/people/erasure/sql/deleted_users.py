@@ -24,8 +24,9 @@ IS_DELETED = statement(
 )
 LIST = statement(
     "list_deleted_users",
-    """SELECT deleted_at, app_id, id FROM users WHERE deleted_at > 0
-    AND deleted_at >= :since AND (deleted_at, app_id, id) > (:since, :app_id, :id)
+    """SELECT deleted_at, app_id, id FROM users
+    WHERE deleted_at >= :since AND deleted_at > 0
+    AND (deleted_at, app_id, id) > (:since, :app_id, :id)
     ORDER BY deleted_at, app_id, id LIMIT :limit""",
 )
 

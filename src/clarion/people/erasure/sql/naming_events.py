@@ -7,10 +7,10 @@ of the app are read from the first to the last, a page at a time.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from clarion.events.model import Audience, AudienceKind, Content, Event
 from clarion.events.sql.events import EVENTS
@@ -215,7 +215,7 @@ async def _redact_messages(
         return
     ids = keys_of(NOTIFICATIONS.read(row).id for row in rows)
     written = _encode(name)[1:-1]
-    found = await engine.fetch(SELECT_MESSAGES, app_id=app_id, ids=ids)
+    found = await engine.fetch_in_background(SELECT_MESSAGES, app_id=app_id, ids=ids)
     changes = [
         REDACT_MESSAGE.bind(
             app_id=app_id,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from clarion.pages import Page
 from clarion.people.model import Segment
 from clarion.people.segments.filters import NO_ONE, Condition, Filter, list_conditions
@@ -47,8 +49,7 @@ _PAGES = 100
 _PLANS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchLimits:
+class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much is read to find the users of a filter."""
 
     # How far the users of each condition are counted to find the rarest, until one has fewer. If

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.catalog.schemas import Schema, check_schema
+from clarion.catalog.json_schema import Schema, check_schema
 
 
 @pytest.mark.parametrize(
