@@ -6,6 +6,7 @@ processors with the server. It knows the frames of Clarion's server as they are 
 
 import asyncio
 import base64
+import socket
 from array import array
 from time import perf_counter
 from typing import cast
@@ -19,6 +20,8 @@ _UPGRADE = (
     f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     f"Sec-WebSocket-Key: {_KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
 ).encode()
+# Of Linux; Python has a name for it from 3.12 on.
+IP_BIND_ADDRESS_NO_PORT = 24
 _PONG = encode_frame(TEXT, b'{"type":"pong"}')
 # Messages that many devices get: what was found in one of them, and its acknowledgement.
 _KNOWN_LIMIT = 1_000
@@ -172,9 +175,15 @@ async def connect(
     port: int, token: str, secret: str, inbox: Inbox, *, source: str = "127.0.0.1"
 ) -> LightDevice:
     """Open a connection from an address of this machine, and wait until the server is ready."""
-    _, device = await asyncio.get_running_loop().create_connection(
-        lambda: LightDevice(token, secret, inbox), "127.0.0.1", port, local_addr=(source, 0)
-    )
+    loop = asyncio.get_running_loop()
+    opened = socket.socket()
+    opened.setblocking(False)  # noqa: FBT003 - the socket's own signature
+    # The port is chosen when it connects. To find one that is free for any server takes the kernel
+    # a millisecond when thousands of connections have just ended.
+    opened.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+    opened.bind((source, 0))
+    await loop.sock_connect(opened, ("127.0.0.1", port))
+    _, device = await loop.create_connection(lambda: LightDevice(token, secret, inbox), sock=opened)
     if device.ready is not None:
         await device.ready
     return device
