@@ -222,6 +222,41 @@ async def test_entries_are_listed_when_they_are_in_the_chain(log: SqlAuditLog) -
     assert (entry.result, entry.reason) == (AuditResult.DENIED, "forbidden")
 
 
+class _Held(SqlChain):
+    """Holds whoever reads a batch of waiting entries, after the read, until it is released."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.fetch)
+        self.has_read, self.released = asyncio.Event(), asyncio.Event()
+
+    async def read_waiting(self, after: str, limit: int) -> tuple[Entry, ...]:
+        found = await super().read_waiting(after, limit)
+        if limit > 1 and not self.has_read.is_set():
+            self.has_read.set()
+            await self.released.wait()
+        return found
+
+
+async def test_what_another_node_has_not_read_is_linked_though_that_node_was_faster(
+    engine: Engine, log: SqlAuditLog
+) -> None:
+    """Whoever lists the entries after an act sees it, whatever other nodes link meanwhile."""
+    other = SqlAuditLog(engine, ChainKeys(KEY), FixedClock(), "node-2")
+    other.chain, log.chain = theirs, ours = _Held(engine), _Held(engine)
+    await log.write(act("action.0"), AuditResult.DONE)
+    linking = asyncio.create_task(other.link_waiting())
+    await theirs.has_read.wait()
+    await log.write(act("action.1"), AuditResult.DONE)
+    mine = asyncio.create_task(log.link_waiting())
+    await ours.has_read.wait()
+    theirs.released.set()
+    assert await linking == 1
+    ours.released.set()
+    assert await mine == 1
+    listed = await log.list(Filter(), after=None, limit=10)
+    assert {each.action for each in listed.items} == {"action.0", "action.1"}
+
+
 async def test_nodes_that_link_at_once_make_one_chain(
     log: SqlAuditLog, other_node: Engine, chain: SqlChain, clock: FixedClock
 ) -> None:

@@ -39,6 +39,8 @@ from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
 LINKED_AT_ONCE = 500
 # Pages of waiting entries that are read for one batch: those that are not ours stay.
 _PAGES = 20
+# Each failure means that another node has linked something.
+_ATTEMPTS = 10
 _CHAIN = "audit"
 _AFTER_ALL_IDS = "~"
 
@@ -282,6 +284,14 @@ class SqlAuditLog:
         return await verify_newest(self.chain, self.keys, count)
 
     async def link_waiting(self) -> int:
+        for _ in range(_ATTEMPTS):
+            linked = await self._link_once()
+            if linked is not None:
+                return linked
+        return 0
+
+    async def _link_once(self) -> int | None:
+        """Link a batch; None if another node was faster, which may not have read all of it."""
         if not await self.chain.read_waiting("", 1):
             return 0
         # Before the entries: if another node links them meanwhile, the end has moved.
@@ -297,8 +307,7 @@ class SqlAuditLog:
             id=_CHAIN, sequence=sequence, link=link, after=state.sequence, before=state.link
         )
         done = await self._engine.write(Unit(_CHAIN, (move, LINK.many(rows))))
-        # If another node was faster, it has linked them.
-        return len(waiting) if done else 0
+        return len(waiting) if done else None
 
     async def _find_ours(self) -> tuple[Entry, ...]:
         """Return what waits and was signed by us; the rest stays, and `verify` reports it."""
