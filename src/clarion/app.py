@@ -104,6 +104,7 @@ class Server:
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)
+            front.connections.others = services.sockets.descriptors
             services.metrics.watch_connections(front.connections)
             await _begin_work(settings, services)
             stack.push_async_callback(supervisor.stop, 0)

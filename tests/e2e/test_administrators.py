@@ -404,6 +404,7 @@ def test_a_session_ends_when_it_is_not_used_and_at_last(tmp_path: Path) -> None:
 
 def move_back(database: str, column: str, by_ms: int, session_id: str) -> None:
     connection = apsw.Connection(database)
+    connection.set_busy_timeout(5_000)  # the server writes, too
     connection.execute(
         f"UPDATE admin_sessions SET {column} = {column} - ? WHERE id = ?",  # noqa: S608
         (by_ms, session_id),

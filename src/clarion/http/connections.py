@@ -107,6 +107,8 @@ class Connections:
     idle_s: float = IDLE_S
     provider_idle_s: float = PROVIDER_IDLE_S
     is_exempt: Callable[[str], bool] = is_loopback
+    # Descriptors that are known to be others' connections, of which there can be very many.
+    others: Collection[int] = ()
     closed: Counter[Closed] = field(default_factory=Counter)
     _requests: dict[Client, Requests] = field(default_factory=dict)
     _known: dict[int, _Known] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class Connections:
             # A loop that was blocked has not answered requests either: its delay does not count.
             checked_at += max(0.0, now - before - 2 * PASS_S)
             self.receiving.expire()
-            if now - checked_at >= len(self._known) / _DESCRIPTORS_A_PASS:
+            if now - checked_at >= self._count_descriptors() / _DESCRIPTORS_A_PASS:
                 await self.check(now - checked_at)
                 checked_at = now
 
@@ -167,7 +169,7 @@ class Connections:
         listed = _list_descriptors(self.descriptor_limit)
         while batch := list(islice(listed, _SLICE)):
             for descriptor in batch:
-                if found := self._look(descriptor):
+                if descriptor not in self.others and (found := self._look(descriptor)):
                     known[descriptor] = found
                     if found[1]:
                         yield found[1]
@@ -300,9 +302,12 @@ class Connections:
         for client in gone:
             del self._requests[client]
 
+    def _count_descriptors(self) -> int:
+        return len(self._known) + len(self.others)
+
     def _keep_descriptors(self) -> None:
         """Release the reserve when almost no descriptor is left, and take it again later."""
-        free = self.descriptor_limit - len(self._known)
+        free = self.descriptor_limit - self._count_descriptors()
         if free < _FEW:
             for each in self._reserve:
                 os.close(each)

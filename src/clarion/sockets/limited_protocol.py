@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from picows import WSAutoPingStrategy, WSListener, WSUpgradeRequest
@@ -40,12 +40,14 @@ class Listening:
     upgrade_limit_s: float
     # Whether the node has as many connections as it may: the store needs files of its own.
     is_full: Callable[[], bool]
+    # The descriptors of all connections.
+    descriptors: set[int] = field(default_factory=set)
 
 
 class LimitedProtocol(WSProtocol):  # type: ignore[misc]
     """One connection, from its acceptance on. The `Newcomer` port."""
 
-    __slots__ = ("_accepted", "_listening", "_timer", "address")
+    __slots__ = ("_accepted", "_descriptor", "_listening", "_timer", "address")
 
     def __init__(self, accepted: socket.socket, address: str, listening: Listening) -> None:
         super().__init__(
@@ -68,6 +70,8 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
         self.address = address
         self._listening = listening
         self._accepted: socket.socket | None = accepted
+        self._descriptor = accepted.fileno()
+        listening.descriptors.add(self._descriptor)
         loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = loop.call_later(
             listening.upgrade_limit_s, self.drop
@@ -93,6 +97,7 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
         self._stop_waiting()
         self._accepted = None
         self._listening.newcomers.discard(self)
+        self._listening.descriptors.discard(self._descriptor)
 
     # Called by the event loop.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+from collections.abc import Collection
 from typing import Any
 
 from picows import WSListener, WSUpgradeRequest
@@ -49,6 +50,11 @@ class SocketListener:
         )
         self._acceptors: list[Acceptor] = []
         self._pace = Pace()
+
+    @property
+    def descriptors(self) -> Collection[int]:
+        """The descriptors of the connections. One that has just ended may still be among them."""
+        return self._listening.descriptors
 
     @property
     def paths(self) -> set[bytes]:

@@ -21,6 +21,8 @@ class Engine(Protocol):
     """An open database."""
 
     commit: GroupCommit
+    # How long shared reads wait for others to come: the longer, the more a read costs.
+    shared_read_pause_s: float
 
     async def write(self, unit: Unit) -> Rows | None:
         """Commit a unit and return the rows of its steps, or None if a guard refused it.

@@ -216,6 +216,22 @@ async def test_connections_elsewhere_are_not_touched(listener: Listener) -> None
         other.close()
 
 
+async def test_what_is_known_to_be_of_others_is_not_looked_at_but_counts(
+    listener: Listener,
+) -> None:
+    listener.connect(2)
+    theirs = {listener.ours[0].fileno()}
+    connections = watch(listener, others=theirs)
+    for _ in range(2):  # after the first, it holds descriptors of its own
+        await connections.check(1)
+    assert len(connections) == 1
+    with_theirs = connections._count_descriptors()
+    # Its number is that of a connection to the listener now.
+    theirs.clear()
+    await connections.check(1)
+    assert (len(connections), connections._count_descriptors()) == (2, with_theirs)
+
+
 async def test_a_descriptor_that_has_become_another_socket_is_not_closed(
     listener: Listener,
 ) -> None:

@@ -1,6 +1,8 @@
 """The listener with real sockets: routes, heart-beat, stop."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -77,6 +79,21 @@ async def test_another_path_is_refused(server: Server) -> None:
     with pytest.raises(InvalidStatus):
         async with server.connected("/three"):
             pass
+
+
+async def test_it_knows_the_descriptors_of_its_connections(server: Server) -> None:
+    async with server.connected("/one"), server.connected("/two"):
+        ports = {_port_of(each) for each in server.listener.descriptors}
+        assert (len(server.listener.descriptors), ports) == (2, {server.port})
+    async with asyncio.timeout(LIMIT_S):
+        while server.listener.descriptors:  # noqa: ASYNC110 - the listener signals nobody
+            await asyncio.sleep(0.01)
+
+
+def _port_of(descriptor: int) -> int:
+    with socket.socket(fileno=os.dup(descriptor)) as opened:
+        port: int = opened.getsockname()[1]
+        return port
 
 
 async def test_a_tick_reaches_all_sockets_and_endpoints(server: Server) -> None:

@@ -14,6 +14,7 @@ from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
 from clarion.store.postgres.runner import PostgresRunner
+from clarion.store.shared_reads import PAUSE_S
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
 from clarion.store.statement import Row, Statement, Unit, Value
 
@@ -102,6 +103,8 @@ class PostgresEngine:
     Each kind of read has connections of its own: short ones do not wait for long ones, the check
     for neither, and housekeeping not for requests.
     """
+
+    shared_read_pause_s = PAUSE_S
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ class SqliteEngine:
     leave the processor to the short ones. Those of housekeeping have another thread.
     """
 
+    shared_read_pause_s = 0.001
+
     def __init__(
         self, path: str, process: WriterProcess, commit: GroupCommit, limits: SlowReadLimits
     ) -> None:
