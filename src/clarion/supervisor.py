@@ -15,6 +15,10 @@ LONGEST_PAUSE_S = 30.0
 # than any loop sleeps between two steps, or one that fails at each step would never be reported.
 FAILURES_LIMIT = 3
 STABLE_S = 300.0
+# A cancellation that comes when something was just done can be lost, in libraries too (until Python
+# 3.12 in `asyncio.wait_for`). So a loop that goes on is cancelled again, and at last left behind.
+_CANCELLATIONS = 5
+_CANCEL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -55,10 +59,15 @@ class Supervisor:
         draining = [each.task for each in self._loops.values() if each.drains and each.task]
         if draining:
             await asyncio.wait(draining, timeout=grace_s)
-        tasks = [each.task for each in self._loops.values() if each.task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running = {each.task for each in self._loops.values() if each.task}
+        for _ in range(_CANCELLATIONS):
+            for task in running:
+                task.cancel()
+            if running:
+                _, running = await asyncio.wait(running, timeout=_CANCEL_S)
+        if running:
+            names = sorted(task.get_name() for task in running)
+            get_logger().error("loops_not_stopped", loops=names)
 
     async def _supervise(self, name: str, loop: _Loop) -> None:
         clock = asyncio.get_running_loop().time

@@ -84,3 +84,43 @@ async def test_stop_cancels_what_does_not_end_in_time(*, drains: bool) -> None:
     await supervisor.stop(0.01 if drains else 3600)
     assert not loop.stop.is_set()
     assert len(asyncio.all_tasks()) == 1
+
+
+class Deaf:
+    """Goes on as often as it is told to, whoever cancels it."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost = lost
+        self.is_running = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            self.is_running.set()
+            try:
+                await asyncio.sleep(3_600)
+            except asyncio.CancelledError:
+                if self.lost == 0:
+                    raise
+                self.lost -= 1
+
+
+async def test_a_loop_that_has_missed_its_cancellation_is_cancelled_again() -> None:
+    supervisor, loop = Supervisor(), Deaf(lost=1)
+    supervisor.start("deaf", loop.run)
+    await loop.is_running.wait()
+    async with asyncio.timeout(5):
+        await supervisor.stop(0)
+    assert loop.lost == 0
+
+
+async def test_a_loop_that_cannot_be_cancelled_is_named_and_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    supervisor, loop = Supervisor(), Deaf(lost=10)
+    supervisor.start("deaf", loop.run)
+    await loop.is_running.wait()
+    async with asyncio.timeout(10):
+        await supervisor.stop(0)
+    assert "deaf" in capsys.readouterr().out
+    loop.lost = 0
+    await supervisor.stop(0)

@@ -72,7 +72,8 @@ class DeletedApps:
         """Look for apps that any node has deleted, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_told.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self._is_told.wait()
             self._is_told.clear()
             try:
                 await self.poll()

@@ -165,7 +165,8 @@ class Targets:
         if lookup.found.done():
             return lookup.found.result()
         # Others may wait for the same answer.
-        return await asyncio.wait_for(asyncio.shield(lookup.found), RESOLVE_TIMEOUT_S)
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+            return await asyncio.shield(lookup.found)
 
     def _start(self, host: str) -> asyncio.Future[tuple[str, ...]]:
         domain = ".".join(host.rsplit(".", 2)[-2:])

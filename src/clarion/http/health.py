@@ -105,7 +105,8 @@ class Health:
         if dependency is None:
             return "not used"
         try:
-            await asyncio.wait_for(dependency.check(), CHECK_TIMEOUT_S)
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                await dependency.check()
         except Exception:  # noqa: BLE001 - whatever the error, the dependency did not answer
             self.metrics.dependency_health.labels(name).set(0)
             return "disconnected"

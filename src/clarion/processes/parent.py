@@ -117,7 +117,8 @@ class ProcessGroup:
             about = {"exit_code": code, "error": error, "restart_in_s": pause_s}
             get_logger().error("process_ended", process=number, **about)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
 
     async def _run(self, number: int) -> tuple[int, str | None]:
         """Run a process; return its exit code, and why it did not start if it said so."""

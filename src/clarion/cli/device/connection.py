@@ -76,7 +76,8 @@ class DeviceConnection(WSListener):
         self._transport.send_close(WSCloseCode.OK)
         self._transport.disconnect()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wait_closed(), _CLOSE_TIMEOUT_S)
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self.wait_closed()
 
     async def wait_closed(self) -> None:
         """Wait for the end of the connection; raise the receiver's exception, if it ended so."""

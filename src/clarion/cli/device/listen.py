@@ -198,7 +198,8 @@ class Listener:
     async def _wait(self) -> None:
         while not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), _TICK_S)
+                async with asyncio.timeout(_TICK_S):
+                    await self._stopped.wait()
             self._output.tick(self._clock.now())
 
     async def on_ready(self, device: Device, ready: Ready) -> None:
