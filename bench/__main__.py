@@ -25,7 +25,7 @@ from bench.subjects import (
     traces,
     writes,
 )
-from bench.table import Row, json_lines, text
+from bench.table import Row, json_lines, line, text
 
 SUBJECTS: dict[str, Callable[[float], Iterable[Row]]] = {
     "writes": writes.measure,
@@ -60,7 +60,11 @@ def main() -> int:
     options = parser.parse_args()
     allow_many_files()
     chosen = [options.only] if options.only else SUBJECTS
-    rows = [row for name in chosen for row in SUBJECTS[name](options.seconds)]
+    rows = []
+    for row in (row for name in chosen for row in SUBJECTS[name](options.seconds)):
+        # All subjects take an hour: who stops early keeps what was measured.
+        print(line(row), file=sys.stderr, flush=True)
+        rows.append(row)
     print(json_lines(rows) if options.json else text(rows))
     return 0
 

@@ -57,6 +57,11 @@ def text(rows: Iterable[Row]) -> str:
     return "\n".join(_aligned(line, widths) for line in cells) + "\n"
 
 
+def line(row: Row) -> str:
+    """Return a row by itself."""
+    return "  ".join(cell for cell in _cells(row) if cell not in {"", NOTHING})
+
+
 def json_lines(rows: Iterable[Row]) -> str:
     return "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
 
