@@ -54,7 +54,7 @@ def text(rows: Iterable[Row]) -> str:
     """Text to the left, numbers to the right."""
     cells = [HEADINGS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(_aligned(line, widths) for line in cells) + "\n"
+    return "\n".join(_aligned(each, widths) for each in cells) + "\n"
 
 
 def line(row: Row) -> str:
