@@ -17,6 +17,7 @@ import pytest
 import redis
 from hypothesis import settings
 
+from tests.lanes import Lane, keep_lane
 from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_url
 
 T = TypeVar("T")
@@ -31,6 +32,10 @@ LONG = frozenset({"browser", "clients", "docs"})
 IS_NIGHT = os.environ.get("CLARION_TEST_SIZE") == "night"
 settings.register_profile("clarion", deadline=None, print_blob=True, derandomize=not IS_NIGHT)
 settings.load_profile("clarion")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=list(Lane), help="run the tests of this lane alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,8 +58,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the long tests first: one that came last would keep a single worker busy."""
+    keep_lane(config, items)
     items[:] = spread(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
