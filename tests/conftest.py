@@ -47,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SERVERS].start()
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    servers = config.stash.get(SERVERS, None)
+    return servers.describe() if servers else []
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(SERVERS, None):
         servers.stop()

