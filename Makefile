@@ -6,17 +6,20 @@ TESTS  ?=
 ARGS   ?=
 
 VENV   := .venv/bin
+PYTEST  = $(VENV)/python -m pytest
+WORKERS = -n auto --dist worksteal
+SLOWEST = --durations 30 --durations-min 1
 # Without a Python, print a sentence and not "command not found".
 SETUP   = @test -n "$(PYTHON)" || { echo "Clarion needs Python 3.11 or newer. Install python3, then run make again." >&2; exit 1; }; \
           "$(PYTHON)" tools/bootstrap.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench faults lock release clean
+.PHONY: help install run test test-all check bench faults lock release clean
 
 help: ## List these commands
 	@echo "Clarion, a self-hosted notification platform. Start it with: make run"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 install: ## Install Clarion into .venv
 	$(SETUP) runtime
@@ -28,9 +31,15 @@ run: ## Install, set up and start Clarion (DATA=folder, default: data)
 	@$(VENV)/clarion init --data "$(DATA)" --if-needed --greet
 	@exec $(VENV)/clarion serve --data "$(DATA)"
 
-test: ## Run all tests (TESTS=path, ARGS="more pytest options")
+# A path is run whole, whatever the lanes of its tests are.
+test: ## Run the tests (TESTS=path, ARGS="more pytest options")
 	$(SETUP) dev
-	@$(VENV)/python -m pytest -n auto --dist worksteal $(ARGS) $(TESTS)
+	@$(PYTEST) $(WORKERS) $(if $(TESTS),,--lane core) $(ARGS) $(TESTS)
+
+# What measures comes last, and nothing runs at the same time.
+test-all: test ## Run those, then crashes, browsers, docs, three nodes, and what measures
+	@$(PYTEST) $(WORKERS) --lane rest $(SLOWEST) $(ARGS)
+	@$(PYTEST) --lane timing $(SLOWEST) $(ARGS)
 
 check: ## Check format, lint, types, imports and docs
 	$(SETUP) dev
